@@ -47,7 +47,7 @@ OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
 FINDS = "With --augment: finds phrases of long lists; none: compare all.  [default: shipped]"
 READS = "Reads phrases beside --rnnlm, in place of boosts; with --augment finds them, too. default: the shipped one."
 
-OWN_AUGMENTING = ("acoustic_scale", "max_spans", "max_arcs")  # fields without an option
+OWN_AUGMENTING = ("acoustic_scale", "place_weight", "phone_reward", "max_spans", "max_arcs")  # fields without an option
 BOOSTS = tuple(each.name for each in fields(ContextOptions) if each.name != "map_words")
 AUGMENTING = tuple(f"augment_{each.name}" for each in fields(AugmentOptions) if each.name not in OWN_AUGMENTING)
 

@@ -14,6 +14,7 @@ from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
+from ninja.context.sound.class_costs import ClassCosts
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.old_costs import OldCosts, with_unknown
 from ninja.context.sound.phones import ArcPhones
@@ -262,8 +263,11 @@ class Contextual:
         known = words
         if context.augmentation is not None:
             words = extended(words, self.entities.all_lists)
-            self._augmenter = self._made_augmenter(context.augmentation, words)
+            if self.old_model is not None:
+                self.old_model = with_unknown(self.old_model)
         tracker = self._made_tracker(words)
+        if context.augmentation is not None:
+            self._augmenter = self._made_augmenter(context.augmentation, words, tracker)
         if first and log.on_note is not None and not words.grows:  # to find what cannot be pronounced takes a while
             for note in self._notes(known):
                 log.note(note)
@@ -285,10 +289,9 @@ class Contextual:
         old_lm = self.old_model if self._class_lm is not None else None
         return Tracker(words, self._class_lm, options, old_lm=old_lm, lm_scale=share)
 
-    def _made_augmenter(self, augmentation: Augmentation, words: SymbolTable) -> Augmenter:
+    def _made_augmenter(self, augmentation: Augmentation, words: SymbolTable, tracker: Tracker) -> Augmenter:
         old_costs, options = None, self.context.options
         if self.old_model is not None:
-            self.old_model = with_unknown(self.old_model)
             old_costs = OldCosts(words, self.old_model, options.unk_penalty, options.map_words)
         given = augmentation.confusion
         confusion = Confusion.articulatory() if given is None else Confusion.read(given)
@@ -298,8 +301,27 @@ class Contextual:
             phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
         pronouncer = Pronouncer.english(augmentation.lexicon)
         retriever = self._made_retriever(augmentation, confusion)
+        class_costs = None
+        if self._class_lm is not None:
+            assert tracker.class_map is not None
+            class_costs = ClassCosts(
+                self._class_lm,
+                tracker.class_map,
+                dict(class_words(self._class_lm)),
+                class_boost=options.class_boost,
+                keyword_boost=options.keyword_boost,
+                place_weight=augmentation.options.place_weight,
+                phone_reward=augmentation.options.phone_reward,
+            )
         return Augmenter(
-            words, pronouncer, confusion, augmentation.options, old_costs=old_costs, phones=phones, retriever=retriever
+            words,
+            pronouncer,
+            confusion,
+            augmentation.options,
+            old_costs=old_costs,
+            class_costs=class_costs,
+            phones=phones,
+            retriever=retriever,
         )
 
     def _made_retriever(self, augmentation: Augmentation, confusion: Confusion) -> Retriever | None:

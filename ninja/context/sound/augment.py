@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ninja import _context
 from ninja.context.entities.lists import PhraseList
+from ninja.context.sound.class_costs import ClassCosts, Place
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.insertion import Chain, insert
 from ninja.context.sound.old_costs import OldCosts
@@ -46,6 +47,8 @@ class AugmentOptions:
     penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
     choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs, where paths are compared
+    place_weight: float = 2.0  # of -ln P(class | words before), which a phrase of a class pays besides
+    phone_reward: float = 0.8  # for each phone of a phrase of a class, nats
     beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
     max_spans: int = 4  # arcs added at most for a phrase, each between other states
     max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
@@ -53,7 +56,7 @@ class AugmentOptions:
     def __post_init__(self) -> None:
         for name in ("penalty", "acoustic_scale"):
             check_range(name, getattr(self, name), above=0, finite=True)
-        for name in ("max_distance", "choice_penalty", "beam"):
+        for name in ("max_distance", "choice_penalty", "place_weight", "phone_reward", "beam"):
             check_range(name, getattr(self, name), least=0, finite=True)
         for name in ("penalty", "choice_penalty"):
             if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
@@ -127,6 +130,7 @@ class Augmenter:
         confusion: What it costs to take a phone for another; None: by articulation.
         old_costs: The first pass's language model. Without it, a phrase has the graph cost of the words it replaces,
             which is not its own, and which no other model can take off again.
+        class_costs: Scores of phrases by the class language model at their place; None: by their sound alone.
         phones: Phones of the lattices' arcs by their alignments; None: those of the pronouncer.
         silent: Words without a sound. A word that is not silent and cannot be pronounced is never replaced.
         retriever: Chooses the phrases of long lists that are looked for; None: all are.
@@ -140,6 +144,7 @@ class Augmenter:
         options: AugmentOptions | None = None,
         *,
         old_costs: OldCosts | None = None,
+        class_costs: ClassCosts | None = None,
         phones: ArcPhones | None = None,
         silent: frozenset[str] = SILENT,
         retriever: Retriever | None = None,
@@ -149,6 +154,7 @@ class Augmenter:
         self.confusion = confusion or Confusion.articulatory()
         self.options = options or AugmentOptions()
         self._old_costs = old_costs
+        self._class_costs = class_costs
         self._phones = phones
         self._silent = silent
         self._retriever = retriever
@@ -193,8 +199,14 @@ class Augmenter:
         if self._old_costs is not None:
             places = [(span.start, span.end, span.arcs, span.variant.words) for span in chosen]
             change = self._old_costs.changes(lattice, self.options.acoustic_scale, places)
+        by_class = [0.0] * len(chosen)
+        if self._class_costs is not None:
+            entered = [Place(span.start, span.variant.cls, len(span.variant.words), sum(span.variant.num_phones))
+                       for span in chosen]  # fmt: skip
+            by_class = self._class_costs.of(lattice, self.options.acoustic_scale, entered).tolist()
         choice = self.options.choice_penalty * math.log(max(1, num_phrases))
-        paid = [(self.options.penalty * span.distance + choice) / self.options.acoustic_scale for span in chosen]
+        paid = [(self.options.penalty * span.distance + choice + more) / self.options.acoustic_scale
+                for span, more in zip(chosen, by_class, strict=True)]  # fmt: skip
         chains = [_chain(lattice, *each) for each in zip(chosen, change.tolist(), paid, strict=True)]
         times = _times(lattice) if chosen else None
         added = tuple(

@@ -39,15 +39,15 @@ class OldCosts:
         if not places:
             return np.zeros(0)
         best_in, best_out = _context.best_arcs(lattice, acoustic_scale)
-        src = lattice.src
+        src, lm_word = lattice.src, self._map.lm_word
         sentences: list[list[int]] = []
         unchanged: list[int] = []  # words at the beginning of each sentence
         ends: list[bool] = []  # whether the sentence's end is within the model's reach
         for start, end, arcs, words in places:
-            before = self._walk(lattice, best_in, src, start)[::-1]
-            after = self._walk(lattice, best_out, lattice.dst, end)
+            before = words_along(lattice, best_in, src, start, lm_word, self._context)[::-1]
+            after = words_along(lattice, best_out, lattice.dst, end, lm_word, self._context)
             for middle in (lattice.word[arcs].tolist(), words):
-                heard = [word for word in middle if self._map.lm_word[word] != NO_WORD]
+                heard = [word for word in middle if lm_word[word] != NO_WORD]
                 sentences.append([*before, *heard, *after])
                 unchanged.append(len(before))
                 ends.append(len(after) < self._context or not self._context)
@@ -69,17 +69,23 @@ class OldCosts:
         final = self._lm.logprob(slots, np.full(len(slots), self._lm.eos, np.int32))
         return cost - np.where(ends, final.astype(np.float64), 0.0)
 
-    def _walk(
-        self, lattice: Lattice, best: npt.NDArray[np.int64], onward: npt.NDArray[np.int32], state: int
-    ) -> list[int]:
-        """Return the words along best arcs from a state, as many as the model looks at."""
-        found: list[int] = []
-        while len(found) < self._context and (arc := int(best[state])) >= 0:
-            word = int(lattice.word[arc])
-            if self._map.lm_word[word] != NO_WORD:
-                found.append(word)
-            state = int(onward[arc])
-        return found
+
+def words_along(
+    lattice: Lattice,
+    best: npt.NDArray[np.int64],
+    onward: npt.NDArray[np.int32],
+    state: int,
+    lm_word: npt.NDArray[np.int32],
+    most: int,
+) -> list[int]:
+    """Return the words along best arcs from a state that a model looks at, at most so many."""
+    found: list[int] = []
+    while len(found) < most and (arc := int(best[state])) >= 0:
+        word = int(lattice.word[arc])
+        if lm_word[word] != NO_WORD:
+            found.append(word)
+        state = int(onward[arc])
+    return found
 
 
 def with_unknown(lm: NgramLM) -> NgramLM:

@@ -1,0 +1,91 @@
+"""Scores of added phrases by the class language model, at the place where each is added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _context
+from ninja.context.sound.old_costs import words_along
+from ninja.lattice import Lattice
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.word_map import WordMap
+
+
+class Place(NamedTuple):
+    """A phrase that may be added."""
+
+    start: int  # state
+    cls: str
+    num_words: int
+    num_phones: int
+
+
+class ClassCosts:
+    """What phrases of classes pay besides for their place, and what they get back of their boosts.
+
+    Boosts are tuned for words that the recogniser wrote itself. A phrase that it did not write has other evidence: how
+    well it fits its place, how alike it sounds, and how long it is, for long phrases seldom sound alike by chance.
+
+    Args:
+        lm: The class language model.
+        class_map: Its words for the symbols of the lattices.
+        class_word: Its classes.
+        class_boost: What the grammar adds at entering a class, nats.
+        keyword_boost: What it adds for each word of a phrase, nats.
+        place_weight: Factor of ``-ln P(class | words before)`` that is paid, besides what the grammar takes once.
+        phone_reward: What each phone of a phrase gains, nats.
+    """
+
+    def __init__(
+        self,
+        lm: NgramLM,
+        class_map: WordMap,
+        class_word: Mapping[str, int],
+        *,
+        class_boost: float,
+        keyword_boost: float,
+        place_weight: float,
+        phone_reward: float,
+    ) -> None:
+        self._lm = lm
+        self._map = class_map
+        self._class_word = class_word
+        self._class_boost, self._keyword_boost = class_boost, keyword_boost
+        self._place_weight, self._phone_reward = place_weight, phone_reward
+
+    def of(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:
+        """Return what phrases pay; 0 for those of no class of the model. Nats, negative is a gain, float64 [places].
+
+        The words before a phrase are those of the lattice's best path to its first state.
+        """
+        paid = np.zeros(len(places))
+        known = [at for at, place in enumerate(places) if place.cls in self._class_word]
+        if not known:
+            return paid
+        best_in, _ = _context.best_arcs(lattice, acoustic_scale)
+        start, number = np.unique([places[at].start for at in known], return_inverse=True)
+        slots = self._after(lattice, best_in, start.tolist())[number]
+        words = np.array([self._class_word[places[at].cls] for at in known], np.int32)
+        logprob = self._lm.logprob(slots, words).astype(np.float64)
+        num_words = np.array([places[at].num_words for at in known])
+        num_phones = np.array([places[at].num_phones for at in known])
+        boost = self._class_boost + self._keyword_boost * num_words
+        paid[known] = boost - self._place_weight * logprob - self._phone_reward * num_phones
+        return paid
+
+    def _after(
+        self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]
+    ) -> npt.NDArray[np.int64]:
+        """Return the model's histories in states."""
+        reach = max(self._lm.order - 1, 0)
+        before = [words_along(lattice, best_in, lattice.src, each, self._map.lm_word, reach)[::-1] for each in states]
+        slots = self._lm.start(len(states))
+        for place in range(reach):
+            here = np.flatnonzero([len(words) > place for words in before])
+            word = np.array([before[each][place] for each in here.tolist()], np.int64)
+            _, slots[here] = self._lm.step(slots[here], self._map.lm_word[word])
+        return slots

