@@ -197,7 +197,6 @@ WAITING = {
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.train", "ninja.lm.train.loop"): "imports torch",
     ("ninja.context.stage", "ninja.context.deep.encoder"): "imports torch, for long lists only",
-    ("ninja.context.stage", "ninja.context.deep.retrieval"): "imports torch, for long lists only",
     ("ninja.cli.train_context", "ninja.context.deep.encoder"): "imports torch",
     ("ninja.context.stage", "ninja.context.deep.context_lm"): "imports torch, with a context model only",
     ("ninja.context.stage", "ninja.context.deep.pointer"): "imports torch, with a context model only",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ninja.context.entities.lists import Phrase
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.confusion_training import learn
+from ninja.context.sound.confusion_training import learn, tempered
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError, phones_of, read_lexicon
 from ninja.errors import DependencyError, FormatError, InputError, OptionError, OutputError
 
@@ -220,6 +220,12 @@ def test_what_is_often_confused_becomes_cheap() -> None:
     assert learned.deletion[learned.id["B"]] < learned.deletion[learned.id["S"]]
     assert learned.source == "a test"
     assert learn(pairs, pronouncer, prior).substitution.shape == (39, 39)
+    mean = tempered(learned, prior)
+    np.testing.assert_allclose(mean.deletion, 0.3 * learned.deletion + 0.5 * prior.deletion, rtol=1e-5)
+    np.testing.assert_allclose(mean.insertion, 0.3 * learned.insertion + 0.5 * prior.insertion, rtol=1e-5)
+    np.testing.assert_allclose(mean.substitution, 0.3 * learned.substitution + 0.5 * prior.substitution, atol=1e-6)
+    with pytest.raises(OptionError, match="the phones of learned costs and their prior differ"):
+        tempered(learned, Confusion.uniform("AB"))
 
 
 def test_nothing_is_learned_from_nothing() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import lattices
 
 from ninja.context.deep.encoder import PhraseEncoder
+from ninja.context.deep.index import PhraseIndex
 from ninja.context.deep.retrieval import Retriever, spans_of
 from ninja.context.deep.retrieval_options import RetrievalOptions
 from ninja.context.deep.symbols import Symbols
@@ -95,13 +96,14 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
     retriever = Retriever(encoder(), RetrievalOptions(phrases=number))
     spans = [tuple(rng.choice(CONFUSION.phones, size=rng.integers(1, 6)).tolist()) for _ in range(7)]
     phrases = rng.normal(size=(20, 64)).astype(np.float32)
-    chosen = retriever.nearest(spans, phrases)
+    chosen = retriever.nearest(spans, PhraseIndex(phrases))
     vectors = np.concatenate([retriever.encoder.vectors([""], [each]) for each in spans])
     best = (vectors @ phrases.T).max(axis=0)
     assert len(chosen) == min(number, 20)
     assert (np.diff(chosen) > 0).all()
     assert best[chosen].min() >= np.delete(best, chosen).max(initial=-np.inf) - 1e-5
-    np.testing.assert_array_equal(retriever.nearest(spans[::-1], phrases), chosen)  # vectors are kept by then
+    # Vectors are kept by then.
+    np.testing.assert_array_equal(retriever.nearest(spans[::-1], PhraseIndex(phrases)), chosen)
 
 
 def test_vectors_are_the_same_when_kept_and_after_too_many(monkeypatch):
@@ -117,7 +119,7 @@ def test_vectors_are_the_same_when_kept_and_after_too_many(monkeypatch):
 
 def test_of_a_lattice_without_sounds_nothing_is_like():
     retriever = Retriever(encoder(), RetrievalOptions(phrases=2))
-    assert retriever.nearest([], np.eye(5, 64, dtype=np.float32)).size == 0
+    assert retriever.nearest([], PhraseIndex(np.eye(5, 64, dtype=np.float32))).size == 0
 
 
 WORDS = SymbolTable.from_words(["<eps>", "cat", "dad", "mad", "tom", "kat", "dat", "matt", "tam"])

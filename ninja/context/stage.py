@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ninja.context.deep.letter_grams import LetterGrams
 from ninja.context.deep.marks import Mark, Marks
+from ninja.context.deep.retrieval import Retriever
 from ninja.context.deep.retrieval_options import LONG_LIST
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
@@ -16,6 +19,7 @@ from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.class_costs import ClassCosts
 from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.letters import LetterPronouncer, letter_confusion
 from ninja.context.sound.old_costs import OldCosts, with_unknown
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
@@ -34,7 +38,6 @@ from ninja.rescoring.options import RescoreOptions, RescoreReport
 
 if TYPE_CHECKING:
     from ninja.context.deep.pointer import ContextPointer
-    from ninja.context.deep.retrieval import Retriever
 
 Keyed = tuple[str, Lattice]
 Name = str | os.PathLike[str]
@@ -54,11 +57,14 @@ class Augmentation:
     confusion: Name | None = None  # what it costs to take a phone for another; None: by articulation
     transition_model: Name | None = None  # a Kaldi final.mdl: words sound as their alignments say, not the dictionary
     phones: Name | None = None  # its phones.txt
+    letters_only: bool = False  # phrases and words are compared by their letters: needs no lexicon
     context_model: Name | None = None  # finds phrases of long lists; None: the shipped one; "none": all are compared
 
     def __post_init__(self) -> None:
         if (self.transition_model is None) != (self.phones is None):
             raise OptionError("a transition model and its phones.txt go together; give both, or none")
+        if self.letters_only and (self.lexicon is not None or self.transition_model is not None):
+            raise OptionError("letters_only compares letters; leave the lexicon and the transition model out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class Contextual:
         self.tracker: Tracker | None = None
         self.added: tuple[Added, ...] = ()  # to the last lattice, because it sounded like that
         self._augmenter: Augmenter | None = None
+        self._unknown_letters: Counter[str] = Counter()  # of phrases, to the context model
         self._is_examined = False
         self.words: SymbolTable | None = None  # of the lattices
         self._num_words = 0  # of them, when the files were read for a table that grows
@@ -294,12 +301,18 @@ class Contextual:
         if self.old_model is not None:
             old_costs = OldCosts(words, self.old_model, options.unk_penalty, options.map_words)
         given = augmentation.confusion
-        confusion = Confusion.articulatory() if given is None else Confusion.read(given)
+        if given is not None:
+            confusion = Confusion.read(given)
+        elif augmentation.letters_only:
+            assert self.entities is not None
+            confusion = letter_confusion(self.entities.all_lists, (word for word, _ in words))
+        else:
+            confusion = Confusion.articulatory()
         phones = None
         if augmentation.transition_model is not None:
             assert augmentation.phones is not None
             phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
-        pronouncer = Pronouncer.english(augmentation.lexicon)
+        pronouncer = LetterPronouncer() if augmentation.letters_only else Pronouncer.english(augmentation.lexicon)
         retriever = self._made_retriever(augmentation, confusion)
         class_costs = None
         if self._class_lm is not None:
@@ -332,16 +345,21 @@ class Contextual:
             each.name and each.num_phrases >= LONG_LIST for each in self.entities.all_lists
         ):
             return None
+        if given is None and augmentation.letters_only:
+            return Retriever(LetterGrams())
         try:
             with needed_for("a context model", given):
-                from ninja.context.deep.encoder import PhraseEncoder
-                from ninja.context.deep.retrieval import Retriever
+                from ninja.context.deep.encoder import PhraseEncoder, SpelledEncoder
         except DependencyError:
             if given is None:
                 return None  # without torch all phrases are compared
             raise
 
         encoder = PhraseEncoder.load(CONTEXT if given is None else given)
+        if given is not None and augmentation.letters_only:
+            phrases = (each for one in self.entities.all_lists for members in one.classes.values() for each in members)
+            self._unknown_letters = encoder.symbols.unknown(phrase.text for phrase in phrases)
+            return Retriever(SpelledEncoder(encoder, given))
         if encoder.takes_phones and set(confusion.phones) <= set(encoder.symbols.phones):
             return Retriever(encoder)
         if given is None:
@@ -370,12 +388,19 @@ class Contextual:
                 letters = "".join(letter for letter, _ in foreign.most_common(NUM_LETTERS))
                 yield f"{given}: letters that the context model does not know, which it leaves out: {letters}"
         if self._augmenter is not None:
-            if self.entities.num_phrases > MANY_PHRASES:
+            augmentation = self.context.augmentation
+            assert augmentation is not None
+            if self.entities.num_phrases > MANY_PHRASES and not augmentation.letters_only:
                 number = self.entities.num_phrases
                 yield f"finding the pronunciations of {number} phrases; words outside the dictionary take a while"
             left_out = self._augmenter.left_out(self.entities.all_lists)
             if left_out:
-                yield f"{given}: {len(left_out)} phrases cannot be added to lattices, the first: {left_out[0].reason}"
+                advice = "" if augmentation.letters_only else "; --letters-only compares letters"
+                first = left_out[0].reason
+                yield f"{given}: {len(left_out)} phrases cannot be added to lattices, the first: {first}{advice}"
+            if self._unknown_letters:
+                letters = " ".join(letter for letter, _ in self._unknown_letters.most_common(8))
+                yield f"{augmentation.context_model}: does not know {letters} of {given}; other letters find a phrase"
         if self._class_lm is None:
             return
         class_lm = self._class_lm.vocabulary.path

@@ -147,6 +147,19 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
     network.eval()
 
 
+class SpelledEncoder:
+    """An encoder that takes strings of letters where phones are given, as they are without a lexicon."""
+
+    def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
+        if encoder.network.config.inputs == "phones":
+            raise ModelError("it knows phones only; leave it out, or train one with --letters-only", path)
+        self._encoder = encoder
+
+    def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:
+        """Return the vectors of strings of letters; texts are not looked at."""
+        return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
+
+
 def _built(
     config: dict[str, Any], state: dict[str, Any], symbols: Symbols, path: str | os.PathLike[str]
 ) -> EntityEncoder:

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.deep.encoder import PhraseEncoder, Vectors
+from ninja.context.deep.index import EXACT, PhraseIndex, Vectors
 from ninja.context.deep.retrieval_options import RetrievalOptions
 from ninja.context.sound.pronunciation import Phones
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
 
 MOST_KEPT = 200_000  # vectors of phrases and spans
-TOGETHER = 128  # spans compared at once: their similarities to thousands of phrases stay in the cache
+
+
+class Encoder(Protocol):
+    """What makes vectors of phrases."""
+
+    def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
+        """Return vectors of phrases, of length 1 or, where nothing is known of one, 0; float32 [phrases, size]."""
 
 
 class Retriever:
     """Finds the phrases of a list that sound like some span of a lattice; vectors are kept."""
 
-    def __init__(self, encoder: PhraseEncoder, options: RetrievalOptions | None = None) -> None:
+    def __init__(self, encoder: Encoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder
         self.options = options or RetrievalOptions()
         self._lock = Lock()
         self._row: dict[tuple[str, Phones], int] = {}
-        self._kept: Vectors = np.zeros((0, encoder.network.config.vector), np.float32)
+        self._kept: Vectors = np.zeros((0, 0), np.float32)
 
     def spans(
         self,
@@ -38,23 +45,19 @@ class Retriever:
         """Return the phones of a lattice's likely spans, see `spans_of`."""
         return spans_of(lattice, unit, sounds, acoustic_scale, self.options)
 
-    def nearest(self, spans: Sequence[Phones], phrases: Vectors) -> npt.NDArray[np.int64]:
+    def index(self, texts: Sequence[str], phones: Sequence[Phones]) -> PhraseIndex:
+        """Return an index of phrases; vectors of a list too long to be compared whole are not kept."""
+        return PhraseIndex((self.encoder.vectors if len(texts) > EXACT else self.vectors)(texts, phones))
+
+    def nearest(self, spans: Sequence[Phones], phrases: PhraseIndex) -> npt.NDArray[np.int64]:
         """Return the phrases most like any of the spans, in their order; at most `RetrievalOptions.phrases`."""
-        if not spans:
-            return np.zeros(0, np.int64)
-        if len(phrases) <= self.options.phrases:
-            return np.arange(len(phrases))
-        best = np.full(len(phrases), -np.inf, np.float32)
-        vectors = self.vectors([""] * len(spans), spans)
-        for begin in range(0, len(vectors), TOGETHER):
-            similar = vectors[begin : begin + TOGETHER] @ phrases.T  # [spans, phrases]
-            np.maximum(best, similar.max(axis=0), out=best)
-        chosen = np.argpartition(-best, self.options.phrases)[: self.options.phrases]
-        return np.sort(chosen)
+        return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
         """Return the vectors of phrases, or of spans, whose texts are ""; each is encoded once."""
         keys = list(zip(texts, phones, strict=True))
+        if not keys:
+            return np.zeros((0, self._kept.shape[1]), np.float32)
         with self._lock:
             return self._found(keys)
 
@@ -64,12 +67,14 @@ class Retriever:
             self._row.clear()
             new = list(dict.fromkeys(keys))
         begin, end = len(self._row), len(self._row) + len(new)
-        if end > len(self._kept):
-            larger = np.zeros((2 * end, self._kept.shape[1]), np.float32)
-            larger[:begin] = self._kept[:begin]
-            self._kept = larger
         if new:
-            self._kept[begin:end] = self.encoder.vectors(*zip(*new, strict=True))
+            vectors = self.encoder.vectors(*zip(*new, strict=True))
+            if end > len(self._kept):
+                larger = np.zeros((2 * end, vectors.shape[1]), np.float32)
+                if begin:
+                    larger[:begin] = self._kept[:begin]
+                self._kept = larger
+            self._kept[begin:end] = vectors
             self._row |= {key: begin + at for at, key in enumerate(new)}
         return self._kept[[self._row[key] for key in keys]]
 

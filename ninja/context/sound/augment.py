@@ -26,6 +26,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
 
 if TYPE_CHECKING:
+    from ninja.context.deep.index import PhraseIndex
     from ninja.context.deep.retrieval import Retriever
 
 _Strings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]  # phones of string i: second[first[i] : first[i + 1]]
@@ -103,6 +104,7 @@ class _Sounding(NamedTuple):
     """Pronunciations of a list's phrases."""
 
     variants: list[_Variant]
+    phrases: frozenset[tuple[int, ...]]  # their words
     strings: _Strings  # their phones
     left_out: list[Unpronounced]
 
@@ -158,7 +160,7 @@ class Augmenter:
         self._phones = phones
         self._silent = silent
         self._retriever = retriever
-        self._vectors: WeakKeyDictionary[PhraseList, npt.NDArray[np.float32]] = WeakKeyDictionary()
+        self._indices: WeakKeyDictionary[PhraseList, PhraseIndex] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[PhraseList, _Sounding] = WeakKeyDictionary()
         self._sounds: dict[int, list[list[int]]] = {EPSILON: [[]]}
 
@@ -180,7 +182,7 @@ class Augmenter:
         per_phrase: Counter[tuple[int, ...]] = Counter()
         room = self.options.max_arcs
         sounding = [self._sounding(each) for each in lists]
-        num_phrases = len({variant.words for each in sounding for variant in each.variants})
+        num_phrases = _num_phrases(sounding)
         found = [
             span for each, phrases in zip(sounding, lists, strict=True) for span in self._spans(lattice, each, phrases)
         ]
@@ -252,7 +254,7 @@ class Augmenter:
                     left_out.append(Unpronounced(name, phrase.text, str(error)))
                     continue
                 found += [_Variant(name, phrase.text, tuple(ids), tuple(map(len, variant))) for variant in variants]
-        self._lists[phrases] = _Sounding(found, _packed(strings), left_out)
+        self._lists[phrases] = _Sounding(found, frozenset(each.words for each in found), _packed(strings), left_out)
         return self._lists[phrases]
 
     def _sound(self, word: int) -> list[list[int]]:
@@ -322,13 +324,13 @@ class Augmenter:
         """Return the variants of a long list's phrases that are most like a span of the lattice."""
         retriever, names = self._retriever, self.confusion.phones
         assert retriever is not None
-        if phrases not in self._vectors:
+        if phrases not in self._indices:
             strings = [_string(sounding.strings, each) for each in range(len(sounding.variants))]
             phones = [tuple(names[each] for each in string) for string in strings]
-            self._vectors[phrases] = retriever.vectors([each.text for each in sounding.variants], phones)
+            self._indices[phrases] = retriever.index([each.text for each in sounding.variants], phones)
         spoken = [tuple(names[each] for each in variants[0]) if variants else None for variants in sounds]
         spans = retriever.spans(lattice, unit, spoken, self.options.acoustic_scale)
-        return retriever.nearest(spans, self._vectors[phrases]).tolist()
+        return retriever.nearest(spans, self._indices[phrases]).tolist()
 
 
 class _Span(NamedTuple):
@@ -342,6 +344,12 @@ class _Span(NamedTuple):
     distance: float
     excess: float
     arcs: npt.NDArray[np.int64]  # the path the phrase takes the place of
+
+
+def _num_phrases(lists: Sequence[_Sounding]) -> int:
+    """Return the number of different phrases of lists, of which the longest may be very long."""
+    longest, *others = sorted((each.phrases for each in lists), key=len, reverse=True) or [frozenset()]
+    return len(longest) + len(frozenset().union(*others) - longest)
 
 
 def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:

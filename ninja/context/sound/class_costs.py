@@ -77,9 +77,7 @@ class ClassCosts:
         paid[known] = boost - self._place_weight * logprob - self._phone_reward * num_phones
         return paid
 
-    def _after(
-        self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]
-    ) -> npt.NDArray[np.int64]:
+    def _after(self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]) -> npt.NDArray[np.int64]:
         """Return the model's histories in states."""
         reach = max(self._lm.order - 1, 0)
         before = [words_along(lattice, best_in, lattice.src, each, self._map.lm_word, reach)[::-1] for each in states]

@@ -1,0 +1,45 @@
+"""Vectors of phrases by the letters that stand together in them: for any script, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+SIZE = 256  # numbers of a vector
+LONGEST = 3  # letters that are looked at together
+EDGE = "\0"  # before the first letter and behind the last
+
+
+class LetterGrams:
+    """Vectors of strings of letters: how often one, two and three stand together, each at a place drawn by its hash.
+
+    Strings that share many of them have similar vectors. It takes the place of a trained encoder where none knows the
+    letters.
+    """
+
+    def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
+        """Return the vectors of phrases, of length 1; texts are not looked at, ``phones`` are letters here.
+
+        Returns:
+            float32 [phrases, `SIZE`]; zeros for an empty string.
+        """
+        out = np.zeros((len(texts), SIZE), np.float32)
+        for row, letters in enumerate(phones):
+            string = [EDGE, *letters, EDGE] if letters else []
+            for size in range(1, LONGEST + 1):
+                for begin in range(len(string) - size + 1):
+                    place, sign = _place("".join(string[begin : begin + size]))
+                    out[row, place] += sign
+        length = np.sqrt((out * out).sum(axis=1, keepdims=True))
+        return out / np.where(length > 0, length, 1)
+
+
+@lru_cache(maxsize=1 << 18)
+def _place(letters: str) -> tuple[int, int]:
+    """Return where letters that stand together count, and with which sign, so that chance meetings cancel out."""
+    number = crc32(letters.encode("utf-8", "surrogatepass"))
+    return number % SIZE, 1 if (number >> 16) & 1 else -1

@@ -1,0 +1,139 @@
+"""Phrases compared by their letters, and lists of any length: indices, hashes of letters, the stage."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.context.deep import index
+from ninja.context.deep.index import PhraseIndex
+from ninja.context.deep.letter_grams import LetterGrams
+from ninja.context.entities.lists import Entities, Phrase, PhraseList
+from ninja.context.options import ContextOptions
+from ninja.context.sound.augment import Augmenter, AugmentOptions
+from ninja.context.sound.letters import EDIT, LetterPronouncer, letter_confusion
+from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.errors import ModelError, OptionError
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+from ninja.rescoring import RescoreReport
+
+
+def unit_vectors(count, seed=1, size=16):
+    vectors = np.random.default_rng(seed).normal(size=(count, size)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def slow_nearest(vectors, others, count):
+    return sorted(np.argsort(-(others @ vectors.T).max(axis=0), kind="stable")[:count].tolist())
+
+
+@given(st.integers(0, 999), st.integers(1, 40), st.integers(1, 200))
+def test_short_lists_are_searched_whole(seed, count, others):
+    vectors, asked = unit_vectors(30, seed), unit_vectors(others, seed + 1)
+    assert PhraseIndex(vectors).nearest(asked, count).tolist() == slow_nearest(vectors, asked, count)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_long_lists_are_searched_by_cells_or_whole(monkeypatch, installed):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(index, "EXACT", 1000)
+    if not installed:
+        monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    vectors, asked = unit_vectors(3000), unit_vectors(40, 2)
+    near = vectors[:: 3000 // 40][:40] + 0.05 * asked  # each like one phrase
+    found = PhraseIndex(vectors).nearest(near, 60)
+    assert len(found) == 60
+    assert (np.diff(found) > 0).all()
+    assert set(range(0, 3000, 75)) <= set(found.tolist())
+    if not installed:
+        assert found.tolist() == slow_nearest(vectors, near, 60)
+
+
+def test_shared_letters_make_vectors_similar():
+    words = ["торонто", "торрингтон", "горрингтон", "서울", "석울"]
+    vectors = LetterGrams().vectors([""] * 6, [*map(tuple, words), ()])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1, 1, 1, 1, 1, 0], atol=1e-6)
+    similar = vectors @ vectors.T
+    assert similar[1, 2] > 0.6 > similar[0, 2]
+    assert similar[3, 4] > similar[3, 0] + 0.2
+    np.testing.assert_array_equal(vectors[:2], LetterGrams().vectors(["", "x"], [*map(tuple, words[:2])]))
+
+
+def test_letters_are_told_apart_without_case_and_accents():
+    pronouncer = LetterPronouncer()
+    assert pronouncer.of("Élan-X's") == (tuple("elanxs"),)
+    assert pronouncer.of("...") == ()
+    assert pronouncer.of_phrase(Phrase("ab cd", pronunciations=("K AE",))) == [(("a", "b"), ("c", "d"))]
+    costs = letter_confusion([PhraseList("", {"": (Phrase("ab"),)})], ["cd"])
+    assert costs.distance("abcd", "acd") == costs.distance("abc", "abd") == EDIT
+
+
+RUSSIAN = ["москва", "маскву", "в", "еду"]
+TABLE = SymbolTable.from_words(["<eps>", *RUSSIAN])
+
+
+def stage(texts, tmp_path, **given):
+    augmentation = Augmentation(AugmentOptions(acoustic_scale=1.0, max_distance=0.3), letters_only=True, **given)
+    names = tmp_path / "names.tsv"
+    names.write_text("".join(f"@name\t{text}\n" for text in texts))
+    lists = {"lists": {"a": {"file": str(names)}}, "all": {"lists": ["a"]}}
+    entities = Entities.from_dict(lists, words=TABLE)
+    made = Contextual(Context(entities, options=ContextOptions(keyword_boost=3.0), augmentation=augmentation))
+    made.bind(TABLE, RescoreReport())
+    return made
+
+
+def heard():
+    words = TABLE.ids(["еду", "в", "маскву"])
+    return from_arcs("u", [0, 1, 2], [1, 2, 3], words, [1.0, 1.0, 1.0], finals={3: 0.0}, words=TABLE)
+
+
+@pytest.mark.parametrize("number", [3, 1500])
+def test_names_of_any_script_are_found_by_letters(number, tmp_path):
+    """In short lists and, by hashes of letters, in long ones; each in a list of names that share no sound."""
+    rng = np.random.default_rng(1)
+    others = ["".join(chr(0xAC00 + each) for each in rng.integers(0, 11172, size=3)) for _ in range(number)]
+    made = stage(["москва", *dict.fromkeys(others)], tmp_path)
+    larger = made.apply(heard())
+    assert [each.phrase for each in made.added] == ["москва"]
+    assert made.added[0].replaced == ("маскву",)
+    assert made.added[0].distance == pytest.approx(2 * EDIT)
+    assert larger.num_arcs == 4
+
+
+def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
+    torch = pytest.importorskip("torch")
+    from ninja.context.deep.encoder import PhraseEncoder
+    from ninja.context.deep.symbols import Symbols
+    from ninja.models.entity_encoder import Config, EntityEncoder
+
+    torch.manual_seed(1)
+
+    def saved(inputs):
+        config = Config(7, 4, inputs=inputs, outputs="letters", hidden=8)
+        path = tmp_path / f"{inputs}.pt"
+        PhraseEncoder(EntityEncoder(config).eval(), Symbols("авкмо", ("A", "B")), {}).save(path)
+        return path
+
+    texts = ["москва", *(f"ыыы{chr(0x430 + at % 30)}{chr(0x430 + at // 30)}ъъъ" for at in range(1000))]
+    made = stage(texts, tmp_path, context_model=saved("letters"))
+    assert "москва" in [each.phrase for each in made.apply(heard()) and made.added]
+    (note,) = (each for each in made._notes(TABLE) if "does not know" in each)
+    assert "letters.pt: does not know ы ъ" in note
+    with pytest.raises(ModelError, match="knows phones only"):
+        stage(texts, tmp_path, context_model=saved("phones"))
+
+
+def test_letters_leave_no_use_for_a_lexicon():
+    with pytest.raises(OptionError, match="leave the lexicon"):
+        Augmentation(letters_only=True, lexicon="lexicon.txt")
+
+
+def test_empty_lists_add_nothing(tmp_path):
+    made = stage([], tmp_path)
+    assert made.apply(heard()).num_arcs == 3
+    assert made.added == ()
+    augment = Augmenter(TABLE, LetterPronouncer(), letter_confusion([], RUSSIAN))
+    assert augment(heard(), [])[1] == ()
+    assert augment(heard(), [PhraseList("", {})])[1] == ()
