@@ -35,7 +35,8 @@ class LetterGrams:
                     place, sign = _place("".join(string[begin : begin + size]))
                     out[row, place] += sign
         length = np.sqrt((out * out).sum(axis=1, keepdims=True))
-        return out / np.where(length > 0, length, 1)
+        out /= np.where(length > 0, length, 1)
+        return out
 
 
 @lru_cache(maxsize=1 << 18)
