@@ -15,12 +15,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ninja import read, rescore
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.compile import compile_list
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.confusion_training import learn, tempered
+from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
 from ninja.files import text as utf8
@@ -51,6 +55,7 @@ class Method:
     entities: bool = True
     options: ContextOptions = ContextOptions(keyword_boost=0.0)  # noqa: RUF009
     augment: bool = False
+    learned: bool = False  # with confusion costs of the recogniser's own errors on dev, where nobody says an entity
 
 
 METHODS = (
@@ -60,6 +65,7 @@ METHODS = (
     Method("class model", class_lm=True),
     Method("class model + keyword boost", class_lm=True, options=ContextOptions(keyword_boost=BOOST)),
     Method("class model + keyword boost + augmentation", True, True, ContextOptions(keyword_boost=BOOST), True),
+    Method("the same, learned confusion costs", True, True, ContextOptions(keyword_boost=BOOST), True, True),
 )
 
 
@@ -69,6 +75,7 @@ class Bed:
     def __init__(self, folder: Path, part: str) -> None:
         self.folder = folder
         self.part = part
+        self._scratch = TemporaryDirectory()
         self.words = SymbolTable.read(folder / "words.txt.gz")
         self.class_lm, self.old_lm = load(folder / "class_lm.arpa"), load(folder / "first_pass.arpa.gz")
         assert isinstance(self.class_lm, NgramLM)
@@ -102,9 +109,25 @@ class Bed:
         lists = {key: {"phrases": list(each.bias)} for key, each in self.biasing[size].items()}
         return Entities.from_dict({"utterances": lists}, words=self.words)
 
+    def learned_confusion(self) -> Path:
+        """Return a file of confusion costs learned from read and general sentences of dev."""
+        path = Path(self._scratch.name) / "confusion.json"
+        if not path.exists():
+            pairs = []
+            for name in ("libri", "general"):
+                part = self.folder / "dev" / name
+                said, heard = read_text(part / "text"), read_text(part / "first_pass_1best")
+                pairs += [(words, heard.get(key, [])) for key, words in said.items()]
+            prior = Confusion.articulatory()
+            tempered(learn(pairs, Pronouncer.english(), prior, source="dev"), prior).write(path)
+        return path
+
     def contextual(self, method: Method, entities: Entities, class_lm: bool, old_lm: bool) -> Contextual:
         """Return the stage of a method."""
-        augmentation = Augmentation(AugmentOptions(acoustic_scale=SCALE)) if method.augment else None
+        augmentation = None
+        if method.augment:
+            confusion = self.learned_confusion() if method.learned else None
+            augmentation = Augmentation(AugmentOptions(acoustic_scale=SCALE), confusion=confusion)
         context = Context(
             entities if method.entities else Entities.from_dict({}),
             self.class_lm if class_lm else None,

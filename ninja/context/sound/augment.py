@@ -48,8 +48,8 @@ class AugmentOptions:
     penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
     choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs, where paths are compared
-    place_weight: float = 2.0  # of -ln P(class | words before), which a phrase of a class pays besides
-    phone_reward: float = 0.8  # for each phone of a phrase of a class, nats
+    place_weight: float = 2.5  # of -ln P(class | words before), which a phrase of a class pays besides
+    phone_reward: float = 0.7  # for each phone of a phrase of a class, nats
     beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
     max_spans: int = 4  # arcs added at most for a phrase, each between other states
     max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
