@@ -62,7 +62,7 @@ def test_boosts_do_not_change_what_an_added_phrase_costs(class_lm):
     for model in (class_lm, None):
         for boost in (2.0, 5.0):
             options = ContextOptions(keyword_boost=boost, class_boost=-boost / 2)
-            augmentation = Augmentation(AugmentOptions(acoustic_scale=0.5, max_distance=1.0))
+            augmentation = Augmentation(AugmentOptions(acoustic_scale=0.5, max_distance=1.0, place_weight=2.0))
             stage = Contextual(Context(entities, model, options=options, augmentation=augmentation))
             stage.bind(TABLE, RescoreReport())
             larger = stage.apply(lattice)

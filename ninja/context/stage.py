@@ -315,7 +315,8 @@ class Contextual:
         pronouncer = LetterPronouncer() if augmentation.letters_only else Pronouncer.english(augmentation.lexicon)
         retriever = self._made_retriever(augmentation, confusion)
         class_costs = None
-        if self._class_lm is not None:
+        place_weight = augmentation.options.place_weight
+        if self._class_lm is not None and place_weight is not None:
             assert tracker.class_map is not None
             class_costs = ClassCosts(
                 self._class_lm,
@@ -323,7 +324,7 @@ class Contextual:
                 dict(class_words(self._class_lm)),
                 class_boost=options.class_boost,
                 keyword_boost=options.keyword_boost,
-                place_weight=augmentation.options.place_weight,
+                place_weight=place_weight,
                 phone_reward=augmentation.options.phone_reward,
             )
         return Augmenter(

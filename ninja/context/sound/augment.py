@@ -48,8 +48,9 @@ class AugmentOptions:
     penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
     choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs, where paths are compared
-    place_weight: float = 2.5  # of -ln P(class | words before), which a phrase of a class pays besides
-    phone_reward: float = 0.7  # for each phone of a phrase of a class, nats
+    # With a class model, factor of -ln P(class | words before) that is paid in place of boosts; None: boosts count.
+    place_weight: float | None = None
+    phone_reward: float = 0.8  # with a place_weight, for each phone of a phrase, nats
     beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
     max_spans: int = 4  # arcs added at most for a phrase, each between other states
     max_arcs: int = 1000  # words added at most to a lattice; the likeliest phrases stay
@@ -57,7 +58,9 @@ class AugmentOptions:
     def __post_init__(self) -> None:
         for name in ("penalty", "acoustic_scale"):
             check_range(name, getattr(self, name), above=0, finite=True)
-        for name in ("max_distance", "choice_penalty", "place_weight", "phone_reward", "beam"):
+        if self.place_weight is not None:
+            check_range("place_weight", self.place_weight, least=0, finite=True)
+        for name in ("max_distance", "choice_penalty", "phone_reward", "beam"):
             check_range(name, getattr(self, name), least=0, finite=True)
         for name in ("penalty", "choice_penalty"):
             if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
