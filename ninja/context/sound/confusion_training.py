@@ -84,11 +84,12 @@ def tempered(learned: Confusion, prior: Confusion) -> Confusion:
     """
     if learned.phones != prior.phones:
         raise OptionError("the phones of learned costs and their prior differ; give the prior they were learned from")
+    half, size = np.float32(0.5), np.float32(TEMPER)
     return Confusion(
         prior.phones,
-        (TEMPER * learned.substitution + prior.substitution) / 2,
-        (TEMPER * learned.insertion + prior.insertion) / 2,
-        (TEMPER * learned.deletion + prior.deletion) / 2,
+        half * (size * learned.substitution + prior.substitution),
+        half * (size * learned.insertion + prior.insertion),
+        half * (size * learned.deletion + prior.deletion),
         f"halfway between {learned.source} and {prior.source}",
     )
 
