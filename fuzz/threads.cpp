@@ -225,7 +225,9 @@ const std::vector<Operation> kOperations{
       return handed(ninja::minimize_each(items, true, true, 1.0, 1.0 / 1024), on);
     },
     [](const Shared&, const ninja::Items& items, Exchange&) {
-      return bytes_of(ninja::best_words_each(items, kScales).word);
+      ninja::PathWords found;
+      ninja::best_words_all(items, kScales, found);
+      return bytes_of(found.word);
     },
     [](const Shared&, const ninja::Items& items, Exchange&) { return determinized(items); },
     [](const Shared&, const ninja::Items& items, Exchange&) { return aligned(items); },
