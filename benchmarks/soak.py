@@ -156,7 +156,7 @@ def serve_folder(folder: Path, stop: threading.Event) -> Counter[str]:
             if is_last:
                 return counts
             if not names:
-                stop.wait(0.1)
+                time.sleep(0.1)  # not `stop.wait`, whose lock the signal's handler needs in this very thread
 
 
 def serve(what: str, rate: float, folder: Path) -> None:
