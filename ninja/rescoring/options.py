@@ -18,7 +18,7 @@ Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]
 
 DEFAULT_MAX_HYPS = {"arcbeam": 4, "pushforward": 5, "pruned": 0}
-DEFAULT_BEAM = {"arcbeam": 8.0, "pushforward": 8.0, "pruned": 6.0, "nbest": 8.0, "cover": 8.0, "trie": 8.0}
+DEFAULT_BEAM = {"arcbeam": 6.0, "pushforward": 6.0, "pruned": 6.0, "nbest": 8.0, "cover": 8.0, "trie": 8.0}
 COVER_PRUNE_BEAM = 5.0
 DEFAULT_MERGE_ORDER = 5
 LARGEST = 2**31 - 1  # the kernel counts in int32
@@ -43,7 +43,7 @@ class SearchOptions:
         None, "Live hypotheses per arc or state; 0 is unlimited.  [default: 4 per arc, 5 per state]", 0, LARGEST
     )
     beam: float | None = option(
-        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 8; pruned 6]", 0
+        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 6; nbest, cover, trie 8]", 0
     )
     prune_beam: float | None = option(
         None, "Drop arcs this far off the first pass's best path.  [default: beam + 2; cover 5]", 0
