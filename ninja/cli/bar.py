@@ -8,6 +8,8 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
+from ninja.files.terminal import printable
+
 
 class Bar:
     """A progress line: a bar, a percentage and the time left where the whole is known, else a rate.
@@ -33,13 +35,13 @@ class Bar:
             share: How much of the whole is done, 0 to 1; None: that is not known.
         """
         self._count = self._count + 1 if count is None else count
-        shown = description.replace("[", "")
+        shown = printable(description.replace("[", ""))
         total = None if share is None else 1.0  # None leaves what there was
         self._progress.update(self._task, completed=share, total=total, count=self._count, description=shown)
 
     def say(self, message: str) -> None:
         """Print a line above."""
-        self._progress.console.print(message, markup=False, highlight=False, soft_wrap=True)
+        self._progress.console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
     def start(self) -> None:
         """Show the line."""

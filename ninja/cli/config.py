@@ -11,12 +11,14 @@ from typing import Any
 
 import click
 
-from ninja.cli.files import InputFile
+from ninja.cli.files import InputFile, OutputFile
 from ninja.cli.options import text_output
 from ninja.errors import OptionError
 from ninja.files import toml
 
 Command = Callable[..., Any]
+# With outputs, what a file of options may not decide: commands that run, files written over, machines that are asked.
+TYPED = {"allow_pipes", "ray", "resume", "shard"}
 
 
 def config(command: Command) -> Command:
@@ -61,6 +63,8 @@ def _load(
         option = known.get(name.replace("-", "_"))
         if not isinstance(option, click.Option) or option is parameter:
             raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
+        if isinstance(option.type, OutputFile) or option.name in TYPED:
+            raise OptionError(f"{path}: {name} is taken from the command line alone; type {option.opts[0]} there")
         if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
             raise OptionError(f"{path}: {name} is {value!r}, but takes one value")
         assert option.name is not None

@@ -19,6 +19,7 @@ import click
 from ninja.cli import wording
 from ninja.cli.commands import COMMANDS, SECTIONS
 from ninja.errors import NinjaError, OptionError
+from ninja.files.terminal import printing
 from ninja.libraries import explained
 
 DEBUG, COMMAND = "ninja.debug", "ninja.command"  # keys in a context's meta
@@ -143,6 +144,11 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # what libraries warn programmers of is noise to users
+    with printing():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         with _ends_in_order():
             code = group.main(arguments, prog_name="ninja", standalone_mode=False)

@@ -53,7 +53,7 @@ def read_matrices(
             with open_stream(table.place) as stream:
                 kind = kind_of(table, stream)
                 if kind == "list":
-                    yield from read_matrices([each.place.path for each in listed_files(stream)], on_error)
+                    yield from read_matrices(listed_files(stream), on_error)
                 elif kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
                     yield from _listed(stream.rest(), name, on_error)
                 else:

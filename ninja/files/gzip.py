@@ -15,6 +15,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
 SHORTEST_MEMBER = 40  # bytes; whatever is shorter and no gzip is something else, even if it begins as gzip does
 PACKING = 2  # isal's level: as small as gzip -1, at 0.9 GB/s
+LARGEST_RATIO, FREE = 100, 1 << 28  # unpacked bytes for each packed one, beyond the first ones that are free
 MEMBER = 1 << 22  # unpacked bytes after which a new gzip member may begin, so that a broken-off file can be taken up
 
 
@@ -50,6 +51,7 @@ class Unpacked:
         self._begin = 0  # of the last of them, in the packed file
         self._gave = False  # whether it has given a byte
         self._full = False  # whether the last buffer was filled to its end
+        self._given = 0  # bytes
 
     @property
     def position(self) -> int:
@@ -77,6 +79,10 @@ class Unpacked:
                 self._full = False
             if content:
                 self._gave = True
+                self._given += len(content)
+                if self._given > max(FREE, LARGEST_RATIO * self._read):
+                    message = f"{self._read:,} packed bytes unpack to more than {self._given:,}"
+                    raise FormatError(f"{message}; was it made to fill the memory? If not, unpack it first", self._name)
                 buffer[: len(content)] = content
                 return len(content)
 

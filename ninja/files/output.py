@@ -16,6 +16,7 @@ from ninja.files import remote
 from ninja.files.guard import writing
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.terminal import printable
 
 
 class Bytes(Protocol):
@@ -45,9 +46,13 @@ class StandardOutput:
     def __init__(self) -> None:
         sys.stdout.flush()
         self._stream = sys.stdout.buffer
+        self._is_shown = sys.stdout.isatty()
 
     def write(self, content: bytes | memoryview) -> None:
-        """Write bytes."""
+        """Write bytes; on a terminal with control characters spelled out."""
+        if self._is_shown:
+            text = printable(bytes(content).decode("utf-8", "surrogateescape"))
+            content = text.encode("utf-8", "surrogateescape")
         with reported(self.name):
             self._stream.write(content)
 
@@ -84,7 +89,8 @@ class PartFile(io.RawIOBase):
         if self._url is not None:
             remote.check_target(self._url)
         with reported(self._place):
-            self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0)  # noqa: SIM115
+            opener = None if self._direct else _open_no_link
+            self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0, opener=opener)  # noqa: SIM115
             if length:
                 self._file.truncate(length)
                 self._file.seek(length)
@@ -127,6 +133,11 @@ class PartFile(io.RawIOBase):
         if not self._direct and not keep:
             with contextlib.suppress(OSError):
                 os.remove(self._part)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a temporary file; a link of its name is another's, who shares the folder, and leads anywhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @contextlib.contextmanager

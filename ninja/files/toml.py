@@ -32,6 +32,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(error.strerror or str(error), path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FormatError(f"no TOML: {error}", path) from error
+    except RecursionError:
+        raise FormatError("no TOML of ours: nested too deeply", path) from None
 
 
 def text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -325,9 +324,9 @@ class Tables:
         return read_ahead(batches) if self.options.read_ahead else batches
 
 
-def holds_lattices(name: str) -> bool:
+def holds_lattices(source: str | Table) -> bool:
     """Tell, by its first bytes, whether the first file of a source holds lattices rather than transcripts."""
-    (table, *_) = tables(name, allow_pipes=True)
+    (table, *_) = tables(source, allow_pipes=True)
     place = table.place
     if table.kind == "folder":
         return True
@@ -340,7 +339,7 @@ def holds_lattices(name: str) -> bool:
             with look(place.path) as stream:
                 head = stream.head(HEAD)
         if table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
-            return holds_lattices(os.fsdecode(head.split(b"\n")[0].split()[-1]))
+            return holds_lattices(table_of(os.fsdecode(head.split(b"\n")[0].split()[-1])))  # lists name no lists
         return is_kaldi(head) or recognised(head, place.name) is not None
     except NinjaError:
         return False
@@ -468,8 +467,8 @@ def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[
             if kind != "list":
                 yield replace(table, kind=kind), stream
                 continue
-            names = [each.place.path for each in listed_files(stream)]
-        yield from open_tables([Path(name) for name in names])
+            listed = listed_files(stream)
+        yield from open_tables(listed)
 
 
 def listed_files(stream: Stream) -> list[Table]:

@@ -19,6 +19,7 @@ from ninja.lm.huggingface.spelling import Spelling
 from ninja.lm.protocol import LanguageModel, LoadOptions, TextTransform
 
 CONFIG = "config.json"
+ADAPTER = "adapter_config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
 
@@ -120,10 +121,13 @@ def _checked(path: str) -> dict[str, Any]:
         config = json.loads(Path(path, CONFIG).read_bytes())
     except FileNotFoundError as error:
         raise ModelError(f"{CONFIG} is missing; give a directory as `save_pretrained` writes it", path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"not JSON: {error}", os.path.join(path, CONFIG)) from error
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError("names no model_type; is it of the transformers library?", os.path.join(path, CONFIG))
+    if os.path.exists(os.path.join(path, ADAPTER)):
+        raise ModelError(f"{ADAPTER} names another model, to be changed; merge the two (merge_and_unload) first", path)
+    _check_kernels(config, path)
     for what, names in (("weights", WEIGHTS), ("tokenizer", TOKENIZERS)):
         if not any(os.path.isfile(os.path.join(path, name)) for name in names):
             raise ModelError(f"the {what} are missing; one of {', '.join(names)} must lie there", path)
@@ -132,12 +136,26 @@ def _checked(path: str) -> dict[str, Any]:
         if index.is_file():
             try:
                 shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ModelError(f"not an index of weights ({error!r}); copy the model again", index) from error
             for shard in shards:
+                if os.path.basename(str(shard)) != shard:
+                    raise ModelError(f"{name} names {shard!r}, which is no file of its directory", path)
                 if not os.path.isfile(os.path.join(path, str(shard))):
                     raise ModelError(f"{shard} is missing, which {name} names; copy the model again", path)
     return config
+
+
+def _check_kernels(config: dict[str, Any], path: str) -> None:
+    """Refuse implementations that the library would fetch from its hub and run (``attn_implementation``)."""
+    waiting: list[tuple[str, Any]] = [("", config)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            inherited = key if "_implementation" in key else ""
+            waiting += [(inherited or str(name), each) for name, each in value.items()]
+        elif "_implementation" in key and "/" in str(value):
+            raise ModelError(f"{key} is {value!r}, code to be fetched; Ninja runs none: take it out", path)
 
 
 def _is_masked(config: dict[str, Any], path: str) -> bool:
