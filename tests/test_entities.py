@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,9 @@ def test_lists_of_the_english_test_bed_can_be_written_in_our_form(tmp_path: Path
     with gzip.open(ENGLISH / "test" / "calls" / "entities.jsonl.gz", "rt") as stream:
         source = [json.loads(line) for line in stream]
     lines = [{"utt": each["utt"], "entities": each["list_100"], "lists": [each["pool_file"]]} for each in source]
-    pools = [{"list": name, "file": str(ENGLISH / name), "first": 1000} for name in {e["pool_file"] for e in source}]
+    pools = [{"list": name, "file": Path(name).name, "first": 1000} for name in {e["pool_file"] for e in source}]
+    for each in pools:
+        shutil.copy(ENGLISH / each["list"], tmp_path / each["file"])
     (tmp_path / "e.jsonl").write_text("\n".join(json.dumps(each) for each in [*pools, *lines]))
     entities = Entities.read(tmp_path / "e.jsonl", words=words)
     assert entities.problems == ()

@@ -67,7 +67,7 @@ def matching(pattern: str) -> list[str]:
         system, name = _system(pattern)
         system.invalidate_cache()
         found = system.glob(name if "JOB" not in base else name[: -len(base)] + base.replace("JOB", "*"))
-        urls = [str(system.unstrip_protocol(each)) for each in found]
+        urls = [_inside(str(system.unstrip_protocol(each)), pattern, system) for each in found]
     shape = re.compile(re.escape(base).replace("JOB", r"\d+")) if "JOB" in base else re.compile(r"[^.].*", re.DOTALL)
     return [url for url in urls if shape.fullmatch(url.rpartition("/")[2])]
 
@@ -79,10 +79,23 @@ def listing(folder: str) -> tuple[list[str], list[str]]:
         system, name = _system(folder)
         system.invalidate_cache()
         for entry in system.ls(name, detail=True):
-            url = str(system.unstrip_protocol(entry["name"])).rstrip("/")
+            url = _inside(str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system)
             if not url.rpartition("/")[2].startswith(".") and url != folder.rstrip("/"):
                 found[entry["type"] == "directory"].append(url)
     return found
+
+
+def _inside(url: str, asked: str, system: Any) -> str:
+    """Return a URL that a listing gave, if it lies where the store was asked.
+
+    Raises:
+        InputError: It does not.
+    """
+    plain = _MAGIC.split(asked, maxsplit=1)[0].partition("JOB")[0]
+    folder = str(system.unstrip_protocol(system._strip_protocol(plain.rpartition("/")[0])))
+    if ".." in url.split("/") or not url.startswith(folder.rstrip("/") + "/"):
+        raise InputError(f"the store lists {url!r}, which does not lie there", asked)
+    return url
 
 
 def fetch(url: str, path: str) -> None:

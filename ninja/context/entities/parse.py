@@ -322,7 +322,11 @@ def _add_file(section: Section, file: object, first: object, place: Place | None
         section.refuse(f'"file" must name a file, not {_shown(file)}', place)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
         section.refuse(f"the number of phrases to take must be a whole number from 1, not {_shown(first)}", place)
-    path = os.path.join(os.path.dirname(section.place.path or ""), file)
+    home = os.path.dirname(section.place.path or "")
+    path = os.path.join(home, file)
+    inside = os.path.join(os.path.realpath(home), "")
+    if section.place.path is not None and not os.path.realpath(path).startswith(inside):
+        section.refuse(f"the file {file!r} is not in the folder of the entity file or below; copy it there", place)
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device might never end
         raise InputError("is no regular file", path)
     found: list[Entry] = []

@@ -1,0 +1,198 @@
+"""What readers take for hostile files: bytes of memory and seconds of one core for each byte read, at two sizes.
+
+    python -m benchmarks.bounds [BYTES [NAME ...]]
+
+Each file is read in a process of its own, whole, at BYTES (200,000) and at four times as many; memory is the growth
+of its peak. Time is linear where the two times for each byte are about the same.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def word(number: int) -> str:
+    """Return a word of its own for each number."""
+    found = ""
+    while number or not found:
+        number, letter = divmod(number, 26)
+        found += LETTERS[letter]
+    return found
+
+
+def rows(size: int, row: Callable[[int], str], head: str = "", tail: str = "") -> str:
+    """Return as many rows as fill some bytes."""
+    found, left, number = [head], size, 0
+    while left > 0:
+        found.append(row(number))
+        left -= len(found[-1])
+        number += 1
+    return "".join([*found, tail])
+
+
+def slf(size: int, link: Callable[[int], str]) -> str:
+    """Return a lattice file of a chain of nodes."""
+    links = max(1, size // (len(link(size // 60)) + 12))
+    nodes = "".join(f"I={node} t={node / 100}\n" for node in range(links + 1))
+    arcs = "".join(f"J={number} {link(number)}\n" for number in range(links))
+    return f"VERSION=1.0\nN={links + 1} L={links}\n{nodes}{arcs}"
+
+
+def fan(size: int) -> str:
+    """Return a lattice file whose links all lead from one node to another."""
+    return rows(size, lambda n: f"J={n} S=0 E=1 W={word(n)} a=-1\n", f"N=2 L={size // 24}\nI=0 t=0\nI=1 t=1\n")
+
+
+LATTICES: dict[str, tuple[str, Callable[[int], str]]] = {
+    "Kaldi, text: a chain": ("x.txt", lambda n: rows(n, lambda i: f"{i} {i + 1} 7 1,1,1_2\n", "utt\n", "")),
+    "Kaldi, text: a fan": ("x.txt", lambda n: rows(n, lambda i: "0 1 7 1,1,1_2\n", "utt\n", "1 0,0,\n\n")),
+    "Kaldi, text: tiny lattices": ("x.txt", lambda n: rows(n, lambda i: f"u{i}\n0 1 7 1,1,\n1 0,0,\n\n")),
+    "Kaldi, text: one long key": ("x.txt", lambda n: "k" * n + " 0 1"),
+    "SLF: a chain of new words": ("x.slf", lambda n: slf(n, lambda i: f"S={i} E={i + 1} W={word(i)} a=-1")),
+    "SLF: a chain of one word": ("x.slf", lambda n: slf(n, lambda i: f"S={i} E={i + 1} W=a")),
+    "SLF: a fan": ("x.slf", lambda n: slf(n, lambda i: f"S=0 E={max(1, i)} W={word(i)}")),
+    "SLF: one long word": ("x.slf", lambda n: f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W={'w' * n}\n"),
+    "SLF: blanks": ("x.slf", lambda n: "VERSION=1.0\n" + " \n" * (n // 2)),
+    "PLF: columns": ("x.plf", lambda n: rows(n, lambda i: f"(('{word(i)}',-1,1),),", "(", ")\n")),
+    "PLF: parentheses": ("x.plf", lambda n: "((('a',1,1)," + "(" * n),
+    "mesh": ("x.mesh", lambda n: rows(n, lambda i: f"align {i} {word(i)} 1\n", f"numaligns {n // 16}\nposterior 1\n")),
+    "PFSG: a chain": ("x.pfsg", lambda n: pfsg(n)),
+    "Sphinx: a chain": ("x.lat", lambda n: sphinx(n)),
+    "FST text": ("x.fst.txt", lambda n: rows(n, lambda i: f"{i} {i + 1} {word(i)} {word(i)} 1\n", "", "")),
+    "CTM": ("x.ctm", lambda n: rows(n, lambda i: f"u 1 {i / 10:.1f} 0.1 {word(i)} 1\n")),
+    "n-best of SRILM": ("x.nbest", lambda n: rows(n, lambda i: f"-1 -1 2 {word(i)} b\n")),
+    "n-best in JSON": ("x.jsonl", lambda n: rows(n, lambda i: json.dumps({"key": word(i), "hypotheses": [{"text": "a"}]}) + "\n")),
+    "JSON: empty lists": ("x.json", lambda n: "[" + "[]," * (n // 3) + "[]]"),
+    "JSON: brackets": ("x.json", lambda n: "[" * n),
+}
+
+
+def pfsg(size: int) -> str:
+    """Return an SRILM word graph of a chain of nodes."""
+    number = size // 24
+    names = " ".join(map(word, range(number)))
+    arcs = "".join(f"{each} {each + 1} -1\n" for each in range(number - 1))
+    return f"name u\nnodes {number} {names}\ninitial 0\nfinal {number - 1}\ntransitions {number - 1}\n{arcs}\n"
+
+
+def sphinx(size: int) -> str:
+    """Return a Sphinx lattice of a chain of nodes."""
+    number = size // 34
+    nodes = "".join(f"{each} {word(each)} {each} {each} {each}\n" for each in range(number))
+    edges = "".join(f"{each} {each + 1} -10\n" for each in range(number - 1))
+    return f"Frames {number}\nNodes {number}\n{nodes}Initial 0\nFinal {number - 1}\nEdges\n{edges}End\n"
+
+
+OTHERS: dict[str, tuple[str, str, Callable[[int], str]]] = {
+    "words: many": ("words", "words.txt", lambda n: rows(n, lambda i: f"{word(i)} {i}\n")),
+    "words: one long": ("words", "words.txt", lambda n: "w" * n + " 1\n"),
+    "entities: a list": ("entities", "e.txt", lambda n: rows(n, lambda i: f"the {word(i)}\n")),
+    "entities: TSV": ("entities", "e.tsv", lambda n: rows(n, lambda i: f"u{i}\t@name\t{word(i)}\n")),
+    "entities: JSON": ("entities", "e.json", lambda n: rows(n, lambda i: f'"{word(i)}",', '{"@name":[', '"zzzzz9"]}')),
+    "entities: doubles": ("entities", "e.txt", lambda n: rows(n, lambda i: "the same\n")),
+    "entities: hyphens": ("entities", "e.txt", lambda n: rows(n, lambda i: "-_a" * 60 + f" {word(i)}\n")),
+    "ARPA: unigrams": ("lm", "x.arpa", lambda n: arpa(n)),
+    "ARPA: blanks": ("lm", "x.arpa", lambda n: "\\data\\\nngram 1=1\n" + "\n" * n),
+    "options: TOML": ("toml", "x.toml", lambda n: rows(n, lambda i: f"{word(i)} = 1\n")),
+    "options: brackets": ("toml", "x.toml", lambda n: "a = " + "[" * n),
+    "matrices, text": ("matrices", "x.ark", lambda n: rows(n, lambda i: " 1 2\n", "u  [\n", " 1 2 ]\n")),
+}
+
+
+def arpa(size: int) -> str:
+    """Return an n-gram model of single words."""
+    number = size // 9
+    grams = "".join(f"-2 {word(each)}\n" for each in range(number))
+    return f"\\data\\\nngram 1={number + 3}\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 <unk>\n{grams}\n\\end\\\n"
+
+
+def read(kind: str, path: Path) -> str:
+    """Read a file whole; return what was found or why it was refused."""
+    import ninja
+    from ninja.errors import NinjaError
+
+    try:
+        if kind == "lattices":
+            count = sum(lattice.num_arcs for _, lattice in ninja.read(path))
+            return f"{count} arcs"
+        if kind == "words":
+            from ninja.lattice.symbols import SymbolTable
+
+            return f"{len(SymbolTable.read(path))} words"
+        if kind == "entities":
+            from ninja.context import Entities
+
+            return f"{Entities.read(path).num_phrases} phrases"
+        if kind == "lm":
+            return f"{len(ninja.lm.load(path).vocabulary)} words"
+        if kind == "toml":
+            from ninja.files import toml
+
+            return f"{len(toml.read(path))} options"
+        from ninja.ctc.matrices import read_matrices
+
+        return f"{sum(matrix.size for _, matrix, _ in read_matrices(path))} numbers"
+    except NinjaError as error:
+        return f"refused: {str(error).rpartition(str(path))[2][:60]}"
+
+
+def _measure(kind: str, path: Path, answer: multiprocessing.connection.Connection) -> None:
+    small = path.with_name("small" + path.name)
+    small.write_bytes(path.read_bytes()[:1000])
+    read(kind, small)  # what a first call imports and allocates
+    peak, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    found = read(kind, path)
+    seconds = time.process_time() - start
+    answer.send((1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak), seconds, found))
+
+
+def measure(kind: str, name: str, content: str, limit: float = 300) -> tuple[int, float, str]:
+    """Read a file in a process of its own; return bytes of memory, seconds, and what was found."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_text(content)
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_measure, args=(kind, path, theirs))
+        process.start()
+        theirs.close()
+        try:
+            found: tuple[int, float, str] = ours.recv() if ours.poll(limit) else (0, limit, "no end")
+        except EOFError:
+            found = 0, 0.0, "killed"
+        process.kill()
+        process.join()
+        return found
+
+
+def cases() -> dict[str, tuple[str, str, Callable[[int], str]]]:
+    """Return kind, name of the file and content of each size, by name."""
+    return {**{name: ("lattices", *each) for name, each in LATTICES.items()}, **OTHERS}
+
+
+def main() -> None:
+    """Print a line for each kind of file."""
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+    for name, (kind, file, content) in cases().items():
+        if len(sys.argv) > 2 and not any(each in name for each in sys.argv[2:]):
+            continue
+        shown = []
+        for times in (1, 4):
+            made = content(times * size)
+            memory, seconds, found = measure(kind, file, made)
+            shown.append(f"{memory / len(made):6.1f} B/B {1e9 * seconds / len(made):8.1f} ns/B")
+        print(f"{name:30}", *shown, found, flush=True)
+
+
+if __name__ == "__main__":
+    main()
