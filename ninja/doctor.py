@@ -70,6 +70,18 @@ def examine() -> Iterator[Finding]:
         yield _library(name, distributions.get(name, []))
 
 
+def examine_deeply() -> Iterator[Finding]:
+    """Compute golden cases with the kernels of this build, and compare them with slow, plain Python."""
+    try:
+        from ninja import self_test
+    except Exception as error:  # a broken library may raise anything when it is imported
+        yield Finding("golden cases", False, f"{type(error).__name__}: {error}; reinstall {DISTRIBUTION}")
+        return
+    for name, wrong in self_test.run():
+        advice = f"do not use this build: reinstall {DISTRIBUTION}, or build it without options of your own"
+        yield Finding(name, wrong is None, "as computed in plain Python" if wrong is None else f"{wrong}; {advice}")
+
+
 def claims() -> list[Claim]:
     """Return the files of this distribution's names that other installed distributions claim too, sorted by path.
 

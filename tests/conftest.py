@@ -60,6 +60,7 @@ def pytest_sessionstart():
 MAY_SKIP = (
     "no CUDA device",
     "make dist-check",
+    "takes guards out for minutes",
     "builds the site",
     "needs the real build tool",
     "needs cmake",

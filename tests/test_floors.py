@@ -29,6 +29,7 @@ FLOORS = [
     "ctc",
     "tune",
     "parallel",
+    "self_test",
     "build_tool",
     "doctor",
     "cli",

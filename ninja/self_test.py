@@ -1,0 +1,284 @@
+"""Golden cases of the kernels, computed anew on this machine and compared with enumeration of all paths.
+
+What a case compares with is slow, in plain Python, and uses nothing of the kernels: a build with unsafe optimisations,
+for another processor, or with a fault gives other numbers. Lattices are drawn by a generator of our own, the same
+everywhere; some have states without a path and arcs without a word, costs that tie, and probabilities that underflow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import SymbolTable
+
+LATTICES = 60
+SCALES = Scales(acoustic=0.1)
+TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c"])
+ARCHIVE = "f5c5234cfad509afcac6858d92ccb1da367fc6f4f2e00934cbfb5e86c3e5da9c"  # SHA-256, as Kaldi writes it
+ARPA = (
+    "\\data\\\nngram 1=6\nngram 2=3\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n-0.75\t<unk>\n"
+    "-0.5\ta\t-0.25\n-1.25\tb\t-0.125\n-0.625\tc\n\n\\2-grams:\n-0.25\t<s> a\n-0.375\ta b\n-0.875\tb </s>\n\n\\end\\\n"
+)
+
+
+class Wrong(Exception):
+    """A case gave something else than expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A path, walked in Python."""
+
+    arcs: tuple[int, ...]
+    words: tuple[int, ...]
+    cost: float  # scaled
+
+
+def drawn() -> list[Lattice]:
+    """Return small lattices, the same on every machine."""
+    state = 20_261_123
+
+    def draw(count: int) -> int:
+        nonlocal state
+        state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
+        return (state >> 33) % count
+
+    found = []
+    for number in range(LATTICES):
+        states = 3 + draw(5)
+        pairs = sorted((src, src + 1 + draw(states - 1 - src)) for src in range(states - 1) for _ in range(1 + draw(3)))
+        begin = np.searchsorted([src for src, _ in pairs], np.arange(states + 1))
+        step = 900.0 if number % 10 == 0 else 0.25  # some posteriors underflow
+        final = [math.inf] * (states - 1) + [draw(4) / 4]
+        if draw(2):
+            final[1 + draw(states - 1)] = 0.5
+        graph, acoustic = ([step * (draw(16) - 2) for _ in pairs] for _ in range(2))
+        arrays = [begin, [dst for _, dst in pairs], [draw(4) for _ in pairs], graph, acoustic, final]
+        found.append(Lattice.from_arrays(f"u{number:02}", *arrays, words=TABLE))
+    return found
+
+
+def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
+    """Return all paths, without a kernel."""
+    word, dst = lattice.word.tolist(), lattice.dst.tolist()
+    arc_begin, graph, acoustic = (each.tolist() for each in (lattice.arc_begin, lattice.graph, lattice.acoustic))
+    final = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))
+    found: list[Walk] = []
+    waiting: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
+    while waiting:
+        at, arcs, cost = waiting.pop()
+        if final[at][0] < 1e30:
+            total = cost + scales.lm * final[at][0] + scales.acoustic * final[at][1]
+            found.append(Walk(arcs, tuple(word[arc] for arc in arcs if word[arc]), total))
+        for arc in range(arc_begin[at], arc_begin[at + 1]):
+            more = scales.lm * graph[arc] + scales.acoustic * acoustic[arc]
+            waiting.append((dst[arc], (*arcs, arc), cost + more))
+    return found
+
+
+def by_words(found: list[Walk]) -> dict[tuple[int, ...], float]:
+    """Return the least cost of each word sequence."""
+    least: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
+    for walk in found:
+        least[walk.words] = min(least[walk.words], walk.cost)
+    return dict(least)
+
+
+def close(what: str, given: float, expected: float, digits: float = 1e-9) -> None:
+    """Refuse a number that is not the expected one, NaN too."""
+    if not abs(given - expected) <= digits * max(1.0, abs(expected)):
+        raise Wrong(f"{what} is {given!r}, but must be {expected!r}")
+
+
+def _costs() -> None:
+    for value in (math.nan, -math.inf, math.inf):
+        try:
+            Lattice.from_arrays("u", [0, 1, 1], [1], [1], [0.0], [value], [math.inf, 0.0])
+        except LatticeError:
+            continue
+        raise Wrong(f"an arc of cost {value} is not refused")
+    tiny = np.array([5e-324, 2e-323])
+    close("the smallest number twice", float((tiny + tiny)[0]) / 5e-324, 2.0)  # not flushed to 0
+
+
+def _best_path() -> None:
+    from ninja import graph
+
+    for lattice in drawn():
+        found = walks(lattice)
+        cost = graph.best_path(lattice, SCALES).cost(SCALES)
+        close(f"{lattice.key}: the cost of the best path", cost, min(walk.cost for walk in found))
+        least = by_words(found)
+        listed = graph.nbest(lattice, 5, SCALES)
+        for path, cost in zip(listed, sorted(least.values()), strict=False):
+            close(f"{lattice.key}: a cost of the n-best list", path.cost(SCALES), cost)
+        if len(listed) != min(5, len(least)):
+            raise Wrong(f"{lattice.key}: {len(listed)} word sequences in place of {min(5, len(least))}")
+
+
+def _posteriors() -> None:
+    from ninja import graph
+
+    for lattice in drawn():
+        found = walks(lattice)
+        best = min(walk.cost for walk in found)
+        mass = math.fsum(math.exp(best - walk.cost) for walk in found)
+        given = graph.posteriors(lattice, SCALES).tolist()
+        for arc in range(lattice.num_arcs):
+            expected = math.fsum(math.exp(best - walk.cost) for walk in found if arc in walk.arcs) / mass
+            close(f"{lattice.key}: the posterior of arc {arc}", given[arc], expected)
+        total = graph.forward_backward(lattice, SCALES).total
+        close(f"{lattice.key}: the cost of all paths", total, best - math.log(mass))
+
+
+def _prune() -> None:
+    from ninja import graph
+
+    for lattice in drawn():
+        found = walks(lattice)
+        best = min(walk.cost for walk in found)
+        wanted = sorted({arc for walk in found if walk.cost <= best + 1.03 for arc in walk.arcs})
+        kept = graph.prune(lattice, 1.03, SCALES, return_arc_map=True)[1].tolist()
+        if sorted(kept) != wanted:
+            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(kept)} in place of {wanted}")
+
+
+def _determinize() -> None:
+    from ninja import graph
+
+    for lattice in drawn()[1:10]:
+        expected, given = by_words(walks(lattice)), by_words(walks(graph.determinize(lattice, 0.1)))
+        if expected.keys() != given.keys():
+            raise Wrong(f"{lattice.key}: determinized it has other word sequences")
+        for words, cost in expected.items():
+            close(f"{lattice.key}: the determinized cost of {words}", given[words], cost, 1e-5)  # single precision
+
+
+def _edits(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, start=1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(second, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+def _oracle() -> None:
+    from ninja import graph
+
+    for lattice in drawn():
+        for reference in ((1, 2), (3,), (2, 2, 1, 3)):
+            found = graph.oracle(lattice, reference)
+            errors = found.substitutions + found.insertions + found.deletions
+            close(f"{lattice.key}: the fewest errors", errors, min(_edits(w.words, reference) for w in walks(lattice)))
+
+
+def _consensus() -> None:
+    from ninja.consensus import mbr_decode
+
+    for lattice in drawn():
+        found = mbr_decode(lattice, SCALES)
+        for at, begin in enumerate(found.bin_begin[:-1]):
+            share = float(found.posterior[begin : found.bin_begin[at + 1]].astype(np.float64).sum())
+            close(f"{lattice.key}: the posteriors of bin {at} together", share, 1.0, 1e-5)
+        weights = by_words_mass(lattice)
+        risk = math.fsum(p * _edits(words, tuple(found.words.tolist())) for words, p in weights.items())
+        if not risk <= found.bayes_risk + 1e-4:
+            raise Wrong(f"{lattice.key}: the expected errors are {risk}, above the bound {found.bayes_risk} found")
+
+
+def by_words_mass(lattice: Lattice) -> dict[tuple[int, ...], float]:
+    """Return the probability of each word sequence."""
+    found = walks(lattice)
+    best = min(walk.cost for walk in found)
+    mass = math.fsum(math.exp(best - walk.cost) for walk in found)
+    share: dict[tuple[int, ...], float] = defaultdict(float)
+    for walk in found:
+        share[walk.words] += math.exp(best - walk.cost) / mass
+    return dict(share)
+
+
+def _archive() -> None:
+    from ninja.io.reader import read
+    from ninja.io.writer import write
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("x.ark", "x.txt"):
+            path = Path(folder, name)
+            with write(path) as output:
+                for lattice in drawn():
+                    output.write(lattice)
+            for made, (_, found) in zip(drawn(), read(path), strict=True):
+                if made.graph.tobytes() != found.graph.tobytes() or made.dst.tobytes() != found.dst.tobytes():
+                    raise Wrong(f"{made.key}: {name} gives other costs or arcs back than were written")
+        digest = hashlib.sha256(Path(folder, "x.ark").read_bytes()).hexdigest()
+    if digest != ARCHIVE:
+        raise Wrong(f"the archive's SHA-256 is {digest}")
+
+
+def _language_model() -> None:
+    from ninja.lm.load import load
+    from ninja.rescoring import RescoreOptions
+    from ninja.rescoring.rescorer import rescore
+
+    unlimited = replace(RescoreOptions(), max_hyps=1000, beam=1e6, max_active=0, prune_beam=None)
+    options = replace(unlimited, lm_weight=0.5, acoustic_scale=0.1, output="best", max_unknown=1.0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.arpa")
+        Path(path).write_text(ARPA)
+        lm = load(path)
+    ids = [lm.vocabulary.id(word) for word in ("a", "b", "</s>")]
+    slots, given = lm.start(1), []
+    for word in ids:
+        given.append(float(lm.logprob(slots, np.array([word], np.int32))[0]))
+        slots = lm.advance(slots, np.array([word], np.int32))
+    for value, log10 in zip(given, (-0.25, -0.375, -0.875), strict=True):
+        close("a score of the n-gram model", value, log10 * math.log(10), 1e-6)
+    grams = {(0, 1): -0.25, (1, 2): -0.375, (2, 4): -0.875}
+    single, back = {1: -0.5, 2: -1.25, 3: -0.625, 4: -1.0}, {0: -0.5, 1: -0.25, 2: -0.125, 3: 0.0}
+    for lattice in drawn()[1:10]:
+        expected = math.inf
+        for walk in walks(lattice, Scales(lm=0.5, acoustic=0.1)):
+            history, score = 0, 0.0
+            for word in (*walk.words, 4):
+                score += grams.get((history, word), back[history] + single[word])
+                history = word
+            expected = min(expected, walk.cost - 0.5 * math.log(10) * score)
+        ((_, found),) = rescore([(lattice.key, lattice)], lm, options)
+        cost = min(walk.cost for walk in walks(found, Scales(acoustic=0.1)))
+        close(f"{lattice.key}: the cost of the rescored best path", cost, expected, 1e-5)
+
+
+CASES: dict[str, Callable[[], None]] = {
+    "numbers": _costs,
+    "best paths": _best_path,
+    "posteriors": _posteriors,
+    "pruning": _prune,
+    "determinizing": _determinize,
+    "oracle": _oracle,
+    "consensus": _consensus,
+    "archives": _archive,
+    "rescoring": _language_model,
+}
+
+
+def run() -> Iterator[tuple[str, str | None]]:
+    """Yield the name of each case, and what is wrong with it, None where nothing is."""
+    for name, case in CASES.items():
+        try:
+            case()
+        except Exception as error:  # a faulty build may raise anything
+            yield name, str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
+        else:
+            yield name, None
