@@ -42,4 +42,4 @@ def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NINJA_SHARED": str(ROOT.parent / "shared")}
     done = subprocess.run(test, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout[-2000:]  # 2 and more: it did not run
-    assert "1 failed" in done.stdout
+    assert "stopping after 1 failures" in done.stdout
