@@ -19,9 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
+from ninja import graph
+from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, NinjaError
+from ninja.io.reader import read
+from ninja.io.writer import write
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.load import load
+from ninja.rescoring import RescoreOptions
+from ninja.rescoring.rescorer import rescore
 
 LATTICES = 60
 SCALES = Scales(acoustic=0.1)
@@ -64,8 +71,8 @@ def drawn() -> list[Lattice]:
         final = [math.inf] * (states - 1) + [draw(4) / 4]
         if draw(2):
             final[1 + draw(states - 1)] = 0.5
-        graph, acoustic = ([step * (draw(16) - 2) for _ in pairs] for _ in range(2))
-        arrays = [begin, [dst for _, dst in pairs], [draw(4) for _ in pairs], graph, acoustic, final]
+        lm, acoustic = ([step * (draw(16) - 2) for _ in pairs] for _ in range(2))
+        arrays = [begin, [dst for _, dst in pairs], [draw(4) for _ in pairs], lm, acoustic, final]
         found.append(Lattice.from_arrays(f"u{number:02}", *arrays, words=TABLE))
     return found
 
@@ -73,7 +80,7 @@ def drawn() -> list[Lattice]:
 def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
     """Return all paths, without a kernel."""
     word, dst = lattice.word.tolist(), lattice.dst.tolist()
-    arc_begin, graph, acoustic = (each.tolist() for each in (lattice.arc_begin, lattice.graph, lattice.acoustic))
+    arc_begin, lm, acoustic = (each.tolist() for each in (lattice.arc_begin, lattice.graph, lattice.acoustic))
     final = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))
     found: list[Walk] = []
     waiting: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
@@ -83,7 +90,7 @@ def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
             total = cost + scales.lm * final[at][0] + scales.acoustic * final[at][1]
             found.append(Walk(arcs, tuple(word[arc] for arc in arcs if word[arc]), total))
         for arc in range(arc_begin[at], arc_begin[at + 1]):
-            more = scales.lm * graph[arc] + scales.acoustic * acoustic[arc]
+            more = scales.lm * lm[arc] + scales.acoustic * acoustic[arc]
             waiting.append((dst[arc], (*arcs, arc), cost + more))
     return found
 
@@ -117,8 +124,6 @@ def _costs() -> None:
 
 
 def _best_path() -> None:
-    from ninja import graph
-
     for lattice in drawn():
         found = walks(lattice)
         cost = graph.best_path(lattice, SCALES).cost(SCALES)
@@ -132,8 +137,6 @@ def _best_path() -> None:
 
 
 def _posteriors() -> None:
-    from ninja import graph
-
     for lattice in drawn():
         found = walks(lattice)
         best = min(walk.cost for walk in found)
@@ -147,8 +150,6 @@ def _posteriors() -> None:
 
 
 def _prune() -> None:
-    from ninja import graph
-
     for lattice in drawn():
         found = walks(lattice)
         best = min(walk.cost for walk in found)
@@ -159,8 +160,6 @@ def _prune() -> None:
 
 
 def _determinize() -> None:
-    from ninja import graph
-
     for lattice in drawn()[1:10]:
         expected, given = by_words(walks(lattice)), by_words(walks(graph.determinize(lattice, 0.1)))
         if expected.keys() != given.keys():
@@ -179,8 +178,6 @@ def _edits(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 
 
 def _oracle() -> None:
-    from ninja import graph
-
     for lattice in drawn():
         for reference in ((1, 2), (3,), (2, 2, 1, 3)):
             found = graph.oracle(lattice, reference)
@@ -189,8 +186,6 @@ def _oracle() -> None:
 
 
 def _consensus() -> None:
-    from ninja.consensus import mbr_decode
-
     for lattice in drawn():
         found = mbr_decode(lattice, SCALES)
         for at, begin in enumerate(found.bin_begin[:-1]):
@@ -214,9 +209,6 @@ def by_words_mass(lattice: Lattice) -> dict[tuple[int, ...], float]:
 
 
 def _archive() -> None:
-    from ninja.io.reader import read
-    from ninja.io.writer import write
-
     with tempfile.TemporaryDirectory() as folder:
         for name in ("x.ark", "x.txt"):
             path = Path(folder, name)
@@ -239,10 +231,6 @@ def _archive() -> None:
 
 
 def _language_model() -> None:
-    from ninja.lm.load import load
-    from ninja.rescoring import RescoreOptions
-    from ninja.rescoring.rescorer import rescore
-
     unlimited = replace(RescoreOptions(), max_hyps=1000, beam=1e6, max_active=0, prune_beam=None)
     options = replace(unlimited, lm_weight=0.5, acoustic_scale=0.1, output="best", max_unknown=1.0)
     with tempfile.TemporaryDirectory() as folder:

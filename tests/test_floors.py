@@ -206,6 +206,7 @@ WAITING = {
     ("ninja.cli.train_context", "ninja.context.deep.train"): "imports torch",
     ("ninja.cli.train_context", "ninja.context.deep.pointer"): "imports torch",
     ("ninja.cli.train_context", "ninja.context.deep.train_pointer"): "imports torch",
+    ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be what is broken",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
     ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
