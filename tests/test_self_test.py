@@ -30,9 +30,9 @@ def test_a_wrong_sum_is_named_and_the_doctor_fails(ninja, monkeypatch):
 
 
 def test_an_exception_of_a_kernel_is_a_fault(monkeypatch):
-    kernels = graph.oracle.__globals__
-    monkeypatch.setitem(kernels, "_graph", Wronged(kernels["_graph"], oracle=lambda *given: 1 / 0))
-    assert dict(self_test.run())["oracle"] == "ZeroDivisionError: division by zero"
+    kernels = graph.posteriors.__globals__
+    monkeypatch.setitem(kernels, "_graph", Wronged(kernels["_graph"], posteriors=lambda *given: 1 / 0))
+    assert dict(self_test.run())["posteriors"] == "ZeroDivisionError: division by zero"
 
 
 class Wronged:
