@@ -13,7 +13,7 @@ from ninja.files import text as utf8
 
 Line = tuple[str, Sequence[str]]  # key and words
 Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words, and those in their place
-_RULE = re.compile(r"(\[[^\]]*\]|[^\[\]=]+?)\s*=>\s*(\[[^\]]*\]|\{.*?\}|[^\[\]/{]*?)\s*(?:/\s*(.*?))?")
+_RULE = re.compile(r"(\[[^\]]*\]|[^\[\]=]+?) ?=> ?(\[[^\]]*\]|\{.*?\}|[^\[\]/{]*?) ?(?:/ ?(.*?))?")  # of single blanks
 _CASE_SENSITIVE = re.compile(r"\*\s*case_sensitive\s*=\s*['\"]T['\"]", re.IGNORECASE)
 _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 
@@ -110,7 +110,7 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
     for number, row in enumerate(rows, start=1):
         if not row or row[0] in ";*":
             continue
-        found = _RULE.fullmatch(row)
+        found = _RULE.fullmatch(" ".join(row.split()))
         if found is None:
             raise FormatError(f"{row!r} is no rule such as [UM] => [%HESITATION] / [ ] __ [ ]", path, line=number)
         left, right, context = found.groups()

@@ -29,7 +29,7 @@ _NAMED = re.compile(rb"^[ \t\r\v\f]*\d+[ \t\r\v\f]+\d+[ \t\r\v\f]+(?!\d+[ \t\r\v
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][+-]?[0-9]+)?|-[0-9]+")
 _STATE_ID = re.compile(rb"\d{1,10}")
 _WEIGHT = re.compile(
-    rb"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
+    rb"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
 )
 _PAIR = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")  # costs of Kaldi's lattices
 _FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds

@@ -19,7 +19,7 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 _EPSILON = EPSILON_NAME.encode()
-_NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 60
 # A key on its line, arcs that say nothing, then one with <eps>, or with a name for its word and the costs of a lattice;
 # or a key of several words, and an arc or final state with the costs of a lattice.

@@ -14,7 +14,7 @@ from ninja.formats.window import Pieces, numbered_lines
 
 # Other blanks, such as Unicode's, are letters of words in some vocabularies.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 LONGEST_NUMBER = 400
 
 T = TypeVar("T")
