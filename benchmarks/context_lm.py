@@ -27,8 +27,8 @@ from ninja.rescoring import RescoreOptions
 from ninja.rescoring.rescorer import Rescorer
 
 SIZES = (100, 1000)
-BOOST = {100: 8.0, 1000: 8.0}  # of all costs, by the length of the list
-PRIOR, WEIGHT = 0.0, 1.0  # of the pointer
+BOOST = {100: 6.0, 1000: 4.0}  # of all costs, by the length of the list
+PRIOR, WEIGHT = 1.0, 1.0  # of the pointer
 
 
 @dataclass(frozen=True, slots=True)

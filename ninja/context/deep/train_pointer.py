@@ -117,6 +117,7 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
     lacking = {word for sentence, found in zip(sentences, ids, strict=True)
                for word, number in zip(sentence, found, strict=True) if number < 0}  # fmt: skip
     penalty = np.float32(math.log(lm.unk_words or max(2, len(lacking))))
+    assert lm.unk is not None  # as train_pointer demands
     order = sorted(range(len(sentences)), key=lambda each: len(sentences[each]))
     for first in range(0, len(order), READ_AT_ONCE):
         alive = np.array(order[first : first + READ_AT_ONCE])
@@ -141,6 +142,7 @@ class _Phrases:
     """What keys of phrases are made of."""
 
     def __init__(self, lm: LanguageModel, encoder: PhraseEncoder, simulated: SimulatedText) -> None:
+        assert lm.unk is not None  # as train_pointer demands
         texts = simulated.phrases
         self.vector = torch.from_numpy(encoder.vectors(texts, [()] * len(texts)))
         words = [text.split(" ") for text in texts]
