@@ -52,18 +52,19 @@ RANKS_WORDS = 60_000  # of trainings by real processes, and of their simulation
 SLOWED_BATCHES = {"ssgd": 64, "bmuf": 64, "adpsgd": 320, "h-adpsgd": 320}  # the last step of the slow one counts whole
 METHODS = ("ssgd", "bmuf", "adpsgd", "h-adpsgd")
 FACTORS = (1, 2, 5, 10)
+DIVERGED = 8_000.0  # perplexity of a guess among all words
 NBM = {"parallel": "bmuf"}
 WARM = {**NBM, "block_warmup": 100}
 GRID = {  # methods, and rates as multiples of the one worker's
     "one worker": ({"workers": 1}, (1, 2)),
-    "SSGD": ({"parallel": "ssgd"}, (1, 2, 4, 8)),
-    "MA": ({"parallel": "ma"}, (1, 4, 8)),
+    "SSGD": ({"parallel": "ssgd"}, (1, 2, 4, 8, 16)),
+    "MA": ({"parallel": "ma"}, (1, 4, 8, 16)),
     "CBM": ({**NBM, "classical_momentum": True}, (1, 2, 4)),
-    "NBM": (NBM, (1, 2, 4)),
-    "NBM, warm-up 100": (WARM, (1, 2, 4)),
+    "NBM": (NBM, (0.25, 0.5, 1, 2, 4)),
+    "NBM, warm-up 100": (WARM, (0.5, 1, 2, 4)),
     "NBM, warm-up 100, momentum 0.75": ({**WARM, "block_momentum": 0.75}, (1, 2, 4)),
-    "ADPSGD": ({"parallel": "adpsgd"}, (1, 4, 8, 16)),
-    "H-ADPSGD 4 × 2": ({"parallel": "h-adpsgd", "node_size": 2}, (1, 4, 8)),
+    "ADPSGD": ({"parallel": "adpsgd"}, (1, 4, 8, 16, 32)),
+    "H-ADPSGD 4 × 2": ({"parallel": "h-adpsgd", "node_size": 2}, (1, 4, 8, 16)),
 }
 
 
@@ -256,7 +257,7 @@ def _grid(cells: Cells) -> list[str]:
 def _shown(cell: dict | None, best: float) -> str:
     if cell is None:
         return ""
-    shown = f"{cell['perplexity']:.1f}"
+    shown = f"{cell['perplexity']:.1f}" if cell["perplexity"] < DIVERGED else "diverged"
     return f"**{shown}**" if cell["perplexity"] == best else shown
 
 
@@ -273,7 +274,7 @@ def _large(cells: Cells) -> list[str]:
         shown = []
         for workers in ("", *(f", {workers} workers" for workers in WORKERS)):
             found = [cells[each] for rate in rates if (each := f"{name} ×{rate}{workers}") in cells]
-            shown.append(f"{min(each['perplexity'] for each in found):.1f}" if found else "")
+            shown.append(_shown(min(found, key=lambda each: each["perplexity"]), 0.0) if found else "")
         lines.append(_row(name, shown))
     return lines if names else []
 

@@ -72,8 +72,8 @@ def drawn() -> list[Lattice]:
         if draw(2):
             final[1 + draw(states - 1)] = 0.5
         lm, acoustic = ([step * (draw(16) - 2) for _ in pairs] for _ in range(2))
-        arrays = [begin, [dst for _, dst in pairs], [draw(4) for _ in pairs], lm, acoustic, final]
-        found.append(Lattice.from_arrays(f"u{number:02}", *arrays, words=TABLE))
+        dst, word = [each for _, each in pairs], [draw(4) for _ in pairs]
+        found.append(Lattice.from_arrays(f"u{number:02}", begin, dst, word, lm, acoustic, final, words=TABLE))
     return found
 
 
