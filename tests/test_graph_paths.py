@@ -149,6 +149,12 @@ def test_nbest_of_larger_lattices_with_real_costs_agrees_with_enumeration(seed: 
     assert [path.cost(Scales(0.1)) for path in nbest(lattice, n, Scales(0.1))] == pytest.approx(expected, abs=1e-9)
 
 
+def test_nbest_finds_paths_whose_large_costs_cancel() -> None:
+    costs = [3e38, -3e38, 0.125, 0.25]
+    lattice = from_arcs("u", [0, 1, 2, 2], [1, 2, 3, 3], [0, 0, 5, 6], costs, [0.0] * 4, finals={3: (0.0, 0.0)})
+    assert [path.words.tolist() for path in nbest(lattice, 1)] == [[5]]
+
+
 def test_nbest_refuses_n_below_one() -> None:
     with pytest.raises(OptionError, match="n is 0, but must be 1 or more"):
         nbest(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), 0)

@@ -174,7 +174,9 @@ def test_a_full_disk_is_an_output_error_and_leaves_no_output(monkeypatch, resume
             return super().write(content[:100_000])  # files may take less than they are given
 
     with monkeypatch.context() as patch:
-        patch.setattr(files_module, "open", lambda path, mode, buffering: FullDisk(path, mode[:1]), raising=False)
+        patch.setattr(
+            files_module, "open", lambda path, mode, buffering, opener: FullDisk(path, mode[:1]), raising=False
+        )
         with pytest.raises(OutputError, match=r"a\.ark: cannot be written: No space left on device"):
             put("a.ark", [small(f"k{number}", 50_000) for number in range(30)], resume=resume)
     assert os.listdir() == ([".a.ark.part"] if resume else [])

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -104,7 +105,11 @@ class NBest {
     best_arc_.resize(num_states);
     kind_.assign(num_states, kUnknown);
     element_of_.assign(num_states, kNone);
-    for (int64_t arc = 0; arc < arcs_.num_arcs; ++arc) cost_[arc] = arc_cost(arcs_, arc, scales);
+    largest_ = 0.0;
+    for (int64_t arc = 0; arc < arcs_.num_arcs; ++arc) {
+      cost_[arc] = arc_cost(arcs_, arc, scales);
+      largest_ = std::max(largest_, std::abs(cost_[arc]));
+    }
     for (int64_t state = num_states - 1; state >= 0; --state) {
       double least = stop_cost_[state] = final_cost(arcs_, state, scales);
       int32_t best = kNone;
@@ -134,11 +139,11 @@ class NBest {
     return true;
   }
 
-  // Nothing dearer can be wanted; with room for sums rounded in another order.
+  // Nothing dearer can be wanted; with room for sums rounded in another order, of large costs that cancel, too.
   double limit() const {
     if (static_cast<int64_t>(best_costs_.size()) < n_) return std::numeric_limits<double>::max();
     const double worst = best_costs_.front();
-    return worst + 1e-9 * (1.0 + (worst < 0.0 ? -worst : worst));
+    return worst + 1e-9 * (1.0 + std::abs(worst)) + 1e-12 * largest_;
   }
 
   void push(const Candidate& candidate) {
@@ -280,6 +285,7 @@ class NBest {
 
   Arcs arcs_{};
   int64_t n_ = 0;
+  double largest_ = 0.0;  // cost of an arc, without its sign
   std::vector<double> cost_, through_;      // [num_arcs], of the arc; with the best cost to the end
   std::vector<double> to_end_, stop_cost_;  // [num_states]
   std::vector<int32_t> best_arc_;           // [num_states], kNone: it is best to stop
