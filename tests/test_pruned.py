@@ -183,6 +183,7 @@ def test_the_defaults_are_kaldis() -> None:
     assert (options.search_beam, options.max_arcs, options.growth_ratio) == (6.0, 100_000, 1.5)
     assert options.history_words == 2
     assert replace(options, max_ngram_order=0).history_words == 0
+    assert RescoreOptions().search_beam == 6.0
     assert RescoreOptions(algorithm="trie").search_beam == 8.0
 
 

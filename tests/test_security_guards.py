@@ -29,6 +29,7 @@ def test_the_test_and_the_guard_are_there(promise: Promise):
     assert promise.guard in (ROOT / promise.file).read_text()
 
 
+# Each promise runs a test in a copy of the tree, minutes in all; the lists are compared in every run.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes guards out for minutes: NINJA_SLOW=1")
 @pytest.mark.parametrize("promise", ALL, ids=lambda each: each.says)
 def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):

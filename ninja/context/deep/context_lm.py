@@ -62,7 +62,7 @@ class _List:
 
     @property
     def offset(self) -> float:
-        """What is multiplied by the offset of no phrase."""
+        """Factor of the offset of no phrase."""
         return math.log(max(len(self.key), 1))
 
 

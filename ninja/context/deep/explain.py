@@ -1,4 +1,4 @@
-"""What a pointer to phrases gives each arc of a lattice."""
+"""Scores of a pointer to phrases, for each arc of a lattice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list of phrases adds to a language model's scores, step by step, for decoders whose units are words."""
+"""Scores that a list of phrases adds to a language model's, step by step, for decoders whose units are words."""
 
 from __future__ import annotations
 

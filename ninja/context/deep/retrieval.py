@@ -19,7 +19,7 @@ MOST_KEPT = 200_000  # vectors of phrases and spans
 
 
 class Encoder(Protocol):
-    """What makes vectors of phrases."""
+    """Encoder of phrases as vectors."""
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
         """Return vectors of phrases, of length 1 or, where nothing is known of one, 0; float32 [phrases, size]."""

@@ -14,7 +14,7 @@ from ninja.errors import OptionError
 
 LONGER = 0.25  # share of spans of more than the rare word
 LONGEST = 3  # words of a span
-MOST_TYPES = 30_000  # rare words that nobody says, to fill lists with
+MOST_TYPES = 30_000  # rare words absent from the sentence, to fill lists with
 
 
 @dataclass(frozen=True, slots=True)

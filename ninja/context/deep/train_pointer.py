@@ -139,7 +139,7 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
 
 
 class _Phrases:
-    """What keys of phrases are made of."""
+    """Vectors and first words of phrases, from which keys are computed."""
 
     def __init__(self, lm: LanguageModel, encoder: PhraseEncoder, simulated: SimulatedText) -> None:
         assert lm.unk is not None  # as train_pointer demands

@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 class ClassCosts:
-    """What phrases of classes pay besides for their place, and what they get back of their boosts.
+    """Costs of added phrases at their places by the class language model, less their boosts.
 
     Boosts are tuned for words that the recogniser wrote itself. A phrase that it did not write has other evidence: how
     well it fits its place, how alike it sounds, and how long it is, for long phrases seldom sound alike by chance.
