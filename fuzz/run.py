@@ -21,10 +21,11 @@ BUILD = ROOT / "build" / "fuzz"
 EXT = ROOT / "ext"
 COMPILER = os.environ.get("FUZZ_CXX", "clang++")
 FLAGS = ["-std=c++17", "-O1", "-g", "-fno-math-errno", "-ffp-contract=off", "-fno-omit-frame-pointer"]
-FLAGS += [f"-I{EXT}", f"-I{FUZZ}"]
+INCLUDES = [f"-I{EXT}", f"-I{FUZZ}"]
 SANITIZERS = ["-fsanitize=fuzzer,address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 COVERAGE = ["-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping"]
 MOST_SECONDS, MOST_MEGABYTES, MOST_BYTES = 10, 1024, 4096  # of one input
+SLICE = 300  # seconds after which what a target has done so far is written down
 
 # Targets that draw lattices and check what kernels make of them: random bytes do for them.
 DRAWN = ("align", "columns", "determinize_pruned", "kaldi_write", "mbr", "operations", "oracle", "paths", "slf_write")
@@ -53,16 +54,57 @@ def build(target: str, flags: list[str], suffix: str = "") -> Path:
     stamp = binary.with_suffix(".stamp")
     if not (binary.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest()):
         binary.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([COMPILER, *FLAGS, *flags, str(source), "-o", str(binary)], check=True)
+        subprocess.run([COMPILER, *FLAGS, *INCLUDES, *flags, str(source), "-o", str(binary)], check=True)
         stamp.write_text(digest.hexdigest())
     return binary
 
 
-def run(target: str, seconds: float, executions: int) -> tuple[int, int, bool, str]:
-    """Fuzz a target; return executions, the corpus's size, whether it held, and the log's end."""
+def kernels(target: str) -> str:
+    """Return a digest of the headers of `ext` that a target includes, directly or not: what it tests."""
+    digest = hashlib.sha256()
+    for path in sorted(headers(FUZZ / "targets" / f"{target}.cpp")):
+        if path.is_relative_to(EXT):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def counted(target: str, tested: str) -> tuple[int, float]:
+    """Return how many executions of a target there were so far, with the kernels of a digest, and their CPU seconds."""
+    path = BUILD / "counts" / f"{target}.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return (found["executions"], found["seconds"]) if found.get("kernels") == tested else (0, 0.0)
+
+
+def count(target: str, tested: str, executions: int, seconds: float) -> None:
+    """Add to the executions of a target."""
+    so_far = counted(target, tested)
+    made = {"kernels": tested, "executions": so_far[0] + executions, "seconds": so_far[1] + seconds}
+    (BUILD / "counts").mkdir(exist_ok=True)
+    fresh = BUILD / "counts" / f"{target}.new"
+    fresh.write_text(json.dumps(made))
+    fresh.rename(fresh.with_suffix(".json"))
+
+
+def run(target: str, tested: str, seconds: float, executions: int) -> tuple[int, bool, str]:
+    """Fuzz a target, so many executions in all if not 0; return this run's, whether it held, and the log's end."""
+    begin, done, held, log = time.perf_counter(), 0, True, ""
+    while held:
+        left = seconds - (time.perf_counter() - begin)
+        wanted = executions - counted(target, tested)[0]
+        if left < 1 or (executions and wanted < 1):
+            break
+        made, took, held, log = run_slice(target, min(left, SLICE), wanted if executions else 0)
+        done += made
+        if held:
+            count(target, tested, made, took)
+    return done, held, log
+
+
+def run_slice(target: str, seconds: float, executions: int) -> tuple[int, float, bool, str]:
+    """Fuzz a target once; return executions, seconds of CPU, whether it held, and the log's end."""
     binary, corpus, crashes = BUILD / "bin" / target, BUILD / "corpus" / target, BUILD / "crashes" / target
     seeds, dictionary = BUILD / "seeds" / target, FUZZ / "dictionaries" / f"{target}.dict"
-    for folder in (corpus, crashes, seeds):
+    for folder in (corpus, crashes, seeds, BUILD / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
     command = [str(binary), str(corpus), str(seeds), f"-artifact_prefix={crashes}/", f"-max_total_time={seconds:.0f}",
                f"-timeout={MOST_SECONDS}", f"-rss_limit_mb={MOST_MEGABYTES}", f"-malloc_limit_mb={MOST_MEGABYTES // 4}",
@@ -73,13 +115,15 @@ def run(target: str, seconds: float, executions: int) -> tuple[int, int, bool, s
     symbolizer = shutil.which("llvm-symbolizer") or ""
     options = {"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1",
                "ASAN_SYMBOLIZER_PATH": symbolizer, "UBSAN_SYMBOLIZER_PATH": symbolizer}  # fmt: skip
-    done = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env={**os.environ, **options})
-    log = done.stderr.decode(errors="replace")
-    (BUILD / "logs").mkdir(exist_ok=True)
-    (BUILD / "logs" / f"{target}.txt").write_text(log)
-    count = re.findall(r"stat::number_of_executed_units:\s*(\d+)", log)
-    count = count or re.findall(r"^#(\d+)", log, re.MULTILINE)[-1:]  # after a crash
-    return int(count[0]) if count else 0, len(list(corpus.iterdir())), done.returncode == 0, log[-6000:]
+    path = BUILD / "logs" / f"{target}.txt"
+    with path.open("wb") as log:
+        child = subprocess.Popen(command, stderr=log, stdout=subprocess.DEVNULL, env={**os.environ, **options})
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    said = path.read_text(errors="replace")
+    found = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)
+    found = found or re.findall(r"^#(\d+)", said, re.MULTILINE)[-1:]  # after a crash
+    return int(found[0]) if found else 0, usage.ru_utime + usage.ru_stime, child.returncode == 0, said[-6000:]
 
 
 def draw(target: str, count: int, seed: int) -> str:
@@ -129,7 +173,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="*", help="targets; all by default")
     parser.add_argument("--seconds", type=float, default=30, help="for each target (default: 30)")
-    parser.add_argument("--runs", type=int, default=0, help="executions of each target at most; 0: no bound (default)")
+    parser.add_argument("--runs", type=int, default=0, help="executions of each target in all, over calls; 0: no bound")
     parser.add_argument("--drawn", type=int, default=0, help="no fuzzing: so many random inputs of each of DRAWN")
     parser.add_argument("--seed", type=int, default=1, help="of --drawn")
     parser.add_argument("--jobs", type=int, default=1, help="targets at once (default: 1)")
@@ -145,14 +189,17 @@ def main() -> int:
     failed = []
 
     def work(target: str) -> None:
+        tested = kernels(target)
         build(target, SANITIZERS)
         begin = time.perf_counter()
-        executions, kept, held, log = run(target, options.seconds, options.runs)
+        executions, held, log = run(target, tested, options.seconds, options.runs)
         if options.merge:
             merge(target)
         took = time.perf_counter() - begin
-        result = "" if held else "FAILED"
-        print(f"{target:20} {executions:>10} executions {took:7.1f} s {kept:6} inputs {result}", flush=True)
+        kept = len(list((BUILD / "corpus" / target).iterdir()))
+        in_all, cpu = counted(target, tested)
+        print(f"{target:20} {executions:>10} executions {took:7.1f} s {kept:6} inputs, {in_all:>9} in all,"
+              f" {in_all / max(cpu, 1e-9):6.0f} a second of CPU {'' if held else 'FAILED'}", flush=True)  # fmt: skip
         if not held:
             failed.append(target)
             print(log, file=sys.stderr, flush=True)

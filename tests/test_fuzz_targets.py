@@ -1,5 +1,6 @@
 """The fuzzing targets: each names headers that are there, and what stands beside them belongs to one."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -54,3 +55,33 @@ def test_dictionaries_and_seeds_belong_to_targets(tmp_path):
     assert {path.stem for path in (FUZZ / "dictionaries").iterdir()} <= names
     assert {path.name for path in tmp_path.iterdir()} <= names
     assert all(path.stat().st_size < 4096 for path in tmp_path.glob("*/*"))  # libFuzzer would cut longer ones
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("fuzz_run", FUZZ / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "BUILD", tmp_path)
+    return module
+
+
+def test_executions_are_summed_over_calls(run, monkeypatch):
+    calls = []
+
+    def run_slice(target, seconds, executions):
+        calls.append(executions)
+        return 400, 0.5, True, ""
+
+    monkeypatch.setattr(run, "run_slice", run_slice)
+    assert run.run("plf", "these kernels", 60, 1000) == (1200, True, "")
+    assert calls == [1000, 600, 200]
+    assert run.counted("plf", "these kernels") == (1200, 1.5)
+    assert run.run("plf", "these kernels", 60, 1000) == (0, True, "")
+    assert run.run("plf", "others", 60, 300) == (400, True, "")
+
+
+def test_executions_that_end_in_a_crash_do_not_count(run, monkeypatch):
+    monkeypatch.setattr(run, "run_slice", lambda *given: (400, 0.5, False, "crash"))
+    assert run.run("plf", "these kernels", 60, 1000) == (400, False, "crash")
+    assert run.counted("plf", "these kernels") == (0, 0)
