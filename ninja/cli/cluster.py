@@ -69,16 +69,19 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
     if not _ADDRESS.fullmatch(address):
         raise OptionError(f"--ray is {address!r}, but must be HOST:PORT; without one, let --ray stand last")
     with needed_for("--ray"):
-        from ninja.parallel.ray_cluster import connected, num_actors
+        from ninja.parallel.ray_cluster import connected, has_gpus, num_actors
     console = Console()
     plan = plan_of(context, 1)
     given = context.get_parameter_source("jobs") is not ParameterSource.DEFAULT
     cores = context.params.get("jobs", 1) if given else 1
-    gpus = 1 if str(context.params.get("device", "")).startswith("cuda") else 0
+    devices = str(context.params.get("device", "")).split(",")
+    gpus = sum(device.strip().startswith("cuda") for device in devices)
     jobs = () if given or "jobs" not in context.params else ("--jobs", "1")
     command = CommandWork((context.info_name or "", *jobs, *context.meta[ARGUMENTS]))
     start = Start(command, os.getcwd(), plan.version)
     with connected(None if address == "auto" else address):
+        if devices == ["auto"] and has_gpus():
+            console.note("the GPUs of the cluster are left alone; --device cuda takes one for each worker")
         plan = replace(plan, shards=_number(plan, num_actors(cores, gpus)))
         with console.progress("lattices") as bar:
             done = 0

@@ -15,7 +15,7 @@ import click
 
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile, OutputFile
-from ninja.cli.models import WORD_OPTIONS, word_options
+from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, word_options
 from ninja.cli.options import Command, Sectioned, output_file, reads, text_output, writes
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
@@ -59,7 +59,7 @@ def _loads_model(command: Command) -> Command:
 
     @click.argument("model", type=InputFile())
     @click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]")
-    @click.option("--device", default="cpu", help="Device of the model: cpu, cuda, cuda:1, …")
+    @click.option("--device", default="auto", help=DEVICE_HELP)
     @reads("--words", "Symbol table of a model that numbers its words.", load=SymbolTable.read)
     @word_options(*WORD_OPTIONS)
     @functools.wraps(command)

@@ -23,6 +23,7 @@ WEIGHTS_HELP = "Weights of the models, or of --iterate's passes.  [default: equa
 DIRECTIONS = Several(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
+DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, a copy on each of cuda:0,cuda:1; auto: a GPU if there is one."
 ITERATE_HELP = "Rescore with one model after the other, each forward or backward."
 
 
@@ -118,7 +119,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="Normalise scores exactly, or not at all.  [default: as the model was trained]",
         ),
     )
-    @section("Running", click.option("--device", default="cpu", help="Device of the models: cpu, cuda, cuda:1, …"))
+    @section("Running", click.option("--device", default="auto", help=DEVICE_HELP))
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],

@@ -21,6 +21,7 @@ from ninja.files import text as utf8
 from ninja.files.guard import writing
 from ninja.files.output import reported
 from ninja.libraries import needed_for
+from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.classes import Tagger, is_class
 from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.perplexity import measure
@@ -58,6 +59,9 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
         from ninja.lm.train.loop import train as train_model
 
     console = Console()
+    told = describe_devices(options.device, [chosen_device(options.device)])
+    if told is not None:
+        console.say(told)
     speaks = os.environ.get("RANK", "0") == "0"  # of torchrun's workers the first one does
     with (
         console.progress("steps") if speaks else contextlib.nullcontext() as bar,

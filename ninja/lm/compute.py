@@ -12,15 +12,16 @@ import torch
 
 from ninja import _lm
 from ninja.errors import OptionError
+from ninja.lm.devices import chosen_device
 
 ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
 FEWEST_ROWS = 16  # for which a thread of its own is worth while
 
 
 def device_of(name: str) -> torch.device:
-    """Return a device, or raise an `OptionError` if torch cannot use it."""
+    """Return a device, or raise an `OptionError` if torch cannot use it; ``"auto"`` as `ninja.lm.load` describes."""
     try:
-        return torch.empty(0, device=name).device
+        return torch.empty(0, device=chosen_device(name)).device
     except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
         raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
 

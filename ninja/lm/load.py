@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ninja.errors import ModelError, OptionError
@@ -78,7 +78,7 @@ class Kind:
 
 def load(
     path: str | os.PathLike[str] | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     *,
     normalize: bool | None = None,
     max_batch: int | None = None,
@@ -93,7 +93,9 @@ def load(
     Args:
         path: A model of any kind in `KINDS`, a file or a directory; or a model that is shipped with Ninja, by its
             name in `SHIPPED`. None = ``english``.
-        device: Where torch computes, such as ``"cuda"``.
+        device: Where torch computes, such as ``"cuda:1"``. ``"auto"`` is the first GPU of NVIDIA's that torch can use,
+            else the CPU. Names with commas between, ``"cuda:0,cuda:1"``: a copy of the model on each device, between
+            which a rescoring shares the lattices out.
         normalize: Normalise scores exactly, in single precision. False = not at all, for a network trained to normalise
             itself. None = as the model is meant to be used: Kaldi RNNLMs as they are, as Kaldi does; models that
             estimate their normaliser, such as the shipped one, by that estimate, with weights in half precision where
@@ -136,7 +138,12 @@ def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> Lan
 
 
 def _open(name: str, options: LoadOptions) -> LanguageModel:
-    return kind_of(name).open(name, options)
+    kind = kind_of(name)
+    device, *others = options.device.split(",")
+    lm = kind.open(name, replace(options, device=device.strip()))
+    if others and lm.device is not None:  # or it needs no torch
+        lm.replicas = (lm, *(kind.open(name, replace(options, device=other.strip())) for other in others))
+    return lm
 
 
 _open_held = lru_cache(maxsize=8)(_open)

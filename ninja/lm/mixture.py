@@ -117,11 +117,21 @@ class MixtureLM(LanguageModel):
     def twin(self) -> MixtureLM | None:
         """See `LanguageModel.twin`."""
         lms = [part.lm.twin() for part in self._parts]
-        twin = copy.copy(self)
-        twin._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True) if lm is not None]
-        twin._slot = np.empty((len(lms), 0), np.int64)
-        twin._slots = SlotPool(twin._grow)
-        return twin if len(twin._parts) == len(lms) else None
+        known = [lm for lm in lms if lm is not None]
+        return self._of(known) if len(known) == len(lms) else None
+
+    def for_threads(self, count: int) -> list[LanguageModel]:
+        """See `LanguageModel.for_threads`; models on several devices say how many threads there are."""
+        count = max([len(part.lm.replicas) for part in self._parts if part.lm.replicas], default=count)
+        return [self._of(lms) for lms in zip(*(part.lm.for_threads(count) for part in self._parts), strict=False)]
+
+    def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
+        """Return the same mixture of other copies of its models, with slots of its own."""
+        made = copy.copy(self)
+        made._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True)]
+        made._slot = np.empty((len(lms), 0), np.int64)
+        made._slots = SlotPool(made._grow)
+        return made
 
     @property
     def num_slots(self) -> int:

@@ -46,6 +46,7 @@ class LanguageModel(Protocol):
     takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
     state_size: int | None = None  # numbers of a history's hidden state, where `states` gives them
     takes_phrases: bool = False  # a history belongs to a list of phrases, if a `PhraseMark` is its first word
+    replicas: Sequence[LanguageModel] = ()  # the same model on each of several devices, itself among them
 
     @property
     def num_parameters(self) -> int | None:
@@ -63,6 +64,17 @@ class LanguageModel(Protocol):
         None: this kind of model has none, and only one thread may use it.
         """
         return None
+
+    def for_threads(self, count: int) -> list[LanguageModel]:
+        """Return a model for each of some threads: its replicas, or `count` twins; an empty list if it has no twins."""
+        twins = (self.twin() for _ in range(count))
+        return list(self.replicas) or [twin for twin in twins if twin is not None]
+
+    @property
+    def device(self) -> str | None:
+        """Where torch computes, such as ``"cuda:0"``; None for a model that needs no torch."""
+        found = getattr(self, "_device", None)
+        return None if found is None else str(found)
 
     def start(self, count: int) -> np.ndarray:
         """Make slots of the history that is ``<s>`` alone.
@@ -129,7 +141,7 @@ class PhraseMark(Protocol):
 class LoadOptions:
     """Options of computing with a language model; a kind of model ignores those it does not have."""
 
-    device: str = "cpu"  # where torch computes, such as "cuda"
+    device: str = "auto"  # where torch computes, see `ninja.lm.load`
     normalize: bool | None = (
         None  # normalise scores exactly; None: as the model is meant to be used, see `ninja.lm.load`
     )

@@ -43,6 +43,11 @@ class UnitLM(LanguageModel, ABC):
         return self._units.num_parameters
 
     @property
+    def device(self) -> str | None:
+        """See `LanguageModel.device`."""
+        return self._units.device
+
+    @property
     def normalized(self) -> bool | None:
         """True if scores of units are normalised exactly; None: unknown."""
         return self._units.normalized

@@ -97,6 +97,11 @@ def connected(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
+def has_gpus() -> bool:
+    """Tell whether a node of the cluster has a GPU."""
+    return ray.cluster_resources().get("GPU", 0) > 0
+
+
 def _connect(address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a new cluster would tell its makers of it
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}

@@ -97,15 +97,14 @@ class Engine(ABC):
 
     def _work(self, source: Iterator[Coming]) -> Generator[None, None, None]:
         """Rescore in one thread or several, stopping whenever some lattices may be done."""
-        made = (self.models.twin() for _ in range(self.num_threads))
-        twins = [twin for twin in made if twin is not None] if self.num_threads > 1 else []
-        if not twins:
+        each = self.models.for_threads(self.num_threads)
+        if len(each) < 2:
             return self._waves(source, BatchedLM(self.models.lm))
         engines = []
-        for twin in twins:
+        for models in each:
             engine = copy.copy(self)
-            engine.models = twin
-            engine.batch_arcs = max(1, self.options.batch_arcs // len(twins))
+            engine.models = models
+            engine.batch_arcs = max(1, self.options.batch_arcs // len(each))
             engines.append(engine)
         return on_threads([engine._waves(source, BatchedLM(engine.models.lm)) for engine in engines], self.in_flight)
 

@@ -17,6 +17,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.keyed import bare
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
+from ninja.lm.devices import describe_devices
 from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
@@ -43,7 +44,7 @@ class ModelFiles:
     mixture: How = "loglinear"
     weights: Sequence[float] = ()  # of the models; not given: equal, or the LM weight for each pass
     directions: Sequence[Direction] = ()  # how each model reads sentences
-    device: str = "cpu"  # where they compute: cpu, cuda, cuda:1, …
+    device: str = "auto"  # where they compute: auto, cpu, cuda, cuda:1, "cuda:0,cuda:1", …
     load_options: LoadOptions = DEFAULTS  # how each sees the lattices' words; its device and words are not used
 
     def __post_init__(self) -> None:
@@ -70,7 +71,11 @@ class ModelFiles:
         loaded = [load_model(model, words, log, given) for model in self.models]
         if old_lm is None and self.old_lm is not None:
             old_lm = load_model(self.old_lm, words, log, given)
-        refuse_unused_classes([lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)], given)
+        every = [lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)]
+        refuse_unused_classes(every, given)
+        devices = (each.device for lm in every for each in lm.replicas or (lm,))
+        if (told := describe_devices(self.device, devices)) is not None:
+            log.note(told)
         if not self.directions:
             if len(loaded) < 2:
                 return [(loaded[0] if loaded else None, options)], old_lm
@@ -136,16 +141,16 @@ class BoundModels:
         self._map: WordMap | None = None
         self._parts: Sequence[WordMap] = ()
 
-    def twin(self) -> BoundModels | None:
-        """Return the same for another thread, once the words of some lattices are known; see `LanguageModel.twin`."""
-        lm = self.lm.twin()
-        if lm is None:
-            return None
-        twin = copy.copy(self)
-        twin._lm = lm
-        if not isinstance(self._given, Mixture):
-            twin._given = lm
-        return twin
+    def for_threads(self, count: int) -> list[BoundModels]:
+        """Return the same for each thread, once words are known; see `LanguageModel.for_threads`."""
+        made = []
+        for lm in self.lm.for_threads(count):
+            bound = copy.copy(self)
+            bound._lm = lm
+            if not isinstance(self._given, Mixture):
+                bound._given = lm
+            made.append(bound)
+        return made
 
     @property
     def lm(self) -> LanguageModel:

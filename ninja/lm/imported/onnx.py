@@ -153,6 +153,8 @@ def _tensors(message: Any, kind: type) -> Iterator[Any]:
 def _session(path: str, device: str) -> Any:
     with needed_for("an ONNX model", path):
         import onnxruntime
+    if device == "auto":
+        device = "cuda" if "CUDAExecutionProvider" in onnxruntime.get_available_providers() else "cpu"
     try:
         wanted = torch.device(device)  # onnxruntime may know one that torch cannot use
     except RuntimeError as error:

@@ -13,6 +13,7 @@ import torch
 from ninja.errors import OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
+from ninja.lm.devices import chosen_device
 from ninja.lm.text import Sentences
 from ninja.lm.train import state
 from ninja.lm.train.corpus import Choice, open_corpus
@@ -60,6 +61,7 @@ def train(
         WorkerError: A worker was killed.
     """
     options = options or TrainOptions()
+    options = dataclasses.replace(options, device=chosen_device(options.device))
     output = os.fspath(output)
     folder = os.path.dirname(os.path.abspath(output))
     if not os.path.isdir(folder):  # or hours later the first checkpoint would fail

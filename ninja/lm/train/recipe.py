@@ -56,7 +56,7 @@ class TrainOptions:
     patience: int = described(5, "Stop after this many measurements without a better perplexity.")
     seed: int = described(1, "Of everything random.")
     resume: bool = described(False, "Go on from FILE.state, which an interrupted training leaves.")
-    device: str = described("cpu", "Where torch computes: cpu, cuda, cuda:1, …")
+    device: str = described("auto", "Where torch computes: cpu, cuda, cuda:1, …; auto is cuda if torch can use it.")
     threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
 
     def __post_init__(self) -> None:

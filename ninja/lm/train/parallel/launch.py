@@ -225,5 +225,5 @@ def share_of_device(device: str, workers: Workers) -> str:
         return device
     if workers.machine_rank >= torch.cuda.device_count():
         message = f"{workers.machine_size} workers, but torch sees {torch.cuda.device_count()} GPUs on this machine"
-        raise OptionError(f"{message}; start as many workers as there are GPUs")
+        raise OptionError(f"{message}; start as many workers as there are GPUs, or use --device cpu")
     return f"cuda:{workers.machine_rank}"
