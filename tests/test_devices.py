@@ -56,14 +56,18 @@ def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
 
 def test_names_with_commas_open_a_copy_on_each_device():
     lm = load(device="cpu, cpu")
-    assert len(lm.replicas) == 2 and lm.replicas[0] is lm
-    assert lm.replicas[1] is not lm and lm.replicas[1].device == "cpu"
+    assert len(lm.replicas) == 2
+    assert lm.replicas[0] is lm
+    assert lm.replicas[1] is not lm
+    assert lm.replicas[1].device == "cpu"
     assert load(device="cpu").replicas == ()
 
 
 def test_ngram_models_need_no_device():
     lm = load(ENGLISH_NGRAM, device="cuda:7,cuda:8")
-    assert isinstance(lm, NgramLM) and lm.device is None and lm.replicas == ()
+    assert isinstance(lm, NgramLM)
+    assert lm.device is None
+    assert lm.replicas == ()
 
 
 def test_device_that_is_not_there_is_refused():
