@@ -31,6 +31,7 @@ from ninja.lm.train.parallel import launch
 from ninja.lm.train.recipe import Progress, TrainOptions
 
 BASE = TrainOptions(
+    device="cpu",
     parallel="ssgd",
     vocabulary=8000,
     embedding=48,
@@ -319,7 +320,7 @@ def main() -> None:
         corpus = open_corpus(train_text, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
         perplexities(corpus, text.encode(chosen.dev, corpus.words), cells, words)
     if ("speed" in parts or not chosen.only) and "step" not in cells:
-        found = measured(train_text, TrainOptions())
+        found = measured(train_text, TrainOptions(device="cpu"))
         cells.add("step", step=found.step, spread=found.spread, weights=found.weights)
     if chosen.render:
         render(cells, chosen.render)

@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--node-link", type=float, default=known.node_link, help="bytes a second within a node")
     given = parser.parse_args()
     network = replace(known, link=given.link, latency=given.latency, node_link=given.node_link)
-    found = measured(given.train, TrainOptions(), machines=network)
+    found = measured(given.train, TrainOptions(device="cpu"), machines=network)
     print(f"step {found.step:.2f} s, spread {found.spread:.1%}, weights {found.weights / 1e6:.1f} MB")
     print(*table({"simulated": found}), sep="\n")
 

@@ -1,12 +1,16 @@
 """Where models compute: copies on several devices share the lattices out, and the user is told of GPUs."""
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from test_rescoring_threads import OPTIONS, make_lm, run, same
 
+import ninja
 from ninja.errors import OptionError
+from ninja.graph import best_path
 from ninja.lm import Mixture, load
 from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.model import NgramLM
@@ -15,6 +19,8 @@ from ninja.rescoring import RescoreReport
 from ninja.rescoring.models import ModelFiles
 
 torch = pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def on_two_devices(*seeds):
@@ -115,3 +121,17 @@ def test_line_about_devices_reaches_the_log(monkeypatch):
 def test_devices_are_described_without_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # on which anything asked would fail
     assert describe_devices("auto", [None]) is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@pytest.mark.parametrize("normalize", [None, True])
+@pytest.mark.parametrize("algorithm", ["arcbeam", "trie"])
+def test_a_gpu_gives_the_words_and_scores_of_the_cpu(algorithm, normalize):
+    words = ninja.SymbolTable.read(EXAMPLES / "words.txt")
+    lattices = list(ninja.read(EXAMPLES / "lat.ark.gz", words=words))[:10]
+    options = replace(OPTIONS, algorithm=algorithm)
+    here, there = (run(load(device=name, normalize=normalize), options, lattices=lattices) for name in ("cpu", "cuda"))
+    for (_, one), (_, other) in zip(here, there, strict=True):
+        best, found = (best_path(each, options.scales) for each in (one, other))
+        assert list(best.words) == list(found.words)
+        assert found.cost == pytest.approx(best.cost, abs=1e-3 * len(best.words))

@@ -7,6 +7,7 @@ import numpy as np
 from ninja.lm import TrainOptions
 
 TOY = TrainOptions(
+    device="cpu",
     vocabulary=60,
     min_count=1,
     embedding=16,

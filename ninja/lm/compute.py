@@ -73,7 +73,8 @@ def logsumexp(row: torch.Tensor) -> np.ndarray:
 
 def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
     """Copy numbers to a device; torch takes neither reversed arrays nor, without complaint, read-only ones."""
-    return torch.from_numpy(np.array(numbers)).to(device)
+    here = torch.from_numpy(np.array(numbers))
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)
 
 
 class Threads:

@@ -212,6 +212,10 @@ class StatePoolLM(LanguageModel, ABC):
             if self._estimate is not None:
                 result[piece] = self._estimate(some)[:, 0].cpu().numpy()
                 return
+            if not some.is_cpu:  # which is waited for once
+                blocks = torch.stack([logits(some).logsumexp(-1) for logits in self._logits], 1)  # [piece, blocks]
+                result[piece] = blocks.logsumexp(-1).cpu().numpy()
+                return
             parts = np.stack([logsumexp(logits(some)) for logits in self._logits], 1)  # [piece, blocks]
             result[piece] = _lm.logsumexp(parts.reshape(-1), len(some))
 

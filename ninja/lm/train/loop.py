@@ -162,10 +162,10 @@ def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sent
     """
     stored = checkpoint.read(path)
     assert isinstance(stored.module, lstm.LSTMLanguageModel)
-    width, seed, device = options.normaliser, options.seed, options.device
+    width, seed, device = options.normaliser, options.seed, chosen_device(options.device)
     estimating = with_normaliser(stored.module, sentences, width, seed=seed, device=device)
     module = checkpoint.as_stored(estimating, stored.storage)
-    bias, error = normaliser_error(module, dev, options.device)
+    bias, error = normaliser_error(module, dev, device)
     card = {**stored.card, "normaliser": options.normaliser, "normaliser_bias": bias, "normaliser_error": error}
     checkpoint.save(dataclasses.replace(stored, module=module, card=card), path)
 

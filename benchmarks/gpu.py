@@ -1,0 +1,218 @@
+"""What a GPU gives: rescoring with small and large models on one card, against its matrix rate and a core of Kaldi.
+
+    python -m benchmarks.gpu DATA [--device cuda] [--copies 20] [--only WORD …] [--cells FILE] [--quick]
+
+DATA holds ``words.txt.gz`` and ``test/libri/lat.ark.gz``. First the card's own rates are measured: products of matrices
+in bfloat16 and float32, and copies in its memory. Then each model rescores the lattices, warmed up, in memory: the
+shipped one, and networks of random weights, whose speed is that of trained ones. A history's operations are two for
+each weight that it meets; their share of the matrix rate is what batching wins. Cells are kept as they are done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ninja
+from ninja.lm import LanguageModel, load
+from ninja.lm.attention.transformer import TransformerLM
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.recurrent.lstm import LstmLM
+from ninja.models import lstm, transformer
+from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+
+KALDI_SECONDS = 8.1  # of one core for the 239 lattices, RNNLM of order 4, beam 6
+FRAME = 0.01  # seconds
+SIZE = 8192  # of the square matrices
+BATCH_ARCS = (1_000, 10_000, 100_000, 1_000_000)
+ALONE = 5  # lattices that are rescored one history at a time
+
+Keyed = list[tuple[str, ninja.Lattice]]
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A model to measure."""
+
+    make: Callable[[ninja.SymbolTable, str], LanguageModel]
+    algorithms: tuple[str, ...] = ("arcbeam", "trie", "nbest")
+
+
+def random_lstm(size: int, **shape: int) -> Kind:
+    """Return an LSTM of random weights, with so many words."""
+
+    def make(words: ninja.SymbolTable, device: str) -> LanguageModel:
+        table = padded(words, size)
+        module = lstm.LSTMLanguageModel(lstm.Config(len(table), **shape))
+        module.initialise()
+        return LstmLM(module.eval(), table, options=LoadOptions(device))
+
+    return Kind(make)
+
+
+def random_transformer(size: int, **shape: int) -> Kind:
+    """Return a Transformer of random weights, with so many words."""
+
+    def make(words: ninja.SymbolTable, device: str) -> LanguageModel:
+        table = padded(words, size)
+        module = transformer.TransformerLanguageModel(transformer.Config(len(table), **shape))
+        module.initialise()
+        return TransformerLM(module.eval(), table, options=LoadOptions(device))
+
+    return Kind(make, ("trie", "nbest", "arcbeam"))
+
+
+KINDS = {
+    "the shipped LSTM": Kind(lambda words, device: load(device=device)),
+    "LSTM 2 × 1024, 20k words": random_lstm(20_000, embedding=512, hidden=1024),
+    "LSTM 2 × 1024, 200k words": random_lstm(200_000, embedding=512, hidden=1024),
+    "Transformer of 124M": random_transformer(50_000, embedding=768, hidden=3072, layers=12, heads=12),
+    "Transformer of 1B": random_transformer(50_000, embedding=1792, hidden=7168, layers=24, heads=14),
+}
+QUICK = {
+    "LSTM, small": random_lstm(1_000, embedding=16, hidden=32),
+    "Transformer, small": random_transformer(1_000, embedding=16, hidden=32, layers=1, heads=2),
+}
+
+
+def padded(words: ninja.SymbolTable, size: int) -> ninja.SymbolTable:
+    """Return the words of a table, and more until there are `size`."""
+    known = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
+    more = (f"word{number}" for number in range(max(0, size - len(known) - 3)))
+    return ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *known, *more][: max(size, 3)])
+
+
+def waited(device: torch.device) -> float:
+    """Return the time when the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
+    """Return operations a second of products of square matrices."""
+    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    for _ in range(3):
+        one @ other
+    begin = waited(device)
+    for _ in range(10):
+        one @ other
+    return 10 * 2 * size**3 / (waited(device) - begin)
+
+
+def memory_rate(device: torch.device, size: int) -> float:
+    """Return bytes a second that a copy reads and writes."""
+    source = torch.empty(size * size * 16, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    begin = waited(device)
+    for _ in range(10):
+        target.copy_(source)
+    return 10 * 2 * source.numel() / (waited(device) - begin)
+
+
+def operations(lm: LanguageModel) -> float:
+    """Return the operations of a history: two for each weight; embeddings count where scores are normalised."""
+    assert lm.num_parameters is not None
+    embeddings = len(lm.vocabulary) * (lm.state_size or 0)
+    return 2.0 * (lm.num_parameters - (0 if lm.normalized else embeddings))
+
+
+def run(lm: LanguageModel, lattices: Keyed, options: RescoreOptions, device: torch.device) -> dict[str, float]:
+    """Rescore, warmed up; return figures."""
+    for _ in rescore(lattices[: max(1, len(lattices) // 20)], lm, options):
+        pass
+    report = RescoreReport()
+    begin = waited(device)
+    for _ in rescore(lattices, lm, options, report=report):
+        pass
+    seconds = waited(device) - begin
+    return {
+        "utterances": report.lattices / seconds,
+        "audio": report.frames * FRAME / 3600 / seconds,
+        "histories": report.histories / seconds,
+        "operations": report.histories * operations(lm) / seconds,
+        "in_lm": report.lm_seconds / seconds,
+        "calls": report.calls,
+    }
+
+
+def busy(lm: LanguageModel, lattices: Keyed, options: RescoreOptions, device: torch.device) -> tuple[float, str]:
+    """Return the share of time in which the device computes, and the kernels that take most of it."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities[1:] if device.type == "cuda" else activities[:1]) as profile:
+        begin = waited(device)
+        for _ in rescore(lattices, lm, options):
+            pass
+        seconds = waited(device) - begin
+    own = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    averages = profile.key_averages()
+    total = sum(getattr(each, own) for each in averages)
+    return total / 1e6 / seconds, averages.table(sort_by=own, row_limit=12)
+
+
+def measured(kinds: dict[str, Kind], data: Path, device: torch.device, given: argparse.Namespace) -> Iterator[Cell]:
+    """Yield figures as they are measured."""
+    size = 256 if given.quick else SIZE
+    yield {
+        "name": "the card",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        "bfloat16": rate(device, torch.bfloat16, size),
+        "float32": rate(device, torch.float32, size),
+        "memory": memory_rate(device, size),
+    }
+    words = ninja.SymbolTable.read(data / "words.txt.gz")
+    once = list(ninja.read(data / "test/libri/lat.ark.gz", words=words))[: 3 if given.quick else None]
+    lattices = [(f"{key}-{copy}", lattice) for copy in range(given.copies) for key, lattice in once]
+    for name, kind in kinds.items():
+        lm = kind.make(words, str(device))
+        for algorithm in kind.algorithms:
+            options = RescoreOptions(algorithm=algorithm, max_unknown=1.0)
+            figures = run(lm, lattices, options, device)
+            figures["kaldi"] = KALDI_SECONDS / len(once) * figures["utterances"]  # cores of Kaldi's that are as fast
+            yield {"name": f"{name}, {algorithm}", **figures}
+        options = RescoreOptions(algorithm=kind.algorithms[0], max_unknown=1.0)
+        share, table = busy(lm, once, options, device)
+        yield {"name": f"{name}, profile", "busy": share, "kernels": table}
+        for arcs in BATCH_ARCS:
+            figures = run(lm, lattices, replace(options, batch_arcs=arcs), device)
+            yield {"name": f"{name}, --batch-arcs {arcs}", **figures}
+        lm._max_batch = 1
+        figures = run(lm, once[:ALONE], replace(options, batch_arcs=1), device)
+        yield {"name": f"{name}, one history at a time", **figures}
+        del lm
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def main() -> None:
+    """Measure what is chosen, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--copies", type=int, default=20, help="how many times the lattices are rescored (default: 20)")
+    parser.add_argument("--only", nargs="*", default=[], help="models with one of these words in their name")
+    parser.add_argument("--cells", type=Path, default=Path("build/gpu.jsonl"))
+    parser.add_argument("--quick", action="store_true", help="small networks, three lattices: does it run at all?")
+    given = parser.parse_args()
+    kinds = QUICK if given.quick else KINDS
+    chosen = {name: kind for name, kind in kinds.items() if not given.only or any(word in name for word in given.only)}
+    given.cells.parent.mkdir(parents=True, exist_ok=True)
+    with open(given.cells, "a") as stream:
+        for cell in measured(chosen, given.data, torch.device(given.device), given):
+            stream.write(json.dumps(cell) + "\n")
+            stream.flush()
+            shown = (f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in cell.items())
+            print("  ".join(shown), flush=True)
+
+
+if __name__ == "__main__":
+    main()
