@@ -9,6 +9,7 @@ import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_lm import FakeLM, symbols
@@ -17,6 +18,7 @@ from test_rescore import random_lattice
 import ninja
 from benchmarks.interrupts import interrupt_calls, interrupt_commands
 from ninja.errors import ClosedError, InputError
+from ninja.files import output as output_files
 
 OPTIONS = ninja.RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 LATTICES = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(8)]
@@ -109,3 +111,47 @@ def test_signals_at_random_moments_leave_whole_files_or_none(few: Path) -> None:
 def test_a_program_goes_on_after_an_interrupt_at_a_random_moment(few: Path) -> None:
     with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer:
         assert interrupt_calls(few, rescorer, 12, random.Random(4))
+
+
+def entered(path: Path, **how: Any) -> Any:
+    """Return a writer that has begun, as where an interrupt falls between its opening and its block."""
+    return ninja.write(path, **how).__enter__()
+
+
+@pytest.mark.parametrize("name", ["out.ark", "out.txt.gz", "out.slf", "out.jsonl"])
+def test_a_writer_that_was_interrupted_before_its_block_leaves_nothing(tmp_path: Path, name: str) -> None:
+    writer = entered(tmp_path / name)
+    assert len(os.listdir(tmp_path)) == 1
+    del writer
+    assert not os.listdir(tmp_path)
+
+
+def test_nor_does_it_remove_what_another_writes(tmp_path: Path) -> None:
+    first, second = entered(tmp_path / "out.ark"), entered(tmp_path / "out.ark")
+    second.write(LATTICES[0])
+    del first
+    second.__exit__(None, None, None)
+    assert sorted(os.listdir(tmp_path)) == ["out.ark", "out.ark.words.txt"]
+
+
+def test_a_process_that_is_forked_removes_nothing(tmp_path: Path) -> None:
+    writer = [entered(tmp_path / "out.ark")]
+    assert in_a_fork(writer.clear) == 0
+    assert os.listdir(tmp_path) == [".out.ark.part"]
+
+
+def test_an_output_that_is_taken_up_again_stays(tmp_path: Path) -> None:
+    writer = entered(tmp_path / "out.ark", resume=True)
+    del writer
+    assert os.listdir(tmp_path) == [".out.ark.part"]
+
+
+def test_an_interrupt_as_the_file_is_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: str, flags: int) -> int:
+        os.close(os.open(path, flags))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(output_files, "_open_no_link", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        entered(tmp_path / "out.ark")
+    assert not os.listdir(tmp_path)

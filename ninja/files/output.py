@@ -72,12 +72,21 @@ class PartFile(io.RawIOBase):
     temporary file that is there are kept; 0 begins anew. A reader of the file that it replaces reads on in that one.
     That of a URL is on this machine, and put there once it is whole; if that fails, it stays here.
 
+    An interrupt may fall between its opening and the block that would finish or abandon it: then it is abandoned as
+    nobody holds it any more.
+
+    Args:
+        path: The file.
+        length: Bytes of the temporary file to keep.
+        keep: Leave the temporary file if it is neither finished nor abandoned.
+
     Raises:
         OutputError: It cannot be written.
         OptionError: It would replace an input of the command that runs.
     """
 
-    def __init__(self, path: str, length: int = 0) -> None:
+    def __init__(self, path: str, length: int = 0, *, keep: bool = False) -> None:
+        self._left = False  # a temporary file that is neither finished nor abandoned
         self.name = path
         self._url = path if remote.is_remote(path) else None
         self._final = os.path.realpath(path)
@@ -90,7 +99,18 @@ class PartFile(io.RawIOBase):
             remote.check_target(self._url)
         with reported(self._place):
             opener = None if self._direct else _open_no_link
-            self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0, opener=opener)  # noqa: SIM115
+            if not self._direct and not length and not os.path.islink(self._part):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self._part)  # what an earlier writer left, which may still hold it open
+            try:
+                self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0, opener=opener)  # noqa: SIM115
+            except OSError:
+                raise
+            except BaseException:  # Ctrl-C just after it was made
+                if not self._direct and not keep:
+                    _remove(self._part)
+                raise
+            self._process, self._left = os.getpid(), not self._direct and not keep
             if length:
                 self._file.truncate(length)
                 self._file.seek(length)
@@ -116,6 +136,7 @@ class PartFile(io.RawIOBase):
         elif not self._direct:
             with reported(self.name):
                 os.replace(self._part, self._final)
+        self._left = False
 
     def _put(self, url: str) -> None:
         try:
@@ -131,8 +152,20 @@ class PartFile(io.RawIOBase):
         with contextlib.suppress(OSError):
             self._file.close()
         if not self._direct and not keep:
-            with contextlib.suppress(OSError):
-                os.remove(self._part)
+            _remove(self._part)
+        self._left = False
+
+    def __del__(self) -> None:
+        if self._left and self._process == os.getpid():  # not in a process forked from the writer's
+            with contextlib.suppress(OSError, ValueError):  # it is gone, or closed
+                if os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._part)):  # not another writer's
+                    _remove(self._part)
+        super().__del__()
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(path)
 
 
 def _open_no_link(path: str, flags: int) -> int:

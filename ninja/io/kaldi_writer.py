@@ -67,7 +67,7 @@ class KaldiWriter(LatticeWriter):
             if self._resume:
                 refuse_other_scales(target.archive, self._output.chosen)
             point = resume_point(target) if self._resume else ResumePoint()
-            self._file, tail = PartFile(target.archive, point.length), point.tail
+            self._file, tail = PartFile(target.archive, point.length, keep=self._resume), point.tail
             self.resumed = point.story
             self._position = point.length
             self.keys_done = Counter(key for key, _ in point.entries)

@@ -95,8 +95,8 @@ class LatticeWriter:
         return "ids" in self._keeps and "names" not in self._keeps
 
     def __enter__(self: Self) -> Self:
-        self._open()
         try:
+            self._open()
             self._scales.begin()
         except BaseException:
             self._give_up()
