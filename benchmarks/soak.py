@@ -60,9 +60,14 @@ def rescorer():
 
 
 def warm_up(service, given):
-    """Rescore all at once: what grows with the lattices in flight has grown then."""
-    for _ in range(3):
-        for future in [service.submit(each) for each in given]:
+    """Rescore all at once, then some at once, as many as chance has it.
+
+    What grows with the lattices in flight has grown then, and oneDNN has its code for the sizes of batches.
+    """
+    random = np.random.default_rng(7)
+    for count in [len(given)] * 3 + [1 + int(each) for each in random.geometric(0.3, size=150)]:
+        chosen = random.choice(len(given), size=min(count, len(given)), replace=False)
+        for future in [service.submit(given[at]) for at in chosen]:
             future.result()
 
 
