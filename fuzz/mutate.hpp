@@ -1,4 +1,5 @@
-// Mutations that keep most of a file's shape: whole lines and fields of text, whole words of binary files.
+// Mutations that keep most of a file's shape: whole lines and fields of text, whole words of binary files; and random
+// bytes for targets that draw numbers from them.
 //
 // A target that includes this has them beside libFuzzer's own, one time in two.
 #pragma once
@@ -101,6 +102,16 @@ inline size_t mutate_words(uint8_t* data, size_t size, size_t max_size, Random& 
     default: bytes.erase(one, 4 * (1 + below(random, 8))); return give_back(bytes, data, max_size);
   }
   std::memcpy(&bytes[one], &word, 4);
+  return give_back(bytes, data, max_size);
+}
+
+// Numbers are drawn from the end of an input. libFuzzer prefers short ones, in which all that is drawn last is 0: half of
+// the time an input is made longer at its front, or a fresh one.
+inline size_t mutate_drawn(uint8_t* data, size_t size, size_t max_size, Random& random) {
+  if (random() % 2) return LLVMFuzzerMutate(data, size, max_size);
+  std::string bytes(64 + below(random, 960), '\0');
+  for (char& each : bytes) each = static_cast<char>(random() >> 8);
+  if (random() % 2) bytes.append(reinterpret_cast<char*>(data), size);
   return give_back(bytes, data, max_size);
 }
 

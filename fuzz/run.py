@@ -28,7 +28,8 @@ MOST_SECONDS, MOST_MEGABYTES, MOST_BYTES = 10, 1024, 4096  # of one input
 SLICE = 300  # seconds after which what a target has done so far is written down
 
 # Targets that draw lattices and check what kernels make of them: random bytes do for them.
-DRAWN = ("align", "columns", "determinize_pruned", "kaldi_write", "mbr", "operations", "oracle", "paths", "slf_write")
+DRAWN = ("align", "columns", "compose_ngram", "determinize_pruned", "kaldi_write", "mbr", "operations", "oracle")
+DRAWN += ("paths", "rows", "search", "slf_write", "spans", "unfold")
 
 
 def headers(source: Path) -> set[Path]:
@@ -111,10 +112,12 @@ def run_slice(target: str, seconds: float, executions: int) -> tuple[int, float,
                f"-max_len={MOST_BYTES}", "-print_final_stats=1"]  # fmt: skip
     command += [f"-dict={dictionary}"] if dictionary.exists() else []
     command += [f"-runs={executions}"] if executions else []
-    command += [] if any(seeds.iterdir()) else ["-len_control=0"]  # numbers are drawn: short inputs are mostly zeros
+    if not any(seeds.iterdir()):  # numbers are drawn: short inputs are mostly zeros, and no part of one is rare
+        command += ["-len_control=0", "-entropic=0"]
     symbolizer = shutil.which("llvm-symbolizer") or ""
-    options = {"ASAN_OPTIONS": "detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1",
-               "ASAN_SYMBOLIZER_PATH": symbolizer, "UBSAN_SYMBOLIZER_PATH": symbolizer}  # fmt: skip
+    options = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:malloc_context_size=5",
+               "UBSAN_OPTIONS": "print_stacktrace=1", "ASAN_SYMBOLIZER_PATH": symbolizer,
+               "UBSAN_SYMBOLIZER_PATH": symbolizer}  # fmt: skip
     path = BUILD / "logs" / f"{target}.txt"
     with path.open("wb") as log:
         child = subprocess.Popen(command, stderr=log, stdout=subprocess.DEVNULL, env={**os.environ, **options})

@@ -193,8 +193,10 @@ def seeds() -> dict[str, list[bytes]]:
         for kind, arc_type, flags, version in IMAGES
     ]
     grammars = [fst(kind, "standard", flags, GRAMMAR) for kind in ("vector", "const") for flags in (0, 2)]
+    kaldi = [tiny, compact, raw, compact + raw, compact + tiny, archive]
     return {
-        "kaldi": [tiny, compact, raw, compact + raw, compact + tiny, archive],
+        "kaldi": kaldi,
+        "read_ahead": kaldi,
         "slf": [SLF.encode(), SUBLATTICES.encode()],
         "sphinx": [SPHINX.encode()],
         "pfsg": [PFSG.encode()],

@@ -183,18 +183,20 @@ def best_prefixes(costs: Costs, beam: float) -> list[tuple[float, tuple[int, ...
 def merged_prefixes(
     costs: Costs, prefixes: list[tuple[float, tuple[int, ...]]], beam: float, merge_order: int
 ) -> list[tuple[int, ...]]:
-    """Leave out prefixes whose states, each with their last words, better ones led to; and what hangs on them."""
+    """Leave out, once there is a sentence, prefixes whose states, each with their last words, better ones led to."""
     kept: list[tuple[int, ...]] = []
     at, _ = reached(costs, {words for _, words in prefixes}, beam, after_words=True)
     seen: set[tuple[int, tuple[int, ...]]] = set()
+    complete = False
     for _, words in sorted(prefixes, key=lambda pair: (pair[0], len(pair[1]))):
         if len(words) > 1 and words[:-1] not in kept:
             continue
         if words[-1] != costs.lm.eos:
             ends = {(state, (costs.lm.bos, *words)[-merge_order:]) for state, there in at.items() if words in there}
-            if ends <= seen:
+            if ends <= seen and complete:
                 continue
             seen |= ends
+        complete |= words[-1] == costs.lm.eos
         kept.append(words)
     return kept
 

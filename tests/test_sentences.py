@@ -199,6 +199,17 @@ def test_paths_are_scored_along_the_trie_and_go_on_after_the_longest_known_suffi
     assert close(path_costs(run(lattice, options)), sorted(expected))
 
 
+def test_the_best_sentence_is_in_the_trie_though_its_words_end_as_another_prefix_does() -> None:
+    # The best path is "a a"; "a" leads to the same state after an epsilon, but not as cheaply.
+    lattice = Lattice.from_arrays(
+        "k", [0, 2, 3, 5, 5], [1, 2, 3, 3, 3], [1, 0, 1, 1, 0], [0, 0, 0, 5, 4], [0] * 5,
+        [np.inf] * 3 + [0], words=TABLE,
+    )  # fmt: skip
+    options = replace(EVERYTHING, algorithm="trie", merge_order=1, max_trie_nodes=1, word_penalty=0.0)
+    sentences = {cost.words for cost in path_costs(run(lattice, options, FakeLM(num_words=7)))}
+    assert (1, 1) in sentences
+
+
 def test_a_path_beyond_the_trie_is_scored_after_the_words_it_shares_with_a_known_one() -> None:
     # a c, b e and x e lead to one state, from which f is cheap and d dear; first-pass costs 0, 1/2, 1, and 2 for d.
     a, b, c, f, e, d, x = range(1, 8)

@@ -15,7 +15,8 @@ namespace ninja {
 // determinized on the way (a prefix knows all states it leads to), so every prefix occurs once; and since no prefix has
 // a better prospect than the one it grew from, they come out in order of prospect, and the first so many are the best.
 // A prefix that agrees in its last `merge_order` words, 0 = all, with better ones that lead to all of its states is left
-// out: what follows it would be scored much the same, and once is enough.
+// out: what follows it would be scored much the same, and once is enough. That begins when the best sentence is in, for
+// the better ones need not lead to each of these states as cheaply.
 class Prefixes {
  public:
   Prefixes(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, double beam, int64_t max_nodes,
@@ -39,7 +40,7 @@ class Prefixes {
       std::pop_heap(candidates_.begin(), candidates_.end());
       const Candidate best = candidates_.back();
       candidates_.pop_back();
-      if (best.word != eos_ && !is_news(best)) continue;
+      if (best.word != eos_ && !is_news(best) && complete) continue;
       const int32_t node = trie_.child(best.parent, best.word);
       if (best.word == eos_) {
         complete = true;

@@ -5,6 +5,9 @@
 #include "align/word_align_general.hpp"
 #include "align/word_align_lexicon.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);

@@ -2,6 +2,9 @@
 // Covers: formats/native_check.hpp
 #include "graph/batches.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 namespace {
 

@@ -3,6 +3,9 @@
 // Covers: graph/determinize_pruned_strings.hpp
 #include "graph/determinize_pruned_retry.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);

@@ -4,6 +4,9 @@
 #include "context/context.hpp"
 #include "lattices.hpp"
 #include "lm/arpa.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 namespace {
 

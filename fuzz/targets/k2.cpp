@@ -2,6 +2,9 @@
 // Covers: formats/k2_image.hpp core/top_sort.hpp
 #include "formats/k2_image.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);

@@ -1,7 +1,6 @@
 // Kaldi's archives, binary and text, whole and in windows: both say the same.
 // Covers: formats/kaldi_table.hpp formats/kaldi_read.hpp formats/kaldi_text.hpp formats/staging.hpp
-#include "formats/kaldi_table.hpp"
-#include "lattices.hpp"
+#include "archives.hpp"
 #include "mutate.hpp"
 
 FUZZ_MUTATE(mutate_any)
@@ -9,22 +8,6 @@ FUZZ_MUTATE(mutate_any)
 namespace {
 
 using fuzz::Bytes;
-
-// What a reader tells of an entry, without messages: they quote what the window holds.
-std::string told(ninja::Entry& entry, int64_t offset, const char* begin) {
-  const ninja::Fault& fault = entry.fault;
-  std::string made(entry.key);
-  made += "|" + std::to_string(fault.kind) + "|" + std::to_string(fault.fatal) + "|" + std::to_string(fault.line) +
-          "|" + std::to_string(fault.byte) + "|" + std::to_string(offset + (entry.object - begin)) + "|";
-  fuzz::expect((fault.kind == ninja::Fault::kNone) == (entry.block.memory != nullptr),
-               "an entry is a lattice or faulty");
-  fuzz::expect(fault.kind == ninja::Fault::kNone || !fault.message.empty(), "a fault has a message");
-  if (entry.block.memory == nullptr) return made;
-  ninja::Items items;
-  ninja::take_entry(entry, items);
-  fuzz::expect_lattices(items);
-  return made + fuzz::bytes_of(items[0].arcs, items[0].labels) + (items[0].compact ? "c" : "r");
-}
 
 std::vector<std::string> read(const std::string& file, size_t window_size, const std::vector<uint8_t>* known) {
   ninja::TableParser parser;
@@ -41,7 +24,9 @@ std::vector<std::string> read(const std::string& file, size_t window_size, const
     std::vector<ninja::Entry> entries;
     const int64_t consumed = parser.parse(window, entries);
     fuzz::expect(consumed >= 0 && consumed <= bytes.size(), "no more is consumed than there is");
-    for (ninja::Entry& entry : entries) found.push_back(told(entry, static_cast<int64_t>(at), bytes.begin()));
+    for (ninja::Entry& entry : entries) {
+      found.push_back(fuzz::told(entry, static_cast<int64_t>(at) + (entry.object - bytes.begin())));
+    }
     at += static_cast<size_t>(consumed);
     if (parser.broken) break;
     if (end == file.size()) {
@@ -70,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const char* at = bytes.begin();
     const ninja::Scan scan = parser.parse_one({bytes.begin(), bytes.end(), 0, how & 8 ? 1000 : 0}, at, entry);
     fuzz::expect(at >= bytes.begin() && at <= bytes.end(), "no more is consumed than there is");
-    if (scan != ninja::Scan::kMore) told(entry, 0, bytes.begin());
+    if (scan != ninja::Scan::kMore) fuzz::told(entry, entry.object - bytes.begin());
   }
   return 0;
 }

@@ -3,6 +3,9 @@
 #include "core/fst_machine.hpp"
 #include "graph/compose_fst.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);

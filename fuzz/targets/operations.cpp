@@ -9,6 +9,9 @@
 #include "graph/limit_depth.hpp"
 #include "graph/union.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 namespace {
 

@@ -4,6 +4,9 @@
 
 #include "graph/align_words.hpp"
 #include "lattices.hpp"
+#include "mutate.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 namespace {
 

@@ -2,7 +2,10 @@
 // Covers: formats/slf_write.hpp
 #include "formats/slf_write.hpp"
 
+#include "mutate.hpp"
 #include "text_lattices.hpp"
+
+FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);

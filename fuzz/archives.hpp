@@ -1,0 +1,27 @@
+// What readers of Kaldi's archives tell of an entry.
+#pragma once
+
+#include <string>
+
+#include "formats/kaldi_table.hpp"
+#include "lattices.hpp"
+
+namespace fuzz {
+
+// What a reader tells of an entry that begins at a place of the file, without messages: they quote what the window holds.
+inline std::string told(ninja::Entry& entry, int64_t place) {
+  const ninja::Fault& fault = entry.fault;
+  std::string made(entry.key);
+  made += "|" + std::to_string(fault.kind) + "|" + std::to_string(fault.fatal) + "|" + std::to_string(fault.line) +
+          "|" + std::to_string(fault.byte) + "|" + std::to_string(place) + "|";
+  expect((fault.kind == ninja::Fault::kNone) == (entry.block.memory != nullptr),
+         "an entry is a lattice or faulty");
+  expect(fault.kind == ninja::Fault::kNone || !fault.message.empty(), "a fault has a message");
+  if (entry.block.memory == nullptr) return made;
+  ninja::Items items;
+  ninja::take_entry(entry, items);
+  expect_lattices(items);
+  return made + bytes_of(items[0].arcs, items[0].labels) + (items[0].compact ? "c" : "r");
+}
+
+}  // namespace fuzz
