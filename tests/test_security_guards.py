@@ -31,6 +31,7 @@ def test_the_test_and_the_guard_are_there(promise: Promise):
 
 # Each promise runs a test in a copy of the tree, minutes in all; the lists are compared in every run.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="takes guards out for minutes: NINJA_SLOW=1")
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("promise", ALL, ids=lambda each: each.says)
 def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
     for name in ("ninja", "tests", "examples", "models", "docs"):
@@ -40,6 +41,7 @@ def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
     file = tmp_path / promise.file
     file.write_text(file.read_text().replace(promise.guard, promise.without))
     test = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/{promise.test}"]
+    test.append("--timeout=100")  # without some guards it never ends
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NINJA_SHARED": str(ROOT.parent / "shared")}
     done = subprocess.run(test, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout[-2000:]  # 2 and more: it did not run

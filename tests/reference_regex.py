@@ -1,0 +1,126 @@
+"""Regular expressions matched slowly, going back as Python's `re` does, to count the steps."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+sre: Any = import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
+parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+
+CATEGORIES = {
+    sre.CATEGORY_DIGIT: r"\d",
+    sre.CATEGORY_NOT_DIGIT: r"\D",
+    sre.CATEGORY_SPACE: r"\s",
+    sre.CATEGORY_NOT_SPACE: r"\S",
+    sre.CATEGORY_WORD: r"\w",
+    sre.CATEGORY_NOT_WORD: r"\W",
+}
+
+
+class TooMany(Exception):
+    """More steps than allowed."""
+
+
+class Steps:
+    """Matches of an expression at the begin of a text, and the number of steps they take."""
+
+    def __init__(self, expression: re.Pattern[Any], text: str, most: int) -> None:
+        flags = expression.flags & ~re.UNICODE if isinstance(expression.pattern, bytes) else expression.flags
+        self._tree = parser.parse(expression.pattern, flags)
+        self._text, self._most, self.count = text, most, 0
+        self._flags, self._dotall = expression.flags & re.ASCII, expression.flags & re.DOTALL
+        self._groups: dict[int, tuple[int, int]] = {}
+
+    def fullmatch(self) -> bool:
+        """Tell whether the whole text matches."""
+        return any(end == len(self._text) for end in self._sequence(list(self._tree), 0))
+
+    def _step(self) -> None:
+        self.count += 1
+        if self.count > self._most:
+            raise TooMany
+
+    def _sequence(self, items: list[Any], at: int) -> Iterator[int]:
+        if not items:
+            yield at
+            return
+        for middle in self._one(*items[0], at):
+            yield from self._sequence(items[1:], middle)
+
+    def _one(self, kind: Any, what: Any, at: int) -> Iterator[int]:
+        """Yield where an item can end, the ends that `re` tries first first."""
+        self._step()
+        if kind in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
+            if at < len(self._text) and self._fits(kind, what, self._text[at]):
+                yield at + 1
+        elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            least, most, body = what
+            yield from self._repeat(list(body), least, most, at, greedy=kind is sre.MAX_REPEAT)
+        elif kind is sre.SUBPATTERN:
+            for end in self._sequence(list(what[3]), at):
+                self._groups[what[0]] = at, end
+                yield end
+        elif kind is sre.BRANCH:
+            for branch in what[1]:
+                yield from self._sequence(list(branch), at)
+        elif kind is sre.AT:
+            if what in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING):
+                fits = at == 0
+            elif what in (sre.AT_END, sre.AT_END_STRING):
+                fits = at == len(self._text)
+            else:
+                fits = re.compile(r"\b").match(self._text, at) is not None  # near enough
+            if fits:
+                yield at
+        elif kind in (sre.ASSERT, sre.ASSERT_NOT):
+            ahead, body = what
+            width = body.getwidth()[0]
+            begin = at if ahead > 0 else at - width
+            found = begin >= 0 and any(True for _ in self._sequence(list(body), begin))
+            if found == (kind is sre.ASSERT):
+                yield at
+        elif kind is sre.GROUPREF:
+            begin, end = self._groups[what]
+            if self._text.startswith(self._text[begin:end], at):
+                yield at + end - begin
+        else:
+            raise NotImplementedError(str(kind))
+
+    def _repeat(self, body: list[Any], least: int, most: Any, begin: int, *, greedy: bool) -> Iterator[int]:
+        ends = [(begin, self._sequence(body, begin))]  # a stack of the turns taken so far
+        most = len(self._text) + 1 if most is sre.MAXREPEAT else most
+        if not greedy and least == 0:
+            yield begin
+        while ends:
+            self._step()
+            at, further = ends[-1]
+            end = next(further, None) if len(ends) <= most else None
+            if end is None or (end == at and len(ends) > least):
+                ends.pop()
+                if greedy and len(ends) >= least:
+                    yield at
+                continue
+            ends.append((end, self._sequence(body, end)))
+            if not greedy and len(ends) - 1 >= least:
+                yield end
+
+    def _fits(self, kind: Any, what: Any, letter: str) -> bool:
+        if kind is sre.ANY:
+            return bool(self._dotall) or letter != "\n"
+        if kind is sre.LITERAL:
+            return ord(letter) == what
+        if kind is sre.NOT_LITERAL:
+            return ord(letter) != what
+        negated = what[0][0] is sre.NEGATE
+        return negated != any(self._in(*each, letter) for each in what if each[0] is not sre.NEGATE)
+
+    def _in(self, kind: Any, what: Any, letter: str) -> bool:
+        if kind is sre.RANGE:
+            return bool(what[0] <= ord(letter) <= what[1])
+        if kind is sre.CATEGORY:
+            return re.match(CATEGORIES[what], letter, self._flags) is not None
+        return ord(letter) == what
