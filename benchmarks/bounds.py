@@ -2,14 +2,13 @@
 
     python -m benchmarks.bounds [BYTES [NAME ...]]
 
-Each file is read in a process of its own, whole, at BYTES (200,000) and at four times as many; memory is the growth
-of its peak. Time is linear where the two times for each byte are about the same.
+Each file is read in a process of its own, lattice by lattice, at BYTES (5,000,000) and at four times as many; memory is
+the peak above what the process had before (Linux). Time is linear where the two times for each byte are about the same.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -52,6 +51,7 @@ def fan(size: int) -> str:
     return rows(size, lambda n: f"J={n} S=0 E=1 W={word(n)} a=-1\n", f"N=2 L={size // 24}\nI=0 t=0\nI=1 t=1\n")
 
 
+JSON_LIST = '{"key": "u", "nbest": [', '{"text": "a"}]}\n'
 LATTICES: dict[str, tuple[str, Callable[[int], str]]] = {
     "Kaldi, text: a chain": ("x.txt", lambda n: rows(n, lambda i: f"{i} {i + 1} 7 1,1,1_2\n", "utt\n", "")),
     "Kaldi, text: a fan": ("x.txt", lambda n: rows(n, lambda i: "0 1 7 1,1,1_2\n", "utt\n", "1 0,0,\n\n")),
@@ -63,14 +63,19 @@ LATTICES: dict[str, tuple[str, Callable[[int], str]]] = {
     "SLF: one long word": ("x.slf", lambda n: f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W={'w' * n}\n"),
     "SLF: blanks": ("x.slf", lambda n: "VERSION=1.0\n" + " \n" * (n // 2)),
     "PLF: columns": ("x.plf", lambda n: rows(n, lambda i: f"(('{word(i)}',-1,1),),", "(", ")\n")),
+    "PLF: tiny lattices": ("x.plf", lambda n: rows(n, lambda i: f"((('{word(i)}',-1,1),),)\n")),
     "PLF: parentheses": ("x.plf", lambda n: "((('a',1,1)," + "(" * n),
     "mesh": ("x.mesh", lambda n: rows(n, lambda i: f"align {i} {word(i)} 1\n", f"numaligns {n // 16}\nposterior 1\n")),
+    "meshes: tiny": ("x.mesh", lambda n: rows(n, lambda i: f"name u{i}\nnumaligns 1\nposterior 1\nalign 0 a 1\n")),
     "PFSG: a chain": ("x.pfsg", lambda n: pfsg(n)),
+    "PFSG: tiny": ("x.pfsg", lambda n: rows(n, lambda i: pfsg(48).replace("u", f"u{i}", 1))),
     "Sphinx: a chain": ("x.lat", lambda n: sphinx(n)),
     "FST text": ("x.fst.txt", lambda n: rows(n, lambda i: f"{i} {i + 1} {word(i)} {word(i)} 1\n", "", "")),
     "CTM": ("x.ctm", lambda n: rows(n, lambda i: f"u 1 {i / 10:.1f} 0.1 {word(i)} 1\n")),
+    "CTM: an utterance a row": ("x.ctm", lambda n: rows(n, lambda i: f"u{i} 1 0 0.1 a 1\n")),
     "n-best of SRILM": ("x.nbest", lambda n: rows(n, lambda i: f"-1 -1 2 {word(i)} b\n")),
     "n-best in JSON": ("x.jsonl", lambda n: rows(n, lambda i: f'{{"key": "u{i}", "nbest": [{{"text": "a"}}]}}\n')),
+    "n-best in JSON: one list": ("x.jsonl", lambda n: rows(n, lambda i: f'{{"text": "{word(i)}"}}, ', *JSON_LIST)),
     "JSON: empty lists": ("x.json", lambda n: "[" + "[]," * (n // 3) + "[]]"),
     "JSON: brackets": ("x.json", lambda n: "[" * n),
 }
@@ -147,12 +152,19 @@ def read(kind: str, path: Path) -> str:
 
 def _measure(kind: str, path: Path, answer: multiprocessing.connection.Connection) -> None:
     small = path.with_name("small" + path.name)
-    small.write_bytes(path.read_bytes()[:1000])
+    with path.open("rb") as whole:
+        small.write_bytes(whole.read(1000))
     read(kind, small)  # what a first call imports and allocates
-    peak, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew; getrusage has that of the parent
+    before, start = _memory("VmRSS"), time.process_time()
     found = read(kind, path)
     seconds = time.process_time() - start
-    answer.send((1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak), seconds, found))
+    answer.send((_memory("VmHWM") - before, seconds, found))
+
+
+def _memory(name: str) -> int:
+    """Return a size of this process in bytes."""
+    return 1024 * int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0])
 
 
 def measure(kind: str, name: str, content: str, limit: float = 300) -> tuple[int, float, str]:
@@ -181,7 +193,7 @@ def cases() -> dict[str, tuple[str, str, Callable[[int], str]]]:
 
 def main() -> None:
     """Print a line for each kind of file."""
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+    size = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000_000
     for name, (kind, file, content) in cases().items():
         if len(sys.argv) > 2 and not any(each in name for each in sys.argv[2:]):
             continue

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ninja import graph
+from ninja import _core, graph
 from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, NinjaError
 from ninja.io.reader import read
@@ -118,6 +118,8 @@ def _costs() -> None:
         except LatticeError:
             continue
         raise Wrong(f"an arc of cost {value} is not refused")
+    if option := _core.unsafe_option():
+        raise Wrong(f"the compiled modules were built with {option}")
     tiny = np.array([1, 1]).view(np.float64)  # by its bits
     if (tiny + tiny).view(np.int64).tolist() != [2, 2]:
         raise Wrong("numbers below 2e-308 become 0 (-ffast-math)")

@@ -312,3 +312,8 @@ def lattice_at(object items not None, size_t number, object blank, tuple slots n
         None if item.time == NULL else array_in(<void*>item.time, num_states, np.NPY_INT32, owner),
         frame_shift, words,
     ))
+
+
+def unsafe_option():
+    """Return an option of the compiler, that changes sums and comparisons, which this build was made with; "": none."""
+    return c.unsafe_option().decode()

@@ -7,6 +7,9 @@ from libcpp.vector cimport vector
 
 from core.lattice cimport Alignments, Arcs, FstArcs, string_view
 
+cdef extern from "core/arithmetic.hpp" namespace "ninja" nogil:
+    const char* unsafe_option() noexcept
+
 cdef extern from "core/trie.hpp" namespace "ninja" nogil:
     cdef cppclass Trie:
         Trie() except +

@@ -1,0 +1,23 @@
+// Options of the compiler that change what sums and comparisons give.
+#pragma once
+
+namespace ninja {
+
+// Return such an option that this file is compiled with; empty: none that the compiler tells of.
+inline const char* unsafe_option() {
+#if defined(__FAST_MATH__)
+  return "-ffast-math";
+#elif defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+  return "-ffinite-math-only";
+#elif defined(__ASSOCIATIVE_MATH__)
+  return "-fassociative-math";
+#elif defined(__RECIPROCAL_MATH__)
+  return "-freciprocal-math";
+#elif defined(__NO_SIGNED_ZEROS__)
+  return "-fno-signed-zeros";
+#else
+  return "";
+#endif
+}
+
+}  // namespace ninja
