@@ -151,6 +151,20 @@ def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, se
 
 
 @settings(max_examples=25)
+@given(st.lists(PHRASES, min_size=2, max_size=3), SENTENCES)
+def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
+    parts = [entities(phrases).of("*") for phrases in lists]
+    marks = Marks()
+    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
+    mark = marks.of(sum(map(tuple, parts), ()))
+    slots = lm.start(1) if mark is None else lm.advance(lm.start(1), np.array([mark.number], np.int32))
+    whole = list(dict.fromkeys(phrase for each in lists for phrase in each))
+    other, expected, _marks = listed(whole)
+    found = all_scores(lm, read(lm, slots, sentence))
+    np.testing.assert_allclose(found, all_scores(other, read(other, expected, sentence)), atol=1e-4)
+
+
+@settings(max_examples=25)
 @given(SENTENCES)
 def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
     sentence = tuple(word for word in sentence if word not in OTHERS)
@@ -300,10 +314,12 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
 
 
 def test_long_lists_and_foreign_letters_are_read():
-    phrases = [(f"name{number}",) for number in range(3000)] + [("김민수",), ("w8",)]
+    phrases = [(f"name{number}",) for number in range(100_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
     lm, slots, _marks = listed(phrases)
-    found = all_scores(lm, slots)[0]
+    words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
+    found = lm.logprob(np.repeat(slots, len(words)), words)
     assert np.isfinite(found).all()
+    assert np.exp(found.astype(np.float64)).sum() <= 1 + 1e-5
     report = RescoreReport(on_note=(notes := []).append)
-    stage(entities([("김민수",), ("w8",)])).bind(TABLE, report)
+    stage(entities([("김민수",), ("Кузнецова",), ("w8",)])).bind(TABLE, report)
     assert sum("letters that the context model does not know" in note for note in notes) == 1

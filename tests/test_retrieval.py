@@ -11,6 +11,7 @@ from strategies import lattices
 
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.deep.index import PhraseIndex
+from ninja.context.deep.kept_vectors import KeptVectors
 from ninja.context.deep.retrieval import Retriever, spans_of
 from ninja.context.deep.retrieval_options import RetrievalOptions
 from ninja.context.deep.symbols import Symbols
@@ -106,15 +107,33 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
     np.testing.assert_array_equal(retriever.nearest(spans[::-1], PhraseIndex(phrases)), chosen)
 
 
-def test_vectors_are_the_same_when_kept_and_after_too_many(monkeypatch):
-    monkeypatch.setattr("ninja.context.deep.retrieval.MOST_KEPT", 5)
-    retriever = Retriever(encoder())
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        sounds = [tuple(rng.choice(["K", "T", "AE"], size=rng.integers(1, 4)).tolist()) for _ in range(4)]
-        texts = ["", "", "kat", "tack"]
-        expected = encoder().vectors(texts, sounds)
-        np.testing.assert_allclose(retriever.vectors(texts, sounds), expected, atol=1e-6)
+@given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), max_size=12), st.integers(1, 15))
+def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
+    kept, asked = KeptVectors(most), []
+    for keys in calls:
+        made = []
+
+        def make(places, keys=keys, made=made):
+            made += [keys[place] for place in places]
+            return np.array([[keys[place], -keys[place]] for place in places], np.float32)
+
+        np.testing.assert_array_equal(kept.of(keys, make), np.array([[key, -key] for key in keys], np.float32))
+        assert len(kept) <= most
+        if len({*asked, *keys}) <= most:
+            assert sorted(made) == sorted(set(keys) - set(asked))
+        asked += keys
+
+
+def test_vectors_that_were_asked_for_last_stay():
+    kept = KeptVectors(6)
+    made = []
+
+    def make(keys):
+        return lambda places: (made.extend(keys[place] for place in places), np.ones((len(places), 2), np.float32))[1]
+
+    for keys in ([1, 2, 3, 4, 5], [4, 2], [6, 7], [4, 2], [5]):
+        kept.of(keys, make(keys))
+    assert made == [1, 2, 3, 4, 5, 6, 7, 5]
 
 
 def test_of_a_lattice_without_sounds_nothing_is_like():

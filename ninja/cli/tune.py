@@ -20,7 +20,7 @@ from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.sound.old_costs import with_unknown
-from ninja.context.stage import Context, Contextual, load_ngram
+from ninja.context.stage import Context, Contextual, load_ngram, load_pointer
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.lattice import Lattice
@@ -273,17 +273,24 @@ def _tune_pointer(
     source.beside = general
     words, log = source.need_table(), source.console.use_log(RescoreReport())
     words.complete()
+    file = context.context_model
+    assert file is not None
     [(lm, options)], old_lm = models.load(options, words, log)
     if old_lm is not None:
         raise OptionError("--old-lm: weights of a context model are chosen without it; leave it out")
     if not isinstance(lm, LanguageModel):
         raise OptionError("a context model goes with one language model; give one --rnnlm")
 
-    def part(lattices: Iterable[tuple[str, Lattice]], text: str, given: Context) -> PointerSet:
-        def stage(chosen: ContextOptions) -> Contextual:
-            return Contextual.before(replace(given, options=chosen), models, options)
+    context = replace(context, context_model=load_pointer(file))
 
-        return PointerSet(list(lattices), read_text(text), stage)
+    def part(lattices: Iterable[tuple[str, Lattice]], text: str, given: Context) -> PointerSet:
+        stage = Contextual.before(given, models, options)
+        stage.bind(words, log)
+        return PointerSet(
+            list(lattices),
+            read_text(text),
+            lambda chosen: stage.with_weights(chosen.context_prior, chosen.context_weight),
+        )
 
     with source.console.progress("lattices", by_reading=True):
         said = part(source.lattices(), ref, context)
@@ -299,7 +306,7 @@ def _tune_pointer(
         click.get_current_context().exit(1)
     values: dict[str, Any] = {name: round(getattr(options, name), DIGITS) for name in CHOSEN}
     values |= {"rnnlm": [str(each) for each in models.models if each is not None]} if any(models.models) else {}
-    values |= {"context_model": str(context.context_model)}
+    values |= {"context_model": str(file)}
     values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
     write_config(output_file, values, [str(trial) for trial in (tuned.before, *tuned.trials)])
     source.console.close(f"chosen: {str(tuned.chosen).strip()}; {source.console.seconds:.1f} s")

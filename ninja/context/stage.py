@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions
 from ninja.log import Log
 from ninja.models import CONTEXT
 from ninja.rescoring.engine import AsGiven
-from ninja.rescoring.models import Model, ModelFiles, load_model, refuse_unknown
+from ninja.rescoring.models import NEW, Model, ModelFiles, load_model, refuse_unknown
 from ninja.rescoring.options import RescoreOptions, RescoreReport
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Context:
     options: ContextOptions = field(default_factory=ContextOptions)
     augmentation: Augmentation | None = None
     load_options: LoadOptions = DEFAULTS  # of the n-gram models
-    context_model: Name | None = None  # whose pointer reads the phrases in the rescoring, in place of boosts
+    context_model: Name | ContextPointer | None = None  # reads the phrases in the rescoring, in place of boosts
 
     def __post_init__(self) -> None:
         if self.context_model is not None and self.class_lm is not None:
@@ -184,23 +185,30 @@ class Contextual:
             return lm
         if not isinstance(lm, LanguageModel):
             what = "none" if lm is None else "a mixture"
-            raise OptionError(f"a context model goes with one language model, but there is {what}", os.fspath(path))
-        with needed_for("a context model", path):
-            from ninja.context.deep.context_lm import ContextMixture
-
+            message = f"a context model goes with one language model, but there is {what}"
+            raise OptionError(message, os.fspath(path) if isinstance(path, str | os.PathLike) else path.path)
         pointer = self._loaded_pointer(path)
         pointer.refuse_other(lm)
+        from ninja.context.deep.context_lm import ContextMixture
+
         options = self.context.options
         gain = options.context_weight / (self.lm_weight or 1.0)
-        return ContextMixture(((lm, 1.0),), pointer=pointer, marks=self._marks, gain=gain, prior=options.context_prior)
+        names = [lm.vocabulary.path or NEW]
+        return ContextMixture(
+            ((lm, 1.0),), names=names, pointer=pointer, marks=self._marks, gain=gain, prior=options.context_prior
+        )
 
-    def _loaded_pointer(self, path: Name) -> ContextPointer:
+    def with_weights(self, prior: float, weight: float) -> Contextual:
+        """Return the stage with other weights of its context model; what it has loaded is shared."""
+        other = copy.copy(self)
+        options = replace(self.context.options, context_prior=prior, context_weight=weight)
+        other.context = replace(self.context, options=options)
+        return other
+
+    def _loaded_pointer(self, path: Name | ContextPointer) -> ContextPointer:
         """Return the context model, loaded once."""
         if self._pointer is None:
-            with needed_for("a context model", path):
-                from ninja.context.deep.pointer import ContextPointer
-
-            self._pointer = ContextPointer.load(CONTEXT if path == DEFAULT_MODEL else path)
+            self._pointer = load_pointer(path)
         return self._pointer
 
     def mark_of(self, lattice: Lattice) -> Mark | None:
@@ -417,6 +425,16 @@ class Contextual:
 
     def __reduce__(self) -> tuple[object, ...]:
         return Contextual, (self.context, self.old_lm, self.lm_weight)
+
+
+def load_pointer(path: Name | ContextPointer) -> ContextPointer:
+    """Load a context model that reads phrases, the shipped one by ``"default"``; one that is loaded is returned."""
+    if not isinstance(path, str | os.PathLike):
+        return path
+    with needed_for("a context model", path):
+        from ninja.context.deep.pointer import ContextPointer
+
+    return ContextPointer.load(CONTEXT if path == DEFAULT_MODEL else path)
 
 
 def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: LoadOptions = DEFAULTS) -> NgramLM:

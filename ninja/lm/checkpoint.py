@@ -233,7 +233,7 @@ def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
             raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
 
 
-class _Undrawn(TorchFunctionMode):
+class Undrawn(TorchFunctionMode):
     """Leaves undrawn what will be overwritten: drawing on the meta device imports the compiler, for a second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -267,7 +267,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
         raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
         raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
-    with torch.device("meta"), _Undrawn():  # shapes only: no memory
+    with torch.device("meta"), Undrawn():  # shapes only: no memory
         module = network_class(config_class(**config))
     expected = module.state_dict()
     state = _unpacked(state)

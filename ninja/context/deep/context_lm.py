@@ -10,7 +10,7 @@ ways to read its words are summed. A phrase that ends gives its mass back outsid
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from weakref import WeakKeyDictionary
@@ -19,16 +19,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja.context.deep.marks import Mark, Marks
-from ninja.context.deep.phrase_tree import NOWHERE, PhraseTree
+from ninja.context.deep.marks import Mark, Marks, texts_of
+from ninja.context.deep.phrase_tree import END, NOWHERE, UNKNOWN, PhraseTree
 from ninja.context.deep.pointer import ContextPointer
+from ninja.context.entities.lists import PhraseList
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK
 from ninja.lm.word_map import WordMapping
 
-MOST_KEYS = 200_000  # of phrases, kept for other lists
-MOST_SCORES = 4_000_000  # of phrases after histories that exist at once
+MOST_SCORES = 100_000  # of phrases after histories that exist at once: they stay in the cache
 UNMARKED = 0  # of a history without phrases
 
 Floats = npt.NDArray[np.float32]
@@ -66,14 +66,28 @@ class _List:
         return math.log(max(len(self.key), 1))
 
 
-class _Keys:
-    """Keys of phrases, kept by their text."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The phrases of one of the lists that a mark has."""
+
+    row: dict[str, int]  # by text
+    words: npt.NDArray[np.int64]  # as `PhraseTree` takes them
+    key: torch.Tensor  # float32 [phrases, width]
+    num_known: int  # words of the vocabulary by then
+
+    def without(self, others: Sequence[_Part]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
+        """Return words and keys of the phrases that are in none of some other lists."""
+        rows = [row for text, row in self.row.items() if not any(text in other.row for other in others)]
+        return self.words[rows], self.key[rows]
+
+
+class _Lists:
+    """The phrases of marks in use, and of lists, which many marks may have."""
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.row: dict[str, int] = {}
-        self.key = torch.zeros(0, 0)
-        self.lists: WeakKeyDictionary[Mark, _List] = WeakKeyDictionary()
+        self.of: WeakKeyDictionary[Mark, _List] = WeakKeyDictionary()
+        self.part: WeakKeyDictionary[PhraseList, _Part] = WeakKeyDictionary()
 
 
 class ContextLM(MixtureLM):
@@ -99,7 +113,7 @@ class ContextLM(MixtureLM):
         self._pointer = mixture.pointer
         self._marks = mixture.marks
         self._gain, self._prior = mixture.gain, mixture.prior
-        self._keys = _Keys()
+        self._lists = _Lists()
         self._empty()
         super().__init__(mixture, words, unk_penalty, map_words)
         self.takes_phrases = True
@@ -273,39 +287,56 @@ class ContextLM(MixtureLM):
     def _list(self, number: int) -> _List:
         """Return the phrases of a mark, encoded when it is first met."""
         mark = self._marks.numbered(number)
-        found = self._keys.lists.get(mark)
+        found = self._lists.of.get(mark)
         if found is not None:
             return found
-        with self._keys.lock:
-            texts = [phrase.text for phrase in mark.phrases()]
-            words = [self.vocabulary.ids(text.split(" ")) for text in texts]
-            tree = PhraseTree(words)
-            found = _List(tree, self._keys_of(texts, words), torch.from_numpy(tree.phrase))
-            self._keys.lists[mark] = found
+        with self._lists.lock:
+            parts = sorted(map(self._part_of, mark.lists), key=lambda part: -len(part.row))
+            words, keys = [parts[0].words], [parts[0].key]
+            for at, part in enumerate(parts[1:], 1):
+                more_words, more_keys = part.without(parts[:at])
+                words.append(more_words)
+                keys.append(more_keys)
+            longest = max(each.shape[1] for each in words)
+            padded = [np.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=END) for each in words]
+            tree = PhraseTree(np.concatenate(padded))
+            found = _List(tree, torch.cat(keys), torch.from_numpy(tree.phrase))
+            self._lists.of[mark] = found
         return found
 
+    def _part_of(self, phrases: PhraseList) -> _Part:
+        """Return the phrases of a list, encoded when it is first met, or met with words that were unknown then."""
+        part = self._lists.part.get(phrases)
+        if part is None or (part.num_known != len(self.vocabulary) and (part.words == UNKNOWN).any()):
+            texts = texts_of((phrases,))
+            spelled = [text.split(" ") for text in texts]
+            length = np.array([len(each) for each in spelled], np.int64)
+            words = np.full((len(texts), int(length.max(initial=1))), END)
+            ids = self.vocabulary.ids([word for each in spelled for word in each])
+            words[np.arange(words.shape[1]) < length[:, None]] = ids
+            row = {text: at for at, text in enumerate(texts)}
+            part = _Part(row, words, self._keys_of(texts, words[:, 0], length), len(self.vocabulary))
+            self._lists.part[phrases] = part
+        return part
+
     @torch.inference_mode()
-    def _keys_of(self, texts: list[str], words: list[list[int]]) -> torch.Tensor:
-        """Return the keys of phrases, float32 [phrases, width]."""
-        keys = self._keys
+    def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
+        """Return the keys of phrases, by their first words and lengths; the pointer keeps them for other lists."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
-        new = [place for place, text in enumerate(texts) if text not in keys.row]
-        if len(keys.row) + len(new) > MOST_KEYS:
-            keys.row.clear()
-            keys.key = keys.key[:0]
-            new = list(range(len(texts)))
-        if new:
-            vector = self._pointer.encoder.vectors([texts[place] for place in new], [()] * len(new))
-            first = np.array([words[place][0] for place in new], np.int32)
-            first_word = self.word_vectors(np.where(first < 0, self.eos, first).astype(np.int32))
-            first_word = np.where(first[:, None] < 0, np.float32(0), first_word)
-            length = torch.tensor([len(words[place]) for place in new], dtype=torch.float32)
-            made = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), length)
-            begin = len(keys.key)
-            keys.key = torch.cat([keys.key.reshape(begin, made.shape[1]), made])
-            keys.row |= {texts[place]: begin + at for at, place in enumerate(new)}
-        return keys.key[[keys.row[text] for text in texts]]
+        known = first != UNKNOWN
+        first = np.where(known, first, self.eos).astype(np.int32)
+
+        def made(places: list[int]) -> Floats:
+            vector = self._pointer.encoder.vectors([texts[place] for place in places], [()] * len(places))
+            first_word = np.where(known[places, None], self.word_vectors(first[places]), np.float32(0))
+            num_words = torch.from_numpy(length[places]).float()
+            keys = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), num_words)
+            return keys.numpy()
+
+        # The word of a lattice may come to be another of the model's, by the map of its words.
+        model_word = np.where(known, self._parts[0].word[first], UNKNOWN).tolist()
+        return torch.from_numpy(self._pointer.keys.of(list(zip(texts, model_word, strict=True)), made))
 
     def _deepen(self, depth: int) -> None:
         """Make room for longer phrases."""

@@ -24,7 +24,7 @@ import torch
 from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import CardEntry, write_atomically
+from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
 from ninja.models.entity_encoder import Config, EntityEncoder
 
 FORMAT = "ninja-context"
@@ -175,7 +175,7 @@ def _built(
     for name, allowed in (("inputs", INPUTS), ("outputs", OUTPUTS), ("extractor", EXTRACTORS)):
         if config[name] not in allowed:
             raise ModelError(f"{name} is {config[name]!r} in its configuration; {RETRAIN}", path)
-    with torch.device("meta"):  # shapes only: no memory
+    with torch.device("meta"), Undrawn():  # shapes only: no memory
         network = EntityEncoder(Config(**config))
     fill(network, state, path)
     return network

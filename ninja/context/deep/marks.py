@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from threading import Lock
 from weakref import WeakValueDictionary
 
-from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.entities.lists import PhraseList
 from ninja.lm.protocol import FIRST_MARK
 
 MOST_KEPT = 32  # marks that stay though no utterance in flight has them
@@ -22,11 +22,15 @@ class Mark:
         self.lists = lists
         self.number = number
 
-    def phrases(self) -> list[Phrase]:
-        """Return the distinct phrases of no negative weight, sorted by their text."""
-        listed = (phrase for each in self.lists for phrases in each.classes.values() for phrase in phrases)
-        texts = {phrase.text: phrase for phrase in listed if phrase.weight >= 0}
-        return [texts[text] for text in sorted(texts)]
+    def texts(self) -> list[str]:
+        """Return the distinct texts of the phrases of no negative weight, sorted."""
+        return texts_of(self.lists)
+
+
+def texts_of(lists: Sequence[PhraseList]) -> list[str]:
+    """Return the distinct texts of the phrases of no negative weight, sorted."""
+    listed = (phrase for each in lists for phrases in each.classes.values() for phrase in phrases)
+    return sorted({phrase.text for phrase in listed if phrase.weight >= 0})
 
 
 class Marks:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 Ids = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 UNKNOWN = -1  # a word that no lattice can hold
+END = -2  # behind the last word of a phrase
 NOWHERE = -1  # in place of a node
 _WORDS = 2**32
 
@@ -20,38 +19,37 @@ class PhraseTree:
     A phrase with an unknown word cannot be read: it stays in the list and is never begun.
     """
 
-    def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
-        """Make a tree of word ids of phrases, no two alike."""
-        readable = [number for number, words in enumerate(phrases) if words and UNKNOWN not in words]
-        readable.sort(key=lambda number: tuple(phrases[number]))
-        self.phrase = np.array(readable, np.int64)  # numbers of the phrases that can be read, by their first words
-        self.is_word = np.array([len(phrases[each]) == 1 for each in readable], np.bool_)  # of these, of one word
-        first = np.array([phrases[each][0] for each in readable], np.int64)
-        self.first, begin = np.unique(first, return_index=True)  # first words
-        self.begin = np.append(begin, len(readable)).astype(np.int64)  # first word i: phrase[begin[i] : begin[i + 1]]
-        node: dict[tuple[int, int], int] = {}  # by the node above, NOWHERE: none, and the word
+    def __init__(self, phrases: Ids) -> None:
+        """Make a tree of phrases, no two alike; word ids with `END` behind the last, int64 [phrases, longest]."""
+        readable = np.flatnonzero((phrases != UNKNOWN).all(1))
+        order = np.lexsort(phrases[readable].T[::-1])
+        self.phrase = readable[order]  # numbers of the phrases that can be read, by their first words
+        words = phrases[self.phrase]
+        length = (words != END).sum(1)
+        self.is_word = length == 1
+        self.first, begin = np.unique(words[:, 0], return_index=True)  # first words
+        self.begin = np.append(begin, len(words))  # first word i: phrase[begin[i] : begin[i + 1]]
+        self.depth = int(length.max(initial=1)) - 1  # most words of a phrase that another follows
+        node = np.full((len(words), self.depth + 2), NOWHERE)  # of each phrase after so many of its words
         passing: list[int] = []  # phrases longer than each node
-        ends: dict[tuple[int, int], int] = {}  # phrases that end with a word after a node
-        self.depth = 0  # most words of a phrase that another follows
-        for each in readable:
-            at = NOWHERE
-            *words, last = phrases[each]
-            for word in words:
-                at = node.setdefault((at, word), len(node))
-                passing += [0] * (len(node) - len(passing))
-                passing[at] += 1
-            if words:
-                ends[at, last] = ends.get((at, last), 0) + 1
-            self.depth = max(self.depth, len(words))
-        entered = [node.get((NOWHERE, word), NOWHERE) for word in self.first.tolist()]
-        self.node = np.array(entered, np.int64)  # of first words
-        steps = sorted({*ends, *(step for step in node if step[0] != NOWHERE)})
-        self._step = np.array([above * _WORDS + word for above, word in steps], np.int64)
-        self._child = np.array([node.get(step, NOWHERE) for step in steps], np.int64)
-        count = [passing[above] for above, _ in steps]
-        self._end = np.array([ends.get(step, 0) for step in steps], np.float64) / np.array(count, np.float64)
-        longer = [passing[node[step]] if step in node else 0 for step in steps]
-        self._longer = np.array(longer, np.float64) / np.array(count, np.float64)
+        differs = np.zeros(len(words), np.bool_)  # from the phrase before, in its first words
+        for depth in range(1, self.depth + 1):
+            differs[1:] |= words[1:, depth - 1] != words[:-1, depth - 1]
+            longer = length > depth
+            _, number, count = np.unique(np.cumsum(differs)[longer], return_inverse=True, return_counts=True)
+            node[longer, depth] = len(passing) + number
+            passing += count.tolist()
+        self.node = np.full(len(self.first), NOWHERE)  # that first words lead to, `NOWHERE` where no phrase goes on
+        np.maximum.at(self.node, np.searchsorted(self.first, words[:, 0]), node[:, 1])
+        row, place = np.nonzero(node != NOWHERE)
+        above, child = node[row, place], node[row, place + 1]
+        self._step, number = np.unique(above * _WORDS + words[row, place], return_inverse=True)
+        share = 1.0 / np.array(passing, np.float64)[above]
+        ends = child == NOWHERE
+        self._end = np.bincount(number, share * ends, len(self._step))
+        self._longer = np.bincount(number, share * ~ends, len(self._step))
+        self._child = np.full(len(self._step), NOWHERE)
+        np.maximum.at(self._child, number, child)
 
     def entries(self, words: npt.NDArray[np.integer]) -> tuple[Ids, Ids]:
         """Return the rows of `phrase` that begin with each word: their beginnings and ends, int64 [n]."""

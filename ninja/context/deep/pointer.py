@@ -9,15 +9,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
 from ninja.context.deep.encoder import RETRAIN, PhraseEncoder, fill, in_half, read_content
+from ninja.context.deep.kept_vectors import KeptVectors
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import CardEntry, write_atomically
+from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
 from ninja.lm.protocol import LanguageModel
 from ninja.models.phrase_pointer import Config, PhrasePointer
 
@@ -36,6 +37,7 @@ class ContextPointer:
     base: dict[str, str]  # the language model's name and digest
     card: dict[str, CardEntry]  # how it was made
     path: str = ""  # where it came from
+    keys: KeptVectors = field(default_factory=KeptVectors, compare=False)  # of phrases, by text and first word
 
     def refuse_other(self, lm: LanguageModel) -> None:
         """Raise a `ModelError` if a language model is another than this goes with."""
@@ -88,7 +90,7 @@ def _built(
         raise ModelError(f"its pointer's configuration is absurd; {RETRAIN}", path)
     if config["vector"] != encoder.network.config.vector:
         raise ModelError(f"its pointer takes vectors of another encoder; {RETRAIN}", path)
-    with torch.device("meta"):  # shapes only: no memory
+    with torch.device("meta"), Undrawn():  # shapes only: no memory
         network = PhrasePointer(Config(**config))
     fill(network, state, path)
     return network

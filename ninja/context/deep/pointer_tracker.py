@@ -115,7 +115,7 @@ class PointerTracker:
         mark = self._used[-self._from[start][0] - 1]
         if mark is None:
             return []
-        phrases = {tuple(self.words.ids(phrase.text.split(" "))): phrase.text for phrase in mark.phrases()}
+        phrases = {tuple(self.words.ids(text.split(" "))): text for text in mark.texts()}
         classes = {phrase.text: name for each in mark.lists for name, some in each.classes.items() for phrase in some}
         copied, state, said = [], start, [word for word in map(int, words)]
         for word in said:

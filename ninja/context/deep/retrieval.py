@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.context.deep.index import EXACT, PhraseIndex, Vectors
+from ninja.context.deep.kept_vectors import KeptVectors
 from ninja.context.deep.retrieval_options import RetrievalOptions
 from ninja.context.sound.pronunciation import Phones
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
-
-MOST_KEPT = 200_000  # vectors of phrases and spans
 
 
 class Encoder(Protocol):
@@ -31,9 +29,7 @@ class Retriever:
     def __init__(self, encoder: Encoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder
         self.options = options or RetrievalOptions()
-        self._lock = Lock()
-        self._row: dict[tuple[str, Phones], int] = {}
-        self._kept: Vectors = np.zeros((0, 0), np.float32)
+        self._kept = KeptVectors()
 
     def spans(
         self,
@@ -55,28 +51,13 @@ class Retriever:
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
         """Return the vectors of phrases, or of spans, whose texts are ""; each is encoded once."""
-        keys = list(zip(texts, phones, strict=True))
-        if not keys:
-            return np.zeros((0, self._kept.shape[1]), np.float32)
-        with self._lock:
-            return self._found(keys)
+        if not texts:
+            return np.zeros((0, 0), np.float32)
 
-    def _found(self, keys: list[tuple[str, Phones]]) -> Vectors:
-        new = [key for key in dict.fromkeys(keys) if key not in self._row]
-        if len(self._row) + len(new) > MOST_KEPT:
-            self._row.clear()
-            new = list(dict.fromkeys(keys))
-        begin, end = len(self._row), len(self._row) + len(new)
-        if new:
-            vectors = self.encoder.vectors(*zip(*new, strict=True))
-            if end > len(self._kept):
-                larger = np.zeros((2 * end, vectors.shape[1]), np.float32)
-                if begin:
-                    larger[:begin] = self._kept[:begin]
-                self._kept = larger
-            self._kept[begin:end] = vectors
-            self._row |= {key: begin + at for at, key in enumerate(new)}
-        return self._kept[[self._row[key] for key in keys]]
+        def made(places: list[int]) -> Vectors:
+            return self.encoder.vectors([texts[place] for place in places], [phones[place] for place in places])
+
+        return self._kept.of(list(zip(texts, phones, strict=True)), made)
 
 
 def spans_of(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ninja.context.deep.distances import NO_PHONE, distances
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.deep.pairs import SHARPNESS, Heard, Mishearing, training_words
+from ninja.context.deep.pairs import SHARPNESS, Heard, Mishearing, TrainingWords, training_words
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
@@ -48,12 +48,22 @@ def train_encoder(
 
     Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
     """
+    return train_on(training_words(entries, symbols, confusion, options.seed), symbols, confusion, options, progress)
+
+
+def train_on(
+    words: TrainingWords,
+    symbols: Symbols,
+    confusion: Confusion,
+    options: EncoderOptions,
+    progress: Callable[[EncoderProgress], None] | None = None,
+) -> PhraseEncoder:
+    """Train an encoder on words whose neighbours are known, see `train_encoder`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     start = time.monotonic()
     torch.manual_seed(options.seed)
     rng = np.random.default_rng(options.seed)
-    words = training_words(entries, symbols, confusion, options.seed)
     draw = Mishearing(words, symbols, confusion, rng)
     shape = {name: getattr(options, name) for name in ("extractor", "inputs", "outputs", "hidden")}
     network = EntityEncoder(Config(len(symbols.letters) + FIRST, len(symbols.phones) + FIRST, **shape))
