@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import warnings
 from pathlib import Path
@@ -21,8 +22,10 @@ from ninja.lm.huggingface.spelling import CARRIER, Spelling
 HYPOTHESIS = b"-12.5 -3.5 2 the cat\n"
 
 
-def test_hidden_files_of_a_folder_are_neither_read_nor_named(tmp_path: Path) -> None:
+@pytest.mark.timeout(60)  # a pipe into which nobody writes never ends
+def test_hidden_files_and_pipes_of_a_folder_are_neither_read_nor_named(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(HYPOTHESIS)
+    os.mkfifo(tmp_path / "pipe.nbest")
     for name in (".DS_Store", "._utt.nbest", ".old.nbest", ".utt.nbest.part"):
         (tmp_path / name).write_bytes(b"\0\0\0\1Bud1\0" if name == ".DS_Store" else HYPOTHESIS)
     with warnings.catch_warnings():
@@ -30,8 +33,10 @@ def test_hidden_files_of_a_folder_are_neither_read_nor_named(tmp_path: Path) -> 
         assert [key for key, _ in package.read(tmp_path)] == ["utt"]
 
 
+@pytest.mark.timeout(60)
 def test_a_folder_of_matrices_may_hold_other_things(tmp_path: Path) -> None:
     (tmp_path / "more.npy").mkdir()
+    os.mkfifo(tmp_path / "pipe.npy")
     for name in ("a.npy", "b.npy", ".c.npy", "more.npy/d.npy"):
         np.save(tmp_path / name, np.zeros((2, 3), np.float32))
     (tmp_path / "README.txt").write_text("two matrices\n")
