@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long tsan
+.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long tsan lock
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -50,6 +50,11 @@ fuzz-long:
 # Kernels on threads under ThreadSanitizer. Needs clang.
 tsan:
 	$(PYTHON) fuzz/tsan.py
+
+# All that the pinned versions need in their turn, with SHA-256 of each file; after every change of constraints.txt.
+lock:
+	pipx run uv==0.13.9 pip compile pyproject.toml --extra test --extra lint --extra docs -c constraints.txt \
+		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" --quiet -o constraints.lock
 
 clean:
 	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs

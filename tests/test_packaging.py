@@ -46,6 +46,15 @@ def test_every_dependency_is_pinned_for_development():
     assert needed <= pinned
 
 
+def test_the_lock_has_what_is_pinned_with_a_hash_of_each_file():
+    lock = (ROOT / "constraints.lock").read_text().replace("\\\n", "")
+    entries = [line for line in lock.splitlines() if line and not line.startswith("#")]
+    assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", each) for each in entries)
+    pinned = (ROOT / "constraints.txt").read_text()
+    asked, locked = (set(re.findall(r"^([\w-]+)==([\w.]+)", text, re.MULTILINE)) for text in (pinned, lock))
+    assert {name for name, _ in asked - locked} == {"tomli"}  # the lock is for Python 3.11 and later
+
+
 def test_files_that_the_build_tools_package_needs_are_left_to_it():
     for name in ("_version.py", "ninja_syntax.py"):
         assert not (ROOT / "ninja" / name).exists()
