@@ -41,6 +41,50 @@ J=0 S=0 E=1 l=0.5
 J=1 S=1 E=2 l=0.25
 .
 """
+NODE_COSTS = """VERSION=1.0
+base=10
+N=4 L=4
+I=0 t=0.00 W=!NULL a=0 l=0
+I=1 t=0.25 W=one v=1 a=-10 l=-2
+I=2 t=0.25 W=two a=-11 l=-1.5
+I=3 t=0.5 W=!NULL a=-1 l=0
+J=0 S=0 E=1
+J=1 S=0 E=2
+J=2 S=1 E=3
+J=3 S=2 E=3
+"""
+LINK_WORDS = """N=4 L=5
+start=0 end=3
+I=0 t=0.00
+I=1 t=0.25
+I=2 t=0.25
+I=3 t=0.5
+J=0 S=0 E=1 W=one a=-10 l=-2 n=-1,-2
+J=1 S=0 E=2 W=!NULL a=-11
+J=2 S=1 E=3 W=!NULL
+J=3 S=2 E=3 W=two l=-1
+J=4 S=2 E=3
+"""
+COSTS_OF_SUBLATTICES = """SUBLAT=one
+N=2 L=1
+I=0 W=x a=-1
+I=1 W=y a=-2
+J=0 S=0 E=1
+.
+SUBLAT=two
+N=2 L=1
+I=0 L=one a=-3
+I=1 W=y a=-4
+J=0 S=0 E=1
+.
+N=3 L=2
+I=0 W=!NULL
+I=1 L=two a=-5
+I=2 W=!NULL
+J=0 S=0 E=1
+J=1 S=1 E=2
+.
+"""
 SPHINX = """# getcwd: /tmp
 # -logbase 1.0001
 #
@@ -197,7 +241,7 @@ def seeds() -> dict[str, list[bytes]]:
     return {
         "kaldi": kaldi,
         "read_ahead": kaldi,
-        "slf": [SLF.encode(), SUBLATTICES.encode()],
+        "slf": [each.encode() for each in (SLF, SUBLATTICES, NODE_COSTS, LINK_WORDS, COSTS_OF_SUBLATTICES)],
         "sphinx": [SPHINX.encode()],
         "pfsg": [PFSG.encode()],
         "plf": [PLF.encode(), b"()\n"],
