@@ -51,7 +51,7 @@ def fan(size: int) -> str:
     return rows(size, lambda n: f"J={n} S=0 E=1 W={word(n)} a=-1\n", f"N=2 L={size // 24}\nI=0 t=0\nI=1 t=1\n")
 
 
-JSON_LIST = '{"key": "u", "nbest": [', '{"text": "a"}]}\n'
+JSON_LIST = '{"key": "u", "nbest": [', '{"text": "a", "score": 1}]}\n'
 LATTICES: dict[str, tuple[str, Callable[[int], str]]] = {
     "Kaldi, text: a chain": ("x.txt", lambda n: rows(n, lambda i: f"{i} {i + 1} 7 1,1,1_2\n", "utt\n", "")),
     "Kaldi, text: a fan": ("x.txt", lambda n: rows(n, lambda i: "0 1 7 1,1,1_2\n", "utt\n", "1 0,0,\n\n")),
@@ -74,11 +74,21 @@ LATTICES: dict[str, tuple[str, Callable[[int], str]]] = {
     "CTM": ("x.ctm", lambda n: rows(n, lambda i: f"u 1 {i / 10:.1f} 0.1 {word(i)} 1\n")),
     "CTM: an utterance a row": ("x.ctm", lambda n: rows(n, lambda i: f"u{i} 1 0 0.1 a 1\n")),
     "n-best of SRILM": ("x.nbest", lambda n: rows(n, lambda i: f"-1 -1 2 {word(i)} b\n")),
-    "n-best in JSON": ("x.jsonl", lambda n: rows(n, lambda i: f'{{"key": "u{i}", "nbest": [{{"text": "a"}}]}}\n')),
-    "n-best in JSON: one list": ("x.jsonl", lambda n: rows(n, lambda i: f'{{"text": "{word(i)}"}}, ', *JSON_LIST)),
+    "n-best in JSON": ("x.jsonl", lambda n: rows(n, json_list)),
+    "n-best in JSON: one list": ("x.jsonl", lambda n: rows(n, json_hypothesis, *JSON_LIST)),
     "JSON: empty lists": ("x.json", lambda n: "[" + "[]," * (n // 3) + "[]]"),
     "JSON: brackets": ("x.json", lambda n: "[" * n),
 }
+
+
+def json_list(number: int) -> str:
+    """Return an n-best list of one hypothesis."""
+    return f'{{"key": "u{number}", "nbest": [{{"text": "a", "score": 1}}]}}\n'
+
+
+def json_hypothesis(number: int) -> str:
+    """Return a hypothesis of a list."""
+    return f'{{"text": "{word(number)}", "score": 1}}, '
 
 
 def pfsg(size: int) -> str:

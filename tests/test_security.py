@@ -21,6 +21,7 @@ import pytest
 from reference_regex import Steps, TooMany
 
 import ninja as package
+from benchmarks import bounds
 from ninja.context.entities import Entities
 from ninja.errors import FormatError, InputError, OutputError
 from ninja.files import gzip as packed
@@ -175,6 +176,41 @@ def test_reading_takes_memory_in_proportion_to_the_file(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 200 * (tmp_path / "list").stat().st_size + (1 << 20)
+
+
+COSTLY = {  # rows of the table in docs/security.md, and cases of `benchmarks.bounds` that are measured for them
+    "Kaldi's archives, text; SLF; FST text": ("Kaldi, text: a fan", "SLF: a chain of new words", "FST text"),
+    "PFSG, PLF": ("PFSG: a chain", "PLF: columns"),
+    "meshes": ("mesh",),
+    "CTM": ("CTM",),
+    "n-best lists of SRILM": ("n-best of SRILM",),
+    "n-best lists in JSON": ("n-best in JSON: one list", "JSON: empty lists"),
+    "symbol tables": ("words: many",),
+    "ARPA models, matrices as text": ("ARPA: unigrams", "matrices, text"),
+    "entity lists": ("entities: a list", "entities: TSV", "entities: JSON"),
+    "options": ("options: TOML",),
+}
+
+
+def test_the_page_has_a_bound_for_each_kind_of_file():
+    assert list(bounds_of_the_page()) == list(COSTLY)
+    assert all(name in bounds.cases() for names in COSTLY.values() for name in names)
+
+
+@pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="reads 30 MB in processes of their own: NINJA_SLOW=1")
+@pytest.mark.parametrize("row", COSTLY)
+def test_no_reader_takes_more_memory_than_its_page_says(row):
+    for name in COSTLY[row]:
+        kind, file, content = bounds.cases()[name]
+        given = content(2_000_000)
+        memory, _, found = bounds.measure(kind, file, given)
+        assert memory < bounds_of_the_page()[row] * len(given) + (4 << 20), (name, found)
+
+
+def bounds_of_the_page() -> dict[str, int]:
+    """Return the bytes for each byte of docs/security.md by its kinds of files."""
+    page = (EXAMPLES.parent / "docs/security.md").read_text().partition("| file | memory |")[2]
+    return {name: int(most) for name, most in re.findall(r"^\| ([^|]+) \| (\d+) \| [\d,]+ \|$", page, re.MULTILINE)}
 
 
 PUMPED = ("a", "1", " ", "\n", ".", "(", "a ", "1 ", "a\n", "1 1 1 1\n")
