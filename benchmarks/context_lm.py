@@ -74,7 +74,7 @@ def lists(bed: Bed, size: int, *, others: bool) -> Entities:
     return Entities.from_dict({"utterances": given}, words=bed.words)
 
 
-def measure(bed: Bed, lm: LanguageModel, model: str, row: Row, weights: Weights) -> dict[str, float]:
+def measure(bed: Bed, lm: LanguageModel, model: ContextPointer, row: Row, weights: Weights) -> dict[str, float]:
     """Return WER, U-WER, B-WER and the CPU seconds of a row."""
     entities = lists(bed, row.size, others=row.others) if row.size else Entities.from_dict({})
     boost = BOOST.get(row.size, 0.0) if weights.boost is None else weights.boost
@@ -92,7 +92,7 @@ def measure(bed: Bed, lm: LanguageModel, model: str, row: Row, weights: Weights)
     return {"wer": rates.overall.wer, "unbiased": rates.unbiased.wer, "biased": rates.biased.wer, "seconds": seconds}
 
 
-def table(bed: Bed, lm: LanguageModel, model: str, weights: Weights) -> Iterator[str]:
+def table(bed: Bed, lm: LanguageModel, model: ContextPointer, weights: Weights) -> Iterator[str]:
     """Yield the table of word errors."""
     yield "| method | phrases | WER | U-WER | B-WER | B-WER against none | CPU s |"
     yield "|---|---|---|---|---|---|---|"
@@ -106,7 +106,7 @@ def table(bed: Bed, lm: LanguageModel, model: str, weights: Weights) -> Iterator
         )
 
 
-def grid(bed: Bed, lm: LanguageModel, model: str) -> Iterator[str]:
+def grid(bed: Bed, lm: LanguageModel, model: ContextPointer) -> Iterator[str]:
     """Yield word errors by weights of the pointer, and by boosts."""
     yield "| what | phrases | WER | U-WER | B-WER |"
     yield "|---|---|---|---|---|"
@@ -163,13 +163,13 @@ def main() -> None:
     parser.add_argument("--weight", type=float, default=WEIGHT)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    bed, lm, model = Bed(arguments.folder, arguments.set), load(arguments.rnnlm), arguments.context_model
+    bed, lm, model = Bed(arguments.folder, arguments.set), load(arguments.rnnlm), load_pointer(arguments.context_model)
     if arguments.grid:
         tables = [grid(bed, lm, model)]
     else:
         weights = Weights(arguments.prior, arguments.weight)
         tables = [table(bed, lm, model, weights)] if arguments.only != "cost" else []
-        tables += [costs(bed, lm, model)] if arguments.only != "words" else []
+        tables += [costs(bed, lm, arguments.context_model)] if arguments.only != "words" else []
     for each in tables:
         for line in each:
             print(line, flush=True)

@@ -30,7 +30,7 @@ from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.evaluate import align, read_text
 
 SIZES = (100, 1000, 5000)
-SHORTLIST = 50  # phrases of the encoder that are ranked again
+SHORTLIST = 200  # phrases of the encoder that are ranked again, as `RetrievalOptions` has it
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 Matrix = npt.NDArray[np.float32]
 
@@ -112,6 +112,17 @@ def _queries(pairs: Sequence[tuple[str, str]], pool: Sequence[str], pronouncer: 
 
     said, heard = zip(*pairs, strict=True)
     return Queries(sounds(heard), sounds(said), sounds(pool))
+
+
+def part_of(queries: Queries, pronouncer: Pronouncer, known: bool) -> Queries:
+    """Return the queries for phrases all of whose words are in the dictionary, or the others."""
+    words = pronouncer.dictionary
+    chosen = [at for at, text in enumerate(queries.said.texts) if all(map(words.__contains__, text.split())) == known]
+
+    def some(sounds: Sounds) -> Sounds:
+        return Sounds([sounds.texts[at] for at in chosen], [sounds.phones[at] for at in chosen])
+
+    return Queries(some(queries.heard), some(queries.said), queries.pool)
 
 
 def edit_distances(confusion: Confusion, letters: bool) -> Callable[[Sounds, Sounds], Matrix]:
@@ -200,6 +211,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", action="append", default=[], metavar="FILE=NAME")
     parser.add_argument("--queries", default="read", choices=["read", "calls"])
+    parser.add_argument("--part", choices=["known", "new"], help="phrases of words in the CMU dictionary; the others")
     parser.add_argument("--most", type=int, default=500, help="queries of read")
     parser.add_argument("--share", type=float, default=0.5, help="of the model's similarity in what is ranked again")
     parser.add_argument("--cells", type=Path)
@@ -215,12 +227,14 @@ def main() -> None:
         queries = call_queries(arguments.folder, pronouncer)
     else:
         queries = read_queries(arguments.folder, pronouncer, arguments.most)
+    if arguments.part is not None:
+        queries = part_of(queries, pronouncer, arguments.part == "known")
     models = {name: PhraseEncoder.load(file) for file, _, name in (each.partition("=") for each in arguments.model)}
     cells = json.loads(arguments.cells.read_text()) if arguments.cells and arguments.cells.exists() else {}
     print(f"{len(queries.said.texts)} queries; R@1, R@5, MRR at {', '.join(map(str, SIZES))}; CPU seconds")
     chosen = dict(methods(models))
     for name, compare in chosen.items():
-        key = f"{arguments.queries} {len(queries.said.texts)} {name}"
+        key = f"{arguments.queries} {arguments.part or 'all'} {len(queries.said.texts)} {name}"
         start = time.process_time()
         if key not in cells:
             cells[key] = [*figures(ranks(queries, compare)), time.process_time() - start]
