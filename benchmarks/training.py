@@ -3,7 +3,7 @@
     python -m benchmarks.training TRAIN DEV FOLDER [--words 2000000] [--only WORD …] [--render docs/training.md]
 
 Every cell is written to FOLDER/cells.jsonl when it is done, and never computed again, so that a run may be cut off.
-Cells of perplexity are simulated workers of one process, see `benchmarks.simulated_training`, except a few beside real
+Cells of perplexity are simulated workers of one process, see `benchmarks.simulated_training`; a few stand beside real
 processes. Cells of time are real processes whose steps sleep.
 """
 
@@ -39,17 +39,16 @@ BASE = TrainOptions(
     layers=1,
     dropout=0.0,
     samples=500,
-    batch_tokens=512,
+    batch_tokens=128,
     epochs=1,
     learning_rate=4e-3,
     warmup=20,
     check_steps=10**6,
     threads=1,
     workers=8,
-    block_steps=4,
+    block_steps=16,
 )
 PAUSE = 1.0  # seconds that a step sleeps where workers are slowed: long beside its computation on a busy machine
-RANKS_WORDS = 60_000  # of trainings by real processes, and of their simulation
 SLOWED_BATCHES = {"ssgd": 64, "bmuf": 64, "adpsgd": 320, "h-adpsgd": 320}  # the last step of the slow one counts whole
 METHODS = ("ssgd", "bmuf", "adpsgd", "h-adpsgd")
 FACTORS = (1, 2, 5, 10)
@@ -57,23 +56,22 @@ DIVERGED = 8_000.0  # perplexity of a guess among all words
 NBM = {"parallel": "bmuf"}
 WARM = {**NBM, "block_warmup": 100}
 GRID = {  # methods, and rates as multiples of the one worker's
-    "one worker": ({"workers": 1}, (1, 2)),
-    "SSGD": ({"parallel": "ssgd"}, (1, 2, 4, 8, 16)),
-    "MA": ({"parallel": "ma"}, (1, 4, 8, 16)),
-    "CBM": ({**NBM, "classical_momentum": True}, (1, 2, 4)),
-    "NBM": (NBM, (0.25, 0.5, 1, 2, 4)),
-    "NBM, warm-up 100": (WARM, (0.5, 1, 2, 4)),
-    "NBM, warm-up 100, momentum 0.75": ({**WARM, "block_momentum": 0.75}, (1, 2, 4)),
+    "one worker": ({"workers": 1}, (0.5, 1, 2, 4)),
+    "SSGD": ({"parallel": "ssgd"}, (1, 4, 8)),
+    "MA": ({"parallel": "ma"}, (1, 4, 8)),
+    "CBM": ({**NBM, "classical_momentum": True}, (0.5, 1)),
+    "NBM": (NBM, (0.5, 1, 2)),
+    "NBM, warm-up 100": (WARM, (0.5, 1, 2)),
     "ADPSGD": ({"parallel": "adpsgd"}, (1, 4, 8, 16, 32)),
-    "H-ADPSGD 4 × 2": ({"parallel": "h-adpsgd", "node_size": 2}, (1, 4, 8, 16)),
+    "H-ADPSGD 4 × 2": ({"parallel": "h-adpsgd", "node_size": 2}, (1, 8, 16)),
 }
 
 
 BLOCKS = {  # what is changed of NBM ×1
     "momentum 0.5": {"block_momentum": 0.5},
     "momentum 0.75": {"block_momentum": 0.75},
-    "block of 1": {"block_steps": 1},
-    "block of 16": {"block_steps": 16},
+    "block of 4": {"block_steps": 4},
+    "block of 64": {"block_steps": 64},
     "moments keep": {"block_optimizer": "keep"},
     "moments reset": {"block_optimizer": "reset"},
 }
@@ -88,8 +86,10 @@ SHORT = {
     "NBM, warm-up 100, momentum 0.75": {**WARM, "block_momentum": 0.75},
     "NBM, warm-up 100, rate 0.5, momentum 0.5": {**WARM, "block_rate": 0.5, "block_momentum": 0.5},
 }
-LARGE = {"SSGD": (4, 8), "NBM": (1, 2), "ADPSGD": (8, 16), "H-ADPSGD 4 × 2": (4, 8)}  # rates
-WORKERS = (16, 32)  # of large batches
+LARGE = {"SSGD": (8,), "NBM, warm-up 100": (1,), "ADPSGD": (16,)}  # rates
+WORKERS = (32, 96)  # of large batches
+# Trainings by real processes, too:
+RANKS = ("SSGD ×8", "MA ×8", "CBM ×1", "NBM ×1", "NBM, warm-up 100 ×1", "ADPSGD ×16", "H-ADPSGD 4 × 2 ×16")
 
 
 def _cells() -> dict[str, dict]:
@@ -102,6 +102,16 @@ def _cells() -> dict[str, dict]:
             scaled = {name: max(1, getattr(BASE, name) * 8 // workers) for name in ("block_steps", "warmup")}
             cells[f"{name} ×{rate}, {workers} workers"] = {**GRID[name][0], **scaled, "workers": workers, "rate": rate}
     return cells
+
+
+def _options(chosen: dict) -> TrainOptions:
+    """Return the options of a cell, whose rate is a multiple."""
+    given = {key: value for key, value in chosen.items() if key != "rate"}
+    return replace(BASE, **given, learning_rate=BASE.learning_rate * chosen.get("rate", 1))
+
+
+def _wanted(name: str, only: list[str]) -> bool:
+    return not only or any(word in name for word in only)
 
 
 def simulated(options: TrainOptions, corpus, dev) -> float:
@@ -166,8 +176,8 @@ def stragglers(train_text: str, dev: str, folder: Path, cells: Cells, only: list
     words = sum(map(len, text.read_sentences(train_text)))
     for method in (each for each in METHODS if not only or each in only):
         factors = [each for each in FACTORS if f"straggler {method} ×{each}" not in cells]
-        options = replace(BASE, parallel=method, workers=4, node_size=2, embedding=16, hidden=24, samples=100)
-        options = replace(options, vocabulary=2000, batch_tokens=256, learning_rate=2e-2, warmup=0)
+        options = replace(BASE, parallel=method, workers=4, node_size=2, block_steps=4, embedding=16, hidden=24)
+        options = replace(options, vocabulary=2000, samples=100, batch_tokens=256, learning_rate=2e-2, warmup=0)
         epoch = epoch_batches(train_text, options)
         options = replace(options, epochs=SLOWED_BATCHES[method] / epoch)
         jobs = [(train_text, dev, str(folder / f"{method}.pt"), options, factor) for factor in factors]
@@ -186,25 +196,17 @@ def epoch_batches(path: str, options: TrainOptions) -> int:
 def perplexities(corpus, dev, cells: Cells, only: list[str]) -> None:
     """Compute the cells that are not there yet."""
     for name, chosen in _cells().items():
-        if name in cells or (only and not any(word in name for word in only)):
-            continue
-        given = {key: value for key, value in chosen.items() if key != "rate"}
-        options = replace(BASE, **given, learning_rate=BASE.learning_rate * chosen.get("rate", 1))
-        begun = time.process_time()
-        cells.add(name, perplexity=simulated(options, corpus, dev), cpu=time.process_time() - begun)
+        if name not in cells and _wanted(name, only):
+            begun = time.process_time()
+            cells.add(name, perplexity=simulated(_options(chosen), corpus, dev), cpu=time.process_time() - begun)
 
 
-def ranks(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
-    """Train with real processes, and as they are simulated; on less text, for they start slowly."""
-    path = cut(train_text, RANKS_WORDS, folder)
-    corpus = open_corpus(path, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
-    for name, chosen in (("NBM", NBM), ("SSGD", {"parallel": "ssgd"})):
-        options = replace(BASE, **chosen)
-        if f"{name}, eight processes" not in cells:
-            result = loop.train(path, dev, folder / "ranks.pt", options)
+def ranks(train_text: str, dev: str, folder: Path, cells: Cells, only: list[str]) -> None:
+    """Train with eight real processes as some of the simulated trainings."""
+    for name in RANKS:
+        if f"{name}, eight processes" not in cells and _wanted(name, only):
+            result = loop.train(train_text, dev, folder / "ranks.pt", _options(_cells()[name]))
             cells.add(f"{name}, eight processes", perplexity=result.perplexity, minutes=result.minutes)
-        if f"{name}, simulated" not in cells:
-            cells.add(f"{name}, simulated", perplexity=simulated(options, corpus, text.encode(dev, corpus.words)))
 
 
 def short(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
@@ -213,7 +215,7 @@ def short(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
     corpus = open_corpus(path, Choice(BASE.vocabulary, BASE.min_count, hold_out=False))
     for name, chosen in SHORT.items():
         if f"short, {name}" not in cells:
-            options = replace(BASE, block_steps=2, **chosen)
+            options = replace(BASE, block_steps=2, batch_tokens=512, **chosen)
             cells.add(f"short, {name}", perplexity=simulated(options, corpus, text.encode(dev, corpus.words)))
 
 
@@ -226,7 +228,7 @@ def render(cells: Cells, page: Path) -> None:
         "blocks": _one_column(cells, ["NBM ×1", *(f"NBM ×1, {name}" for name in BLOCKS)]),
         "short": [line.replace("short, ", "") for line in _one_column(cells, [f"short, {name}" for name in SHORT])],
         "batches": _large(cells),
-        "ranks": _one_column(cells, [name for name in cells if name.endswith(("eight processes", "simulated"))]),
+        "ranks": _beside(cells),
         "stragglers": _slowed(cells),
         "speed": table({**clusters, "steps of 0.1 s": Machines()}),
     }
@@ -264,6 +266,14 @@ def _shown(cell: dict | None, best: float) -> str:
 
 def _one_column(cells: Cells, names: list[str]) -> list[str]:
     return [*_head("perplexity"), *(_row(name, [_shown(cells[name], 0.0)]) for name in names if name in cells)]
+
+
+def _beside(cells: Cells) -> list[str]:
+    """Return perplexities of trainings by real processes beside those of their simulations."""
+    rows = [(name, cells[name], real) for name in RANKS if (real := cells.get(f"{name}, eight processes"))]
+    return _head("simulated", "eight processes") + [
+        _row(name, (_shown(one, 0.0), _shown(real, 0.0))) for name, one, real in rows
+    ]
 
 
 def _large(cells: Cells) -> list[str]:
@@ -313,7 +323,7 @@ def main() -> None:
     if "stragglers" in parts or not chosen.only:
         stragglers(train_text, chosen.dev, chosen.folder, cells, words)
     if "ranks" in parts or not chosen.only:
-        ranks(train_text, chosen.dev, chosen.folder, cells)
+        ranks(train_text, chosen.dev, chosen.folder, cells, words)
     if "short" in parts or not chosen.only:
         short(train_text, chosen.dev, chosen.folder, cells)
     if "perplexity" in parts or not chosen.only:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import os
 
 import numpy as np
 import pytest
@@ -119,6 +120,16 @@ def test_perplexity_is_that_of_each_sentence_alone(tmp_path):
 
 
 # Training
+
+
+@pytest.mark.parametrize("chosen", [None, "500"])
+def test_onednn_keeps_code_for_few_shapes_unless_told_otherwise(tmp_path, texts, monkeypatch, chosen):
+    name, default = train.ONEDNN_SHAPES
+    monkeypatch.setenv(name, chosen or "")
+    if chosen is None:
+        monkeypatch.delenv(name)
+    train.train(*texts, tmp_path / "model.pt", toy(epochs=0.1))
+    assert os.environ[name] == (chosen or default)
 
 
 def test_training_learns_and_reports_what_it_stored(tmp_path, texts):

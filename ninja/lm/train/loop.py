@@ -29,6 +29,9 @@ from ninja.lm.train.step import gradient, learning_rate, make_sampler, update
 from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
+# oneDNN keeps code for each shape of batch, half a megabyte each: of so many shapes, where 1024 are its default. Sentences
+# make ever new shapes; workers grew by gigabytes.
+ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
 def train(
@@ -60,6 +63,7 @@ def train(
         OutputError: The output's folder does not exist.
         WorkerError: A worker was killed.
     """
+    os.environ.setdefault(*ONEDNN_SHAPES)  # workers have it, too
     options = options or TrainOptions()
     options = dataclasses.replace(options, device=chosen_device(options.device))
     output = os.fspath(output)
