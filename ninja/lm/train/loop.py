@@ -29,8 +29,8 @@ from ninja.lm.train.step import gradient, learning_rate, make_sampler, update
 from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
-# oneDNN keeps code for each shape of batch, half a megabyte each: of so many shapes, where 1024 are its default. Sentences
-# make ever new shapes; workers grew by gigabytes.
+# Of how many shapes of batches oneDNN keeps code, half a megabyte each; 1024 is its own default. Sentences make new
+# ones all the time, and workers grew by gigabytes.
 ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
