@@ -23,6 +23,7 @@ import torch
 from benchmarks.page import put
 from benchmarks.simulated_training import Simulation
 from benchmarks.training_speed import Machines, measured, table
+from ninja.errors import ModelError
 from ninja.lm import text
 from ninja.lm.train import loop
 from ninja.lm.train.corpus import Choice, open_corpus
@@ -86,8 +87,8 @@ SHORT = {
     "NBM, warm-up 100, momentum 0.75": {**WARM, "block_momentum": 0.75},
     "NBM, warm-up 100, rate 0.5, momentum 0.5": {**WARM, "block_rate": 0.5, "block_momentum": 0.5},
 }
-LARGE = {"SSGD": (8,), "NBM, warm-up 100": (1,), "ADPSGD": (16,)}  # rates
-WORKERS = (32, 96)  # of large batches
+LARGE = {"SSGD": (8,), "NBM, warm-up 100": (0.5, 1), "ADPSGD": (16,), "H-ADPSGD 4 × 2": (16,)}  # rates
+TOKENS = (512, 1536)  # of each worker's batches, where they are large
 # Trainings by real processes, too:
 RANKS = ("SSGD ×8", "MA ×8", "CBM ×1", "NBM ×1", "NBM, warm-up 100 ×1", "ADPSGD ×16", "H-ADPSGD 4 × 2 ×16")
 
@@ -97,10 +98,11 @@ def _cells() -> dict[str, dict]:
     cells = {f"{name} ×{rate}": {**options, "rate": rate} for name, (options, rates) in GRID.items() for rate in rates}
     cells |= {f"NBM ×1, {name}": {**NBM, **options} for name, options in BLOCKS.items()}
     for name, rates in LARGE.items():
-        for workers, rate in product(WORKERS, rates):
-            # As many batches between syncs, and in the warm-up, as eight workers have.
-            scaled = {name: max(1, getattr(BASE, name) * 8 // workers) for name in ("block_steps", "warmup")}
-            cells[f"{name} ×{rate}, {workers} workers"] = {**GRID[name][0], **scaled, "workers": workers, "rate": rate}
+        for tokens, rate in product(TOKENS, rates):
+            given = {**GRID[name][0], "batch_tokens": tokens, "rate": rate}
+            for each in ("block_steps", "warmup", "block_warmup"):  # as many tokens as with small batches
+                given[each] = given.get(each, getattr(BASE, each)) * BASE.batch_tokens // tokens
+            cells[f"{name} ×{rate}, batches of {tokens}"] = {**given, "block_steps": max(1, given["block_steps"])}
     return cells
 
 
@@ -115,13 +117,16 @@ def _wanted(name: str, only: list[str]) -> bool:
 
 
 def simulated(options: TrainOptions, corpus, dev) -> float:
-    """Return the perplexity after training by simulated workers."""
+    """Return the perplexity after training by simulated workers, inf if it diverges."""
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     module = loop._make(options, len(corpus.words))
     module.initialise()
     simulation = Simulation(module, corpus.sentences, options)
-    simulation.run()
+    try:
+        simulation.run()
+    except ModelError:  # it diverged
+        return float("inf")
     return simulation.perplexity(dev)
 
 
@@ -277,14 +282,15 @@ def _beside(cells: Cells) -> list[str]:
 
 
 def _large(cells: Cells) -> list[str]:
-    """Return perplexities by method and number of workers, each at the best of its rates."""
-    names = [each for each in LARGE if any(cell.startswith(each) and cell.endswith("workers") for cell in cells)]
-    lines = _head(*(f"{workers} workers, {workers * BASE.batch_tokens:,} tokens" for workers in (8, *WORKERS)))
+    """Return perplexities by method and size of batches, each at the best of its rates."""
+    names = [each for each in LARGE if any(cell.startswith(each) and "batches of" in cell for cell in cells)]
+    sizes = (BASE.batch_tokens, *TOKENS)
+    lines = _head(*(f"8 × {tokens:,} = {8 * tokens:,} tokens" for tokens in sizes))
     for name in names:
         rates = {rate for rates in (LARGE[name], GRID[name][1]) for rate in rates}
         shown = []
-        for workers in ("", *(f", {workers} workers" for workers in WORKERS)):
-            found = [cells[each] for rate in rates if (each := f"{name} ×{rate}{workers}") in cells]
+        for size in ("", *(f", batches of {tokens}" for tokens in TOKENS)):
+            found = [cells[each] for rate in rates if (each := f"{name} ×{rate}{size}") in cells]
             shown.append(_shown(min(found, key=lambda each: each["perplexity"]), 0.0) if found else "")
         lines.append(_row(name, shown))
     return lines if names else []
