@@ -123,7 +123,7 @@ def test_devices_are_described_without_torch(monkeypatch):
     assert describe_devices("auto", [None]) is None
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("normalize", [None, True])
 @pytest.mark.parametrize("algorithm", ["arcbeam", "trie"])
 def test_a_gpu_gives_the_words_and_scores_of_the_cpu(algorithm, normalize):
