@@ -22,7 +22,7 @@ from ninja.lm.huggingface.spelling import CARRIER, Spelling
 HYPOTHESIS = b"-12.5 -3.5 2 the cat\n"
 
 
-@pytest.mark.timeout(60)  # a pipe into which nobody writes never ends
+@pytest.mark.timeout(60)  # a pipe that is never written to never ends
 def test_hidden_files_and_pipes_of_a_folder_are_neither_read_nor_named(tmp_path: Path) -> None:
     (tmp_path / "utt.nbest").write_bytes(HYPOTHESIS)
     os.mkfifo(tmp_path / "pipe.nbest")

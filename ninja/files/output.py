@@ -72,8 +72,8 @@ class PartFile(io.RawIOBase):
     temporary file that is there are kept; 0 begins anew. A reader of the file that it replaces reads on in that one.
     That of a URL is on this machine, and put there once it is whole; if that fails, it stays here.
 
-    An interrupt may fall between its opening and the block that would finish or abandon it: then it is abandoned as
-    nobody holds it any more.
+    An interrupt may fall between its opening and the block that would finish or abandon it: then it is abandoned
+    with the last reference to it.
 
     Args:
         path: The file.
