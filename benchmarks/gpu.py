@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,36 +43,26 @@ Cell = dict[str, Any]
 class Kind:
     """A model to measure."""
 
-    make: Callable[[ninja.SymbolTable, str], LanguageModel]
+    make: Callable[[ninja.SymbolTable, LoadOptions], LanguageModel]
     algorithms: tuple[str, ...] = ("arcbeam", "trie", "nbest")
 
 
-def random_lstm(size: int, **shape: int) -> Kind:
-    """Return an LSTM of random weights, with so many words."""
+def random_network(module: type, config: type, network: Any, size: int, **shape: int) -> Kind:
+    """Return a network of random weights, with so many words."""
 
-    def make(words: ninja.SymbolTable, device: str) -> LanguageModel:
+    def make(words: ninja.SymbolTable, options: LoadOptions) -> LanguageModel:
         table = padded(words, size)
-        module = lstm.LSTMLanguageModel(lstm.Config(len(table), **shape))
-        module.initialise()
-        return LstmLM(module.eval(), table, options=LoadOptions(device))
+        made = module(config(len(table), **shape))
+        made.initialise()
+        return network(made.eval(), table, options)
 
     return Kind(make)
 
 
-def random_transformer(size: int, **shape: int) -> Kind:
-    """Return a Transformer of random weights, with so many words."""
-
-    def make(words: ninja.SymbolTable, device: str) -> LanguageModel:
-        table = padded(words, size)
-        module = transformer.TransformerLanguageModel(transformer.Config(len(table), **shape))
-        module.initialise()
-        return TransformerLM(module.eval(), table, options=LoadOptions(device))
-
-    return Kind(make, ("trie", "nbest", "arcbeam"))
-
-
+random_lstm = partial(random_network, lstm.LSTMLanguageModel, lstm.Config, LstmLM)
+random_transformer = partial(random_network, transformer.TransformerLanguageModel, transformer.Config, TransformerLM)
 KINDS = {
-    "the shipped LSTM": Kind(lambda words, device: load(device=device)),
+    "the shipped LSTM": Kind(lambda words, options: load(device=options.device, max_batch=options.max_batch)),
     "LSTM 2 × 1024, 20k words": random_lstm(20_000, embedding=512, hidden=1024),
     "LSTM 2 × 1024, 200k words": random_lstm(200_000, embedding=512, hidden=1024),
     "Transformer of 124M": random_transformer(50_000, embedding=768, hidden=3072, layers=12, heads=12),
@@ -173,7 +164,7 @@ def measured(kinds: dict[str, Kind], data: Path, device: torch.device, given: ar
     once = list(ninja.read(data / "test/libri/lat.ark.gz", words=words))[: 3 if given.quick else None]
     lattices = [(f"{key}-{copy}", lattice) for copy in range(given.copies) for key, lattice in once]
     for name, kind in kinds.items():
-        lm = kind.make(words, str(device))
+        lm = kind.make(words, LoadOptions(str(device)))
         for algorithm in kind.algorithms:
             options = RescoreOptions(algorithm=algorithm, max_unknown=1.0)
             figures = run(lm, lattices, options, device)
@@ -185,7 +176,7 @@ def measured(kinds: dict[str, Kind], data: Path, device: torch.device, given: ar
         for arcs in BATCH_ARCS:
             figures = run(lm, lattices, replace(options, batch_arcs=arcs), device)
             yield {"name": f"{name}, --batch-arcs {arcs}", **figures}
-        lm._max_batch = 1
+        lm = kind.make(words, LoadOptions(str(device), max_batch=1))
         figures = run(lm, once[:ALONE], replace(options, batch_arcs=1), device)
         yield {"name": f"{name}, one history at a time", **figures}
         del lm

@@ -123,6 +123,7 @@ def test_devices_are_described_without_torch(monkeypatch):
     assert describe_devices("auto", [None]) is None
 
 
+# Needs the card itself: what it computes cannot be shown without.
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("normalize", [None, True])
 @pytest.mark.parametrize("algorithm", ["arcbeam", "trie"])

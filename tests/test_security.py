@@ -197,6 +197,7 @@ def test_the_page_has_a_bound_for_each_kind_of_file():
     assert all(name in bounds.cases() for names in COSTLY.values() for name in names)
 
 
+# Takes minutes: each file is large, and read in a process of its own. The page and its cases are compared in every run.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="reads 30 MB in processes of their own: NINJA_SLOW=1")
 @pytest.mark.parametrize("row", COSTLY)
 def test_no_reader_takes_more_memory_than_its_page_says(row):

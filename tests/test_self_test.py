@@ -70,6 +70,7 @@ FAULTS = {  # module, options of the compiler, header, what is in it and what is
 }
 
 
+# Takes minutes: three modules are compiled. The tests above show in every run that what they tell fails the doctor.
 @pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="compiles a module for a minute: NINJA_SLOW=1")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("fault", FAULTS)

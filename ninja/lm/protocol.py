@@ -66,8 +66,8 @@ class LanguageModel(Protocol):
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return a model for each of some threads: its replicas, or `count` twins; an empty list if it has no twins."""
-        twins = (self.twin() for _ in range(count))
+        """Return a model for each of some threads: its replicas, or twins; none where one thread does it all."""
+        twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
 
     @property
