@@ -1,12 +1,13 @@
 """Mutation testing: a seeded sample of small faults, each of which a test should find.
 
+    python -m benchmarks.mutants --trace          # once: which tests run which lines, in build/mutants
     python -m benchmarks.mutants [--python 70] [--native 30] [--seed 1] [--seconds 3600] [--only WORD]
 
 One operator, constant, condition or refusal is changed in a copy of the tree: in modules of formats, io, rescoring,
 context and evaluate, and in the kernels of `ext`, of which the extension is then compiled anew, without optimisation.
-Then the test files that name the module most often are run, up to MOST of them, or for kernels those of its room. The
-rest of the suite is not: a mutant that survives here may still die there, and is looked at by hand. fuzz/README.md has
-the score.
+Then the tests that run the changed line are run, the quickest first, up to TRACED_SECONDS of them; for kernels, and for
+lines that are run by imports alone, test files that look at most of the room. Other tests are not run: a mutant that survives
+here may still die there, and is looked at by hand. fuzz/README.md has the score.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
+import coverage
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("formats", "io", "rescoring", "context", "evaluate")
-MOST = 5  # test files of a mutant
+MOST = 5  # test files of a mutant that no trace has tests for
+TRACED_SECONDS = 60  # of the tests of a line
+TRACE = ROOT / "build" / "mutants"
 SECONDS = 300  # of the CPU for its tests; more is an endless loop, found
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 NATIVE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ", " + ": " - ",
@@ -119,6 +124,42 @@ def native_mutants(path: str, text: str) -> Iterator[Mutant]:
         at += len(row)
 
 
+def trace() -> None:
+    """Run the suite and keep which tests run each line of the package, and how long each test takes."""
+    TRACE.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "--cov=ninja", "--cov-context=test", "--cov-report=", "--tb=no",
+               "--dist", "loadfile", "-n", "2", f"--junitxml={TRACE / 'times.xml'}"]  # fmt: skip
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "COVERAGE_FILE": str(TRACE / "coverage")})
+
+
+def _case(name: str) -> str:
+    """Return the name of a test as reports of times have it: tests.test_a.Class::test_b[1]."""
+    path, *inner, test = name.split("::")
+    return ".".join([path.removesuffix(".py").replace("/", "."), *inner]) + f"::{test}"
+
+
+class Trace:
+    """Which tests run a line."""
+
+    def __init__(self) -> None:
+        self.data = coverage.CoverageData(str(TRACE / "coverage"))
+        self.data.read()
+        cases = ElementTree.parse(TRACE / "times.xml").iter("testcase")
+        self.seconds = {f"{each.get('classname')}::{each.get('name')}": float(each.get("time", 0)) for each in cases}
+
+    def tests(self, path: str, line: int) -> list[str]:
+        """Return the tests that run a line, the quickest first, that together take TRACED_SECONDS or less."""
+        contexts = self.data.contexts_by_lineno(str(ROOT / path)).get(line, [])
+        known = {name: self.seconds.get(_case(name), 1.0) for each in contexts if (name := each.rpartition("|")[0])}
+        chosen, total = [], 0.0
+        for name in sorted(known, key=lambda name: (known[name], name)):
+            total += known[name]
+            if total > TRACED_SECONDS:
+                break
+            chosen.append(name)
+        return chosen or sorted(known, key=known.__getitem__)[:1]
+
+
 def tests_of(path: str, tests: dict[str, str], most: int) -> list[str]:
     """Return the test files that name a module most often."""
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -187,7 +228,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--files", type=int, default=MOST, help="test files of a Python mutant (default: 5)")
     parser.add_argument("--only", default="", help="files with this in their path")
+    parser.add_argument("--trace", action="store_true", help="run the suite and keep which tests run which lines")
     given = parser.parse_args()
+    if given.trace:
+        return trace()
+    traced = Trace() if (TRACE / "coverage").exists() else None
     chance = random.Random(given.seed)
     modules = [path for room in ROOMS for path in sorted((ROOT / "ninja" / room).rglob("*.py"))]
     sources = {str(path.relative_to(ROOT)): path.read_text() for path in [*modules, *sorted(ROOT.glob("ext/*/*.hpp"))]}
@@ -214,7 +259,10 @@ def main() -> None:
             if time.monotonic() - begin > given.seconds:
                 break
             text = sources[mutant.path]
-            kind, kept, chosen = "python", {}, tests_of(mutant.path, tests, given.files)
+            kind, kept, chosen = "python", {}, []
+            if traced and mutant.path.endswith(".py"):
+                chosen = traced.tests(mutant.path, text.count("\n", 0, mutant.begin) + 1)
+            chosen = chosen or tests_of(mutant.path, tests, given.files)
             if mutant.path.endswith(".hpp"):
                 name = mutant.path.removeprefix("ext/")
                 room = name.partition("/")[0]
