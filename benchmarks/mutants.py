@@ -6,8 +6,8 @@
 One operator, constant, condition or refusal is changed in a copy of the tree: in modules of formats, io, rescoring,
 context and evaluate, and in the kernels of `ext`, of which the extension is then compiled anew, without optimisation.
 Then the tests that run the changed line are run, the quickest first, up to TRACED_SECONDS of them; for kernels, and for
-lines that are run by imports alone, test files that look at most of the room. Other tests are not run: a mutant that survives
-here may still die there, and is looked at by hand. fuzz/README.md has the score.
+lines that are run by imports alone, test files that look at most of the room. Other tests are not run: a mutant that
+survives here may still die there, and is looked at by hand. fuzz/README.md has the score.
 """
 
 from __future__ import annotations
@@ -210,7 +210,13 @@ def build(source: str, folder: Path) -> bool:
 def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
     """Run tests in the copy; return whether they held, and the first that did not."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / ".hypothesis")}
+    environment = {
+        "NINJA_SHARED": str(ROOT.parent / "shared"),
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / ".hypothesis"),
+        "PYTHONPATH": str(folder),  # commands in processes of their own, whatever their folder
+    }
     limited = ["prlimit", f"--cpu={SECONDS}", *command]
     done = subprocess.run(limited, cwd=folder, capture_output=True, text=True, env=environment)
     if done.returncode < 0:

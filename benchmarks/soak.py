@@ -5,8 +5,8 @@
 Two processes, each with the shipped model on one thread. To one, threads submit lattices at random times; the other
 rescores every file that is put into a folder, and writes the result into another. One input in a hundred is bad: NaN
 costs, unknown words or a cycle, and damaged, cut or empty files. Good ones must give the words that they gave at first,
-bad ones an error of Ninja's or, of damaged files, another result. At the end both get a SIGTERM, and must have finished
-what they took.
+bad ones an error of Ninja's or, of damaged files, another result. At the end both get a SIGTERM, finish the lattices
+and the file at hand, and end; files that still wait stay where they are.
 
 Counted from the tenth part of the time on, the size of memory must stay within 2 % of its median, and there must be no
 more descriptors at the end than at the begin: otherwise the exit code is 1.
@@ -131,7 +131,7 @@ def serve_callers(rate: float, stop: threading.Event) -> Counter[str]:
 
 
 def serve_folder(folder: Path, stop: threading.Event) -> Counter[str]:
-    """Rescore every file that comes into a folder, until told to stop and all is done; return how many."""
+    """Rescore the files that come into a folder, the oldest first, until told to stop; return how many."""
     import ninja
 
     given, words = lattices()
@@ -140,10 +140,11 @@ def serve_folder(folder: Path, stop: threading.Event) -> Counter[str]:
         expected = {each.key: words_of(service.submit(each).result()) for each in given}
         warm_up(service, given)
         print("ready", flush=True)
-        while True:
-            is_last = stop.is_set()
+        while not stop.is_set():
             names = sorted(os.listdir(folder / "in"))
             for name in names:
+                if stop.is_set():  # others may wait for longer than whoever sent the signal
+                    break
                 is_bad = name.endswith(".bad.ark")
                 try:
                     with ninja.write(folder / "out" / name) as output:
@@ -158,10 +159,9 @@ def serve_folder(folder: Path, stop: threading.Event) -> Counter[str]:
                 except Exception as error:
                     counts[f"{type(error).__name__}: {error}"] += 1
                 os.unlink(folder / "in" / name)
-            if is_last:
-                return counts
             if not names:
                 time.sleep(0.1)  # not `stop.wait`, whose lock the signal's handler needs in this very thread
+    return counts
 
 
 def serve(what: str, rate: float, folder: Path) -> None:
@@ -302,11 +302,10 @@ def main() -> int:
         held &= set(counts) <= {"done", "refused", "damage not noticed"} and process.returncode == 0
         held &= judge(what, samples[what])
         if what == "folder":
-            print(f"files put: {sum(answers)}")
-            held &= sum(counts.values()) == sum(answers)
-    if any((folder / "in").iterdir()):
-        held = False
-        print("files were left")
+            waiting = len(list((folder / "in").iterdir()))
+            print(f"files put: {sum(answers)}, of which {waiting} still wait")
+            held &= sum(counts.values()) + waiting == sum(answers)
+            held &= not any(each.suffix != ".ark" for each in (folder / "out").iterdir())  # none in part
     if given.picture is not None:
         draw(samples, given.picture)
     shutil.rmtree(folder)
