@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ class SlowContextLM:
         self, logprob, state, word_vector, pointer: ContextPointer, phrases: Sequence[Words], known: Sequence[str]
     ) -> None:
         """Take functions: (history, word) → ln P, history → state, word → vector; and the words of lattices."""
-        self.below, self.state, self.word_vector = logprob, state, word_vector
+        self.below, self.state, self.word_vector = cache(logprob), state, word_vector
+        self.shares = cache(self.shares)  # histories come again
         self.pointer = pointer
         self.phrases = list(dict.fromkeys(phrases))
         self.longer = [each for each in self.phrases if len(each) > 1 and set(each) <= set(known)]

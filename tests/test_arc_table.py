@@ -35,7 +35,7 @@ def rows_text(prefix: str, num_rows: int, columns: list[Column]) -> str:
     return text
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     NAMES,
     st.lists(st.tuples(INTEGERS, st.floats(), NAMES, st.lists(INTEGERS, max_size=3), st.lists(INTEGERS, max_size=3))),

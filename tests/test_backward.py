@@ -36,7 +36,7 @@ def path_costs_backward(
     return turned(path_costs_under(whole, logprob, options, graph_share))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_a_reversed_lattice_holds_each_path_turned_round_at_the_same_costs(lattice: Lattice) -> None:
     result = reverse(lattice)
@@ -45,7 +45,7 @@ def test_a_reversed_lattice_holds_each_path_turned_round_at_the_same_costs(latti
     assert (result.key, result.kind, result.words) == (lattice.key, lattice.kind, lattice.words)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_reversing_twice_gives_the_lattice_back(lattice: Lattice) -> None:
     lattice = connect(lattice)
@@ -84,7 +84,6 @@ def test_final_states_of_raw_lattices_get_no_labels() -> None:
     assert reverse(replace(lattice, kind="compact")).final_ali.tolist() == [5]
 
 
-@settings(max_examples=100, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8), output=st.sampled_from(["lattice", "best", "input"]))
 def test_an_unlimited_backward_search_equals_enumeration_of_all_paths(lattice: Lattice, output: Output) -> None:
     lattice = replace(lattice, words=TABLE)

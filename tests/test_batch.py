@@ -178,7 +178,6 @@ def test_the_probable_arcs_of_a_batch_are_those_of_its_lattices(found, least, ti
 REFERENCE = st.lists(st.sampled_from([1, 2, 3, -1]), max_size=6)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(timed_lattices(), REFERENCE), max_size=4), st.sampled_from([(), (2,)]), st.booleans())
 def test_a_batch_is_decoded_and_compared_as_its_lattices_are(pairs, wildcards, given_words):
     found, references = [lattice for lattice, _ in pairs], [words for _, words in pairs]

@@ -24,7 +24,6 @@ def texts(rows: list[tuple[list[str], ...]]) -> list[dict[str, list[str]]]:
     return [{f"u{number}": row[column] for number, row in enumerate(rows)} for column in range(3)]
 
 
-@settings(max_examples=50)
 @given(TEXTS)
 def test_a_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]]) -> None:
     references, hypotheses, _ = texts(rows)
@@ -34,7 +33,6 @@ def test_a_system_does_not_differ_from_itself(rows: list[tuple[list[str], ...]])
     assert found.probability == 0.0
 
 
-@settings(max_examples=50)
 @given(TEXTS)
 def test_the_interval_holds_the_rate_itself(rows: list[tuple[list[str], ...]]) -> None:
     references, hypotheses, others = texts(rows)

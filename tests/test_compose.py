@@ -29,7 +29,6 @@ def in_common(a: Lattice, b: Lattice) -> bool:
     return bool({way.words for way in ways(a)} & {way.words for way in ways(b)})
 
 
-@settings(max_examples=150)
 @given(SMALL, SMALL, st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, b: Lattice, alpha: float) -> None:
     if not in_common(a, b):
@@ -68,7 +67,7 @@ def test_scaling_and_interpolating_with_the_inverse_weights_invert(
     assert equivalent(interp(scale(lattice, 1 / alpha, 1 / alpha), free, alpha), lattice)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(SMALL, machines(), st.sampled_from([None, PHI]))
 def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Fst, phi: int | None) -> None:
     wanted = Counter(
@@ -156,7 +155,6 @@ def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
         read_transducer(tmp_path / "none.fst")
 
 
-@settings(max_examples=100)
 @given(machines(), st.data())
 def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st.DataObject) -> None:
     content = bytearray(
@@ -174,7 +172,6 @@ def test_damaged_fsts_are_refused_or_read_but_never_worse(machine: Fst, data: st
         pass
 
 
-@settings(max_examples=100)
 @given(SMALL, st.data())
 def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, data: st.DataObject) -> None:
     said = sorted({way.words for way in ways(lattice)})
@@ -189,7 +186,6 @@ def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, 
     assert all_ways(rest) == wanted
 
 
-@settings(max_examples=100)
 @given(lattices(max_states=6, max_word=3), st.integers(1, 4))
 def test_expansion_keeps_every_path_and_leaves_one_history_at_each_state(lattice: Lattice, n: int) -> None:
     found = expand_ngram(lattice, n)

@@ -70,7 +70,6 @@ def assert_same(one, other):
 boosts = st.integers(-4, 12).map(lambda step: step / 4)
 
 
-@settings(deadline=None)
 @given(
     class_lm=st.none() | class_models,
     old_lm=st.none() | old_models,
@@ -96,7 +95,6 @@ def test_the_score_of_a_sentence_is_that_of_its_best_reading(
         assert_same(tracked(tracker, start, sentence), slow.score(sentence))
 
 
-@settings(deadline=None)
 @given(lattice=lattices(max_word=3, max_states=6), phrases=phrase_weights(), class_lm=class_models, keyword=boosts)
 def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(loaded, lattice, phrases, class_lm, keyword):
     class_lm = SlowNgram(class_lm.order, {("<unk>",): (-2.0, 0.0), **class_lm.ngrams})
@@ -219,7 +217,6 @@ def static_expansion(lm, members, options):
     return whole.rmepsilon().arcsort("ilabel")
 
 
-@settings(deadline=None)
 @given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
 def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loaded, model, lattice, share):
     """A lattice whose graph costs are the model's stays as it is, however much of the model is mixed in."""
@@ -254,7 +251,6 @@ def sorted_costs(lattice):
     return sorted(sum(costs_of(lattice, path)) for path in paths(lattice))
 
 
-@settings(deadline=None)
 @given(phrases=phrase_weights(), keyword=boosts, seed=st.randoms(use_true_random=False), tokens=st.integers(0, 4))
 def test_the_order_of_phrases_changes_nothing(phrases, keyword, seed, tokens):
     def shuffled(items):
@@ -268,7 +264,6 @@ def test_the_order_of_phrases_changes_nothing(phrases, keyword, seed, tokens):
         assert tracked(one, starts[0], sentence) == tracked(other, starts[1], sentence)
 
 
-@settings(deadline=None)
 @given(phrases=phrase_weights(), lm=st.none() | class_models, keyword=boosts)
 def test_a_phrase_that_occurs_nowhere_changes_nothing(loaded, phrases, lm, keyword):
     if lm is not None:
@@ -281,7 +276,6 @@ def test_a_phrase_that_occurs_nowhere_changes_nothing(loaded, phrases, lm, keywo
         assert_same(tracked(tracker, wider, sentence), tracked(tracker, plain, sentence))
 
 
-@settings(deadline=None)
 @given(phrases=phrase_weights(), keyword=boosts, tokens=st.integers(1, 6))
 def test_fewer_tokens_never_find_more(phrases, keyword, tokens):
     exact = Tracker(TABLE, None, ContextOptions(keyword_boost=keyword, max_tokens=0))
@@ -319,7 +313,6 @@ def test_many_histories_advance_as_each_alone():
     assert [float(g) for g in together[1]] == [float(g[0]) for _, g in alone] == [1.0, 0.0, 0.0, 2.0]
 
 
-@settings(deadline=None)
 @given(phrases=phrase_weights(negative=False), lm=st.none() | class_models, keyword=boosts)
 def test_matches_are_the_stretches_of_a_best_reading(loaded, phrases, lm, keyword):
     if lm is not None:

@@ -129,7 +129,6 @@ def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
     assert lm.num_slots == 0
 
 
-@settings(max_examples=50)
 @given(lists_of(WORDS[5:]), SENTENCES)
 def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
     lm, slots, _marks = listed(phrases)
@@ -314,7 +313,7 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
 
 
 def test_long_lists_and_foreign_letters_are_read():
-    phrases = [(f"name{number}",) for number in range(100_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
+    phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
     lm, slots, _marks = listed(phrases)
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
     found = lm.logprob(np.repeat(slots, len(words)), words)

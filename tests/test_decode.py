@@ -285,7 +285,6 @@ def test_an_endless_beam_finds_what_trying_all_alignments_finds(logprob, weights
     assert scores == sorted(scores, reverse=True)
 
 
-@settings(deadline=None, max_examples=50)
 @given(logprob=frames(6, 12), weights=spelled_weights, beam=st.integers(1, 5), data=st.data())
 def test_a_narrow_ctc_beam_keeps_to_its_width_and_to_no_order_of_phrases(logprob, weights, beam, data):
     spelling = Spelling(["<b>", "▁a", "▁ab", "b", "a", "▁"], silent=["<b>"])

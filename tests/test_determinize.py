@@ -32,7 +32,6 @@ def assert_same(ours: dict[tuple[int, ...], Way], theirs: dict[tuple[int, ...], 
         assert way.alignment == theirs[words].alignment
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -53,7 +52,6 @@ def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: flo
     assert_same(best_of_each(determinize(lattice, scale)), best_of_each(theirs, scale))
 
 
-@settings(deadline=None, max_examples=50)
 @given(SMALL)
 def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> None:
     wanted, found = best_of_each(lattice), best_of_each(determinize(lattice))
@@ -61,7 +59,6 @@ def test_determinize_keeps_the_best_total_where_paths_tie(lattice: Lattice) -> N
     assert [wanted[words].total() for words in wanted] == pytest.approx([found[words].total() for words in wanted])
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -72,7 +69,6 @@ def test_remove_epsilons_keeps_the_best_path_of_each_word_sequence(lattice: Latt
     assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
 
 
-@settings(deadline=None, max_examples=100)
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
 def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> None:
     lattice = without_ties(lattice, seed)
@@ -88,7 +84,6 @@ def test_operations_leave_out_states_on_no_path(lattice: Lattice, seed: int) -> 
         assert_same(best_of_each(result), wanted)
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -121,7 +116,6 @@ def doubled(lattice: Lattice, shift: float) -> Lattice:
     )
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, st.sampled_from([0.0, 1.5, -200.25]))
 def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed: int, shift: float) -> None:
     lattice = without_ties(lattice, seed)
@@ -131,7 +125,6 @@ def test_minimize_merges_copies_that_differ_by_a_constant(lattice: Lattice, seed
     assert_same(best_of_each(result), best_of_each(two))
 
 
-@settings(deadline=None, max_examples=100)
 @given(SMALL, SEEDS, SCALES)
 def test_reshaped_lattices_are_equivalent_and_changed_ones_are_not(lattice: Lattice, seed: int, scale: float) -> None:
     lattice = without_ties(lattice, seed)

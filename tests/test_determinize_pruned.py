@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_determinize import assert_as_kaldi, assert_kept, difference, exploding, transitions, within
 from reference_graph import SHARED, read_kaldi
@@ -119,7 +119,6 @@ def test_the_phones_change_no_answer() -> None:
         assert second_pass.num_arcs == words.num_arcs
 
 
-@settings(max_examples=100)
 @given(SMALL, SEEDS, SCALES, BEAMS)
 def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
     lattice: Lattice, seed: int, scale: float, beam: float
@@ -135,7 +134,6 @@ def test_the_best_path_of_each_word_sequence_within_the_beam_is_kept(
     assert_kept(best_of_each(lattice, scale), kept)  # nor is anything there that was not
 
 
-@settings(max_examples=50)
 @given(SMALL, SEEDS, SCALES)
 def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")
@@ -146,7 +144,6 @@ def test_without_a_beam_the_result_is_equivalent(lattice: Lattice, seed: int, sc
     assert_kept(best_of_each(result), best_of_each(determinize(lattice, scale)))
 
 
-@settings(max_examples=50)
 @given(SMALL, SEEDS, SCALES, BEAMS)
 def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale: float, beam: float) -> None:
     once = determinize_pruned(without_ties(lattice, seed), beam, scale, EXACT)[0]
@@ -157,7 +154,6 @@ def test_determinizing_again_changes_nothing(lattice: Lattice, seed: int, scale:
         assert getattr(again, name) == pytest.approx(getattr(once, name), abs=1e-3)
 
 
-@settings(max_examples=50)
 @given(SMALL, BEAMS)
 def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float) -> None:
     wanted = within(lattice, beam)
@@ -167,7 +163,6 @@ def test_the_best_totals_are_kept_where_paths_tie(lattice: Lattice, beam: float)
     )
 
 
-@settings(max_examples=50)
 @given(lattices(max_states=7, max_word=3, connected=False), SEEDS)
 def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
     lattice = without_ties(lattice, seed)
@@ -179,7 +174,6 @@ def test_states_on_no_path_are_left_out(lattice: Lattice, seed: int) -> None:
     assert_kept(best_of_each(determinize_pruned(lattice, np.inf, 1.0, EXACT)[0]), wanted)
 
 
-@settings(max_examples=50)
 @given(SMALL, SEEDS)
 def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: Lattice, seed: int) -> None:
     lattice = without_ties(lattice, seed)
@@ -193,7 +187,6 @@ def test_state_level_lattices_have_one_label_an_arc_and_the_same_paths(lattice: 
     assert_kept(ours, wanted)
 
 
-@settings(max_examples=50)
 @given(SMALL, SEEDS, st.integers(0, 100))
 def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed: int, model: int) -> None:
     lattice = state_level(without_ties(lattice, seed))
@@ -211,7 +204,6 @@ def test_phones_come_and_go_without_a_change_of_any_path(lattice: Lattice, seed:
     assert_kept(ours, wanted)
 
 
-@settings(max_examples=50)
 @given(SMALL, SEEDS, st.integers(0, 100), SCALES, st.booleans())
 def test_phone_passes_keep_what_the_word_pass_keeps(
     lattice: Lattice, seed: int, model: int, scale: float, word_determinize: bool

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -106,20 +107,32 @@ def floor(module):
     return FLOORS.index(name)
 
 
+@cache
+def statements(path):
+    """Every import of a file, with whether it is in a function, and whether importing the file leaves it out."""
+    found = []
+
+    def visit(node, inside, waits):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append((node, inside, waits))
+        inside |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        waits |= inside or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                visit(child, inside, waits)
+
+    visit(ast.parse(path.read_text()), False, False)
+    return found
+
+
 def imports(path, *, module_level=False):
     """Every module that a file imports, as (dotted name, line), within functions too unless `module_level`."""
-    tree = ast.parse(path.read_text())
-    skipped = set()
-    for node in ast.walk(tree):
-        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if module_level and (typing_only or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)):
-            skipped |= {id(inner) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if id(node) in skipped:
+    for node, _, waits in statements(path):
+        if module_level and waits:
             continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             if node.module == "ninja":
                 yield from ((f"ninja.{alias.name}", node.lineno) for alias in node.names)
@@ -155,20 +168,15 @@ MODULES = {module_of(path): path for path in SOURCES}
 
 def own_imports(path):
     """Every module of ours that a file imports, as (module, line, whether a function does it)."""
-    tree = ast.parse(path.read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    within = {id(inner) for function in functions for inner in ast.walk(function)}
-    for node in ast.walk(tree):
+    for node, inside, _ in statements(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             full = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if name in MODULES else node.module for name in full]
-        else:
-            continue
         for name in names:
             if name.split(".")[0] == "ninja" and name != "ninja":  # the package itself resolves its names lazily
-                yield name, node.lineno, id(node) in within
+                yield name, node.lineno, inside
 
 
 def test_no_modules_import_each_other_in_a_circle():

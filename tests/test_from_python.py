@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import lattices
 
@@ -141,7 +141,6 @@ def k2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "k2", SimpleNamespace(Fsa=FakeFsa))
 
 
-@settings(max_examples=50)
 @given(st.lists(lattices(max_states=5), min_size=1, max_size=3))
 def test_lattices_come_back_from_k2_without_their_alignments(given: list[ninja.Lattice]) -> None:
     given = [ninja.graph.connect(each) for each in given]

@@ -136,7 +136,7 @@ def test_keys_with_blanks_are_refused() -> None:
         fst_entry(small("a b"))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(lattices(max_states=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_damage_gives_a_typed_error_or_sound_lattices(several: list[Lattice], chance: random.Random) -> None:
     content = bytearray(

@@ -32,7 +32,6 @@ def tool(*arguments: object) -> str:
     return subprocess.run([str(each) for each in arguments], check=True, capture_output=True, text=True).stdout
 
 
-@settings(max_examples=100)
 @given(lattices(connected=False), st.booleans(), st.sampled_from(["ids", "words"]))
 def test_what_is_written_is_read_back(lattice: Lattice, acceptor: bool, labels: Any) -> None:
     lattice = lattice.with_words(WORDS)
@@ -193,7 +192,7 @@ def outcome(read: Any) -> tuple[object, ...]:
     return *(getattr(found, field.name) for field in fields(found) if field.name != "words"), list(found.words or ())
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(
     texts(),
     st.sampled_from([None, WORDS]),
@@ -212,7 +211,6 @@ def test_the_fast_reader_reads_and_refuses_as_the_slow_one(
         assert np.array_equal(one, other) if isinstance(other, np.ndarray) else one == other
 
 
-@settings(max_examples=150)
 @given(lattices(connected=False), st.booleans(), st.randoms(use_true_random=False), st.integers(0, 10**9))
 def test_states_may_have_any_names_and_arcs_any_order(
     lattice: Lattice, acceptor: bool, chance: random.Random, apart: int
@@ -288,7 +286,7 @@ def test_words_and_options_that_do_not_fit_are_refused() -> None:
         )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(lattices(max_states=5), st.booleans(), st.randoms(use_true_random=False))
 def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: bool, chance: random.Random) -> None:
     content = bytearray(write_fst_text(lattice) if text else const(lattice, chance.choice(ARC_TYPES)))

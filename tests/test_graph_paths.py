@@ -77,7 +77,7 @@ def test_a_path_of_another_lattice_is_refused() -> None:
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), st.integers(1, 40), SCALES)
-@settings(max_examples=400)
+@settings(max_examples=120)
 def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[str, float]) -> None:
     expected = best_sequences(lattice, **scales)
     if not expected:

@@ -176,7 +176,6 @@ def with_ragged(loaded: dict[str, Any]) -> bytes:
         )
 
 
-@settings(max_examples=150)
 @given(dictionaries())
 def test_machines_in_any_order_with_any_words_keep_their_paths(drawn: tuple[dict[str, Any], Any]) -> None:
     loaded, words = drawn
@@ -401,7 +400,7 @@ def test_packed_or_padded_zip_files_are_refused() -> None:
         read_k2(pickle.dumps({"arcs": 1}), "utt")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(lattices(max_states=5, keys=KEYS), st.randoms(use_true_random=False))
 def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, chance: random.Random) -> None:
     content = bytearray(write_k2s([lattice, lattice], extras=chance.random() < 0.5))

@@ -59,7 +59,7 @@ some_options = st.builds(
 ) | st.builds(NgramOptions, order=st.integers(1, 3))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(sentences, some_options, st.none() | st.sets(st.sampled_from([*WORDS, "d"]), min_size=1), st.integers(1, 40))
 @example([["a"]], NgramOptions(order=4), None, 1)
 @example([["a", "b", "a"], ["b"], ["a", "b"]] * 3, NgramOptions(), {"a", "d"}, 2)

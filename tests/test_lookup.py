@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ninja
@@ -35,7 +35,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=50)
 @given(st.permutations([*KEYS, "absent", "not there"]))
 def test_each_key_is_found_in_any_order(archive: Path, order: list[str]) -> None:
     with Lookup(archive) as lattices:

@@ -175,7 +175,6 @@ def test_a_broken_lattice_is_named_and_costs_no_other(changed: dict[str, Any], m
     assert str(found[1][1]).startswith(f"x.arrow, key 'b': {message}")
 
 
-@settings(max_examples=150)
 @given(lattices(max_states=5), st.randoms(use_true_random=False))
 def test_the_check_refuses_what_the_slow_check_refuses(lattice: Lattice, chance: random.Random) -> None:
     name = chance.choice(

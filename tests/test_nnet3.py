@@ -44,7 +44,6 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("nnet3")
 
 
-@settings(max_examples=150)
 @given(networks(), st.booleans())
 def test_steps_agree_with_the_twin_over_sentences(folder, network, binary):
     lines, components = network

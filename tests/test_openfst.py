@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_openfst import best_of_each, ways, without_ties
 from strategies import lattices
@@ -83,7 +83,6 @@ def test_arc_labels_number_arcs_and_final_states() -> None:
     assert pairs == [(7, 1), (8, 2), (0, 3), (0, 5), (0, 6)]
 
 
-@settings(deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES))
 def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: Any) -> None:
     back = from_fst(to_fst(lattice, arc_type, acoustic_scale=0.5), "back")
@@ -96,7 +95,6 @@ def test_a_word_acceptor_comes_back_with_its_costs(lattice: Lattice, arc_type: A
     assert np.array_equal(back.is_final, lattice.is_final)
 
 
-@settings(deadline=None)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES), st.sampled_from(["arc", "word:arc"]))
 def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: Any, labels: Any) -> None:
     machine = to_fst(lattice, arc_type, labels=labels)
@@ -104,7 +102,6 @@ def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: An
     assert back.identical(lattice)
 
 
-@settings(deadline=None)
 @given(lattices(), st.integers(0, 2**32 - 1), st.sampled_from(["arc", "word:arc"]))
 def test_what_openfst_finds_is_mapped_back_to_both_costs_and_alignments(
     lattice: Lattice, seed: int, labels: Any
@@ -121,7 +118,6 @@ def test_what_openfst_finds_is_mapped_back_to_both_costs_and_alignments(
         assert way.acoustic == pytest.approx(best.acoustic, abs=1e-4)
 
 
-@settings(deadline=None)
 @given(lattices(), st.integers(0, 2**32 - 1))
 def test_states_in_any_order_are_sorted(lattice: Lattice, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(lattice.num_states)
@@ -241,7 +237,6 @@ def test_without_pywrapfst_the_error_says_what_to_install(monkeypatch: pytest.Mo
         to_fst(small())
 
 
-@settings(deadline=None)
 @given(lattices(), st.sampled_from(ARC_TYPES))
 def test_written_files_are_what_openfst_writes(lattice: Lattice, arc_type: Any) -> None:
     content = write_fst(lattice, arc_type)

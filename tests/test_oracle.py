@@ -41,7 +41,7 @@ def muted(lattice: Lattice, wildcards: set[int]) -> Lattice:
     return from_arcs(lattice.key, lattice.src, lattice.dst, word, [0.0] * len(word), finals=final)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(CONNECTED, REFERENCES, WILDCARDS)
 def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
     lattice: Lattice, reference: list[int], wildcards: set[int]
@@ -70,7 +70,7 @@ def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, 
     assert tuple(found.words.tolist()) == said
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(CONNECTED, WILDCARDS, st.data())
 def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
     lattice: Lattice, wildcards: set[int], data: st.DataObject

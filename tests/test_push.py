@@ -20,7 +20,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 SMALL = lattices(max_states=7, max_word=3)
 
 
-@settings(max_examples=100)
 @given(SMALL, st.booleans(), st.booleans())
 def test_push_keeps_every_path(lattice: Lattice, strings: bool, weights: bool) -> None:
     pushed = push(lattice, strings=strings, weights=weights)
@@ -28,7 +27,6 @@ def test_push_keeps_every_path(lattice: Lattice, strings: bool, weights: bool) -
     assert all_ways(pushed) == all_ways(lattice)
 
 
-@settings(max_examples=100)
 @given(lattices(max_states=7, max_word=3, kind="compact"), SEEDS)
 def test_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice, alike: int) -> None:
     # Few different labels, so that completions do agree.
@@ -79,7 +77,7 @@ def long_labels(draw: st.DrawFn) -> Lattice:
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(long_labels())
 def test_many_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
     lattice = connect(lattice)
@@ -145,7 +143,6 @@ def test_pushing_and_minimizing_again_changes_nothing(lattice: Lattice) -> None:
     assert np.array_equal(again.ali, small.ali)
 
 
-@settings(max_examples=100)
 @given(SMALL, st.booleans(), st.booleans())
 def test_minimize_keeps_every_path_and_takes_no_more_states(lattice: Lattice, strings: bool, weights: bool) -> None:
     small = minimize(lattice, strings=strings, weights=weights)
@@ -169,7 +166,6 @@ def branching(draw: st.DrawFn) -> Lattice:
     return from_arcs("b", src, dst, word, cost, [-3.0 * each for each in cost], finals=finals, labels=labels)
 
 
-@settings(max_examples=150)
 @given(branching())
 def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completions(lattice: Lattice) -> None:
     plain = determinize(lattice)

@@ -50,7 +50,6 @@ def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=150, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_unlimited_search_equals_enumeration_of_all_paths(algorithm: str, lattice: Lattice) -> None:
     options = replace(EXACT, algorithm=algorithm)
@@ -84,7 +83,6 @@ def test_every_path_of_a_pruned_search_has_its_exact_cost(
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=100, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8), beam=st.sampled_from([0.0, 1.0, 4.0]))
 def test_a_look_ahead_that_is_exact_keeps_every_path_within_the_beam(
     algorithm: str, lattice: Lattice, beam: float

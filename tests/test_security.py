@@ -239,7 +239,7 @@ def test_no_regular_expression_goes_back_again_and_again():
     for name, each in found.items():
         for pumped, head in itertools.product(PUMPED, HEADS):
             counts = []
-            for length in (60, 120):
+            for length in (30, 60):
                 given = head + pumped * (length // len(pumped)) + "\x01"
                 slow = Steps(each, given, most=100_000)
                 matches = slow.fullmatch()

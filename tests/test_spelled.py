@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_context import SlowContext
 from reference_ngram import SlowNgram, write_arpa, write_fst
@@ -95,7 +95,6 @@ def test_phrases_that_the_units_cannot_spell_are_named():
 # The tracker of spelled words
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     class_lm=st.none() | spelled_models,
     weights=spelled_weights,
@@ -112,7 +111,6 @@ def test_the_units_of_a_sentence_score_what_its_words_score(loaded, class_lm, we
         assert sum(steps(tracker, start, units)) == pytest.approx(slow.score(PIECES.words(units)), abs=1e-4)
 
 
-@settings(deadline=None, max_examples=50)
 @given(class_lm=st.none() | spelled_models, weights=spelled_weights, data=st.data())
 def test_a_batch_is_followed_as_each_history_alone(loaded, class_lm, weights, data):
     tracker = SpelledTracker(PIECES, loaded(class_lm), ALL, room=20)
@@ -190,7 +188,6 @@ def test_histories_with_the_same_future_are_one_state():
     assert state("tom ") == start, "no phrase goes on"
 
 
-@settings(deadline=None, max_examples=50)
 @given(weights=spelled_weights, units=st.lists(st.integers(0, len(PIECES) - 1), max_size=8), data=st.data())
 def test_nothing_depends_on_the_order_of_phrases_or_on_others_phrases(weights, units, data):
     one = SpelledTracker(PIECES, None, ALL, room=30)

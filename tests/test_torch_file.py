@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, InputError
@@ -81,7 +81,6 @@ def same(ours: Any, theirs: Any) -> bool:
     return type(ours) is type(theirs) and bool(ours == theirs)
 
 
-@settings(max_examples=100)
 @given(VALUES)
 def test_what_torch_loads_is_loaded(value: Any) -> None:
     content = saved(value)

@@ -43,7 +43,6 @@ def assert_ways(found: Lattice, wanted: dict, acoustic_scale: float = 1.0) -> No
         assert way.alignment == wanted[words].alignment
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(SMALL, SEEDS), min_size=1, max_size=3), SCALES)
 def test_union_keeps_the_best_path_of_each_word_sequence_of_all(drawn: list, acoustic_scale: float) -> None:
     operands = [without_ties(lattice, seed) for lattice, seed in drawn]
