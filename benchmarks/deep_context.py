@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--queries", default="read", choices=["read", "calls"])
     parser.add_argument("--part", choices=["known", "new"], help="phrases of words in the CMU dictionary; the others")
     parser.add_argument("--most", type=int, default=500, help="queries of read")
-    parser.add_argument("--share", type=float, default=0.5, help="of the model's similarity in what is ranked again")
+    parser.add_argument("--share", type=float, default=0.1, help="of the model's similarity in what is ranked again")
     parser.add_argument("--cells", type=Path)
     parser.add_argument("--held-out", type=Path)
     arguments = parser.parse_args()

@@ -41,13 +41,13 @@ from ninja.rescoring.options import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
-OF_CLASSES = ("class_boost", "class_weight")
+OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior")
 OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
 FINDS = "With --augment: finds phrases of long lists; none: compare all.  [default: shipped]"
 READS = "Reads phrases beside --rnnlm, in place of boosts; with --augment finds them, too. default: the shipped one."
 
-OWN_AUGMENTING = ("acoustic_scale", "place_weight", "phone_reward", "max_spans", "max_arcs")  # fields without an option
+OWN_AUGMENTING = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields without an option
 BOOSTS = tuple(each.name for each in fields(ContextOptions) if each.name != "map_words")
 AUGMENTING = tuple(f"augment_{each.name}" for each in fields(AugmentOptions) if each.name not in OWN_AUGMENTING)
 

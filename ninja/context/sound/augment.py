@@ -48,8 +48,9 @@ class AugmentOptions:
     penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
     choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs, where paths are compared
-    # With a class model, factor of -ln P(class | words before) that is paid in place of boosts; None: boosts count.
-    place_weight: float | None = None
+    place_weight: float | None = described(
+        None, "Factor of -ln P(class | words before), paid in place of boosts; 2 for thousands of phrases."
+    )
     phone_reward: float = 0.8  # with a place_weight, for each phone of a phrase, nats
     beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
     max_spans: int = 4  # arcs added at most for a phrase, each between other states
