@@ -247,6 +247,13 @@ def test_a_phrase_is_added_where_it_sounds_alike() -> None:
     assert larger.graph[larger.word == 1][0] == pytest.approx(2 / 3)  # the phones of "onto" are A B | C
 
 
+@pytest.mark.parametrize("max_spans", [1, 2])
+def test_a_phrase_is_added_in_no_more_places_than_asked(max_spans) -> None:
+    lattice = chain_lattice("onto", "four", "onto", "four", "onto")
+    _, added = augmenter(acoustic_scale=0.1, max_distance=0.3, max_spans=max_spans)(lattice, [phrases("one two")])
+    assert len(added) == max_spans
+
+
 def test_distance_and_choice_cost_what_the_options_say() -> None:
     augment = augmenter(acoustic_scale=0.25, penalty=3, choice_penalty=2, max_distance=0.5)
     larger, (added,) = augment(chain_lattice("onto"), [phrases("one")])

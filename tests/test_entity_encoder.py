@@ -109,7 +109,7 @@ def test_training_again_gives_the_same_encoder():
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
-    encoder = tiny(inputs="letters")
+    encoder = tiny(inputs="letters", hidden=1)
     encoder.save(tmp_path / "context.pt")
     again = PhraseEncoder.load(tmp_path / "context.pt")
     assert (again.symbols, again.card, again.network.config) == (SYMBOLS, encoder.card, encoder.network.config)

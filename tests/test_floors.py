@@ -256,6 +256,12 @@ def test_heavy_libraries_are_imported_where_they_are_used(path):
             assert allowed, f"{path}:{line}: imports {library} when it is imported itself"
 
 
+def test_options_are_frozen():
+    for path in SOURCES:
+        for decorator, name in re.findall(r"^@dataclass(.*)\nclass (\w*Options)\b", path.read_text(), re.MULTILINE):
+            assert "frozen=True" in decorator, f"{path}: {name} can be changed behind the back of who made it"
+
+
 def test_kernels_are_free_of_python():
     headers = list((ROOT / "ext").rglob("*.hpp"))
     assert headers

@@ -174,6 +174,16 @@ OTHER_MEANINGS = {
 KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
 
 
+@pytest.mark.parametrize("name", ["openfst", "fst-text", "fst-ark", "k2", "native", "named-text", "nbest-kaldi"])
+def test_a_table_that_grows_does_not_say_what_ids_mean(tmp_path, name):
+    lattice = from_arcs("a", [0, 1], [1, 2], [7, 8], [0.0, 1.0], finals={2: 0.0})
+    with package.write(tmp_path / "x", to="text" if name == "named-text" else name) as output:
+        output.write(lattice)
+    (found,) = (each for _, each in package.read(tmp_path / "x", format=name, words=SymbolTable.growing()))
+    assert found.words is None
+    assert found.word.tolist() == [7, 8]
+
+
 def test_no_format_is_named_outside_its_module():
     homes = {
         name: f"ninja.formats.{module}"

@@ -128,6 +128,9 @@ def test_articulation_puts_near_what_is_near() -> None:
     assert cost("P", "T") == pytest.approx(40 * 0.15 / 35)  # place alone
     assert cost("S", "T") == pytest.approx(50 * 0.2 / 35)  # manner alone
     assert cost("IY", "IH") == pytest.approx(1 / 35)  # length alone
+    halves = {"EY": ("EH", 1.25 + 1), "OW": ("AO", 1.25), "AY": ("AA", 2.5 + 3.75), "AW": ("AY", 2.5 + 2.5)}
+    for diphthong, (other, height_and_more) in {**halves, "OY": ("AY", 1.25 + 1.25 + 2.5)}.items():
+        assert cost(diphthong, other) == pytest.approx(height_and_more / 35)
     assert cost("M", "N") < cost("M", "K") < cost("M", "IY")
     assert cost("Y", "IY") < cost("K", "IY")
     assert costs.deletion[costs.id["T"]] == pytest.approx(27.5 / 35)

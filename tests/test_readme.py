@@ -51,7 +51,8 @@ def examples():
     return folder
 
 
-def run(command, folder):
+def with_examples(folder):
+    """Return the folder with all that the pages name."""
     if not (folder / "bin").exists():
         (folder / "examples").symlink_to(examples())
         for place, example in DECODED.items():
@@ -61,12 +62,29 @@ def run(command, folder):
         program = folder / "bin" / "ninja"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ninja "$@"\n')
         program.chmod(0o755)
+    return folder
+
+
+def run(command, folder):
+    with_examples(folder)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done
+
+
+@pytest.fixture
+def run_python(monkeypatch, capfd):
+    """Run code in a folder, in this process, where torch is imported already; return what it prints."""
+
+    def run_here(code, folder):
+        monkeypatch.chdir(with_examples(folder))
+        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+        return "".join(capfd.readouterr())
+
+    return run_here
 
 
 @pytest.mark.parametrize("block", blocks("sh"))
@@ -79,13 +97,13 @@ def test_shell_examples_run_and_those_that_score_lower_the_word_error_rate(block
 
 
 @pytest.mark.parametrize("block", blocks("python"))
-def test_python_examples_run(block, tmp_path):
+def test_python_examples_run(block, tmp_path, run_python):
     if '"gpt2"' in block:
         pytest.importorskip("transformers")
         import tiny_hf
 
         (tmp_path / "gpt2").symlink_to(tiny_hf.folder("gpt2"))
-    run([sys.executable, "-c", block], tmp_path)
+    run_python(block, tmp_path)
 
 
 def test_the_demo_shows_the_word_error_rate_fall(tmp_path):

@@ -1,11 +1,10 @@
 """Tutorials and how-to pages: their code runs in order, in one folder, and prints what they show."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from test_readme import NOT_RUN, ROOT, run
+from test_readme import NOT_RUN, ROOT, run, run_python  # noqa: F401
 
 PAGES = sorted([ROOT / "docs" / "index.md", *ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/howto/*.md")])
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -23,16 +22,17 @@ def shape(text: str) -> set[str]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if code(page)], ids=lambda page: f"{page.parent.name}-{page.stem}"
 )
-def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
+def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path, run_python):  # noqa: F811
     if "transformers" in page.read_text():
         pytest.importorskip("transformers")
     printed = ""
     for language, block in code(page):
         if language == "text":
             assert shape(block) <= shape(printed)
+        elif language == "python":
+            printed = run_python(block, tmp_path)
         else:
-            command = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else [sys.executable, "-c"]
-            done = run([*command, block], tmp_path)
+            done = run(["bash", "-euo", "pipefail", "-c", block], tmp_path)
             printed = done.stdout + done.stderr
 
 

@@ -160,10 +160,9 @@ class Reader:
         """Fill in the options that a user wrote.
 
         Raises:
-            OptionError: There is no such option, its value is out of range, or the format is not read.
+            OptionError: There is no such option, or its value is out of range.
         """
-        if format.read is None:
-            raise OptionError(f"{format.name} is only written")
+        assert format.read is not None
         return cls(format, options.fill(format.read.options, values, format.name, encoding=encoding))
 
     def entries(self, content: Content, words: SymbolTable | None) -> Iterator[Entry]:

@@ -257,7 +257,7 @@ FORMAT = Format(
     name="nbest-kaldi",
     about="Kaldi archive of linear lattices with keys utt-1, utt-2, … (lattice-to-nbest)",
     holds="nbest",
-    read=Read(_entries, NamedTextOptions, ids=True),
+    read=Read(_entries, NamedTextOptions),
     keeps=frozenset({"key", "graph", "acoustic", "apart", "unscaled", "word costs", "alignments", "ids"}),
     write=Write(_encode, options=KaldiListOptions, key_is_field=True),
 )
