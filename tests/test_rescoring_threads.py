@@ -20,7 +20,7 @@ from ninja.lm.recurrent.lstm import LstmLM
 from ninja.models.lstm import Config, LSTMLanguageModel
 
 OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400)
-LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(24))]
+LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(16))]
 
 
 def make_lm(seed=1):
@@ -112,7 +112,7 @@ def test_a_slow_reader_of_results_bounds_what_is_in_flight():
     taken = []
 
     def source():
-        for number in range(120):
+        for number in range(60):
             taken.append(number)
             yield LATTICES[number % len(LATTICES)]
 
