@@ -82,7 +82,7 @@ def run(tmp_path, monkeypatch):
 def test_executions_are_summed_over_calls(run, monkeypatch):
     calls = []
 
-    def run_slice(target, seconds, executions):
+    def run_slice(target, seconds, executions, most_bytes):
         calls.append(executions)
         return 400, 0.5, True, ""
 
