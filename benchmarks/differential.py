@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ ROUNDED = frozenset({"pfsg", "sphinx", "slf", "plf"})  # six digits, or integers
 BATCH = 100
 TOTAL = frozenset({"graph", "acoustic"})  # costs kept, as one
 ENDS = ("final_graph", "final_acoustic")
-Route = tuple[object, ...]  # words, costs, alignment of a path
+Route = tuple[tuple[str, ...], float, float, tuple[int, ...]]  # words, costs, alignment of a path
 
 
 def drawn(seed: int, least: int = -40) -> Lattice:
@@ -317,6 +318,16 @@ def shown(lattice: Lattice) -> str:
     return "\n".join([*rows, *(row for row in finals if "inf" not in row)])
 
 
+def chain_fails(chain: Sequence[str], scratch: Path, lattice: Lattice) -> bool:
+    """Tell whether a lattice comes back otherwise through a chain of formats."""
+    return chained([lattice], chain, scratch) is not None
+
+
+def check_fails(check: Callable[[Lattice, Lattice], bool], other: Lattice, lattice: Lattice) -> bool:
+    """Tell whether a check does not hold of a lattice and another one."""
+    return not check(lattice, other)
+
+
 def main() -> int:
     """Draw, compare, and print what disagrees."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -343,14 +354,14 @@ def main() -> int:
             if found is not None:
                 disagreements += 1
                 at, where = found
-                simple = shrunk(lattices[at], lambda each, c=chain: chained([each], c, Path(scratch)) is not None)
+                simple = shrunk(lattices[at], partial(chain_fails, chain, Path(scratch)))
                 print(f"{where}:\n{shown(simple)}", flush=True)
             for lattice, other in pairwise(lattices):
                 check = chance.choice(CHECKS)
                 counts[check.__name__] += 1
                 if not check(lattice, other):
                     disagreements += 1
-                    simple = shrunk(lattice, lambda each, o=other, c=check: not c(each, o))
+                    simple = shrunk(lattice, partial(check_fails, check, other))
                     print(f"{check.__name__}:\n{shown(simple)}\nand {shown(other)}", flush=True)
             if disagreements >= 5:
                 break

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -70,10 +71,11 @@ def is_drawn(target: str) -> bool:
     return "FUZZ_MUTATE(mutate_drawn)" in (FUZZ / "targets" / f"{target}.cpp").read_text()
 
 
-def sanitized(target: str) -> Path:
-    """Compile a target with the sanitizers."""
+def sanitized(target: str, more: Sequence[str] = ()) -> Path:
+    """Compile a target with the sanitizers and perhaps more flags."""
     # Numbers drawn need not equal constants of the code: to look for these would take a third of the time.
-    return build(target, [*SANITIZERS, "-fno-sanitize-coverage=trace-cmp"] if is_drawn(target) else SANITIZERS)
+    flags = ["-fno-sanitize-coverage=trace-cmp"] if is_drawn(target) else []
+    return build(target, [*SANITIZERS, *flags, *more])
 
 
 def kernels(target: str) -> str:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from run import BUILD, COMPILER, EXT, FLAGS, FUZZ
+from planted import plant
+from run import BUILD, COMPILER, FLAGS, FUZZ
 
 THREADS = (1, 2, 7)
 # Headers with a race: what is replaced by what, and the variable's header must stand in a report.
@@ -27,17 +28,6 @@ def build(name: str, *folders: Path) -> Path:
     command = [COMPILER, *includes, *FLAGS, "-fsanitize=thread", "-pthread", str(FUZZ / "threads.cpp")]
     subprocess.run([*command, "-o", str(binary)], check=True)
     return binary
-
-
-def plant() -> Path:
-    """Write the headers with races into a folder."""
-    folder = BUILD / "planted"
-    for name, (guard, without) in PLANTED.items():
-        text = (EXT / name).read_text()
-        assert guard in text, f"{name} has no {guard!r}"
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.replace(guard, without))
-    return folder
 
 
 def run(binary: Path, threads: int, seconds: float, seed: int) -> tuple[str, str, int]:
@@ -62,7 +52,10 @@ def main() -> int:
         print(f"{said or 'ended early'}, {reports.count('WARNING: ThreadSanitizer')} reports", flush=True)
         if code != 0:
             print(reports[-8000:], file=sys.stderr)
-    _, reports, _ = run(build("threads.planted", plant()), THREADS[-1], 5, given.seed)
+    folder = BUILD / "races"
+    for header, (guard, without) in PLANTED.items():
+        plant(header, guard, without, folder)
+    _, reports, _ = run(build("threads.planted", folder), THREADS[-1], 5, given.seed)
     races = [each for each in reports.split("==================") if "WARNING: ThreadSanitizer" in each]
     for name in PLANTED:
         found = sum(name in each for each in races)

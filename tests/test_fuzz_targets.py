@@ -13,11 +13,14 @@ FUZZ = ROOT / "fuzz"
 TARGETS = sorted((FUZZ / "targets").glob("*.cpp"))
 # Headers that read what a stranger wrote, or compute from it: each must be some target's.
 READERS = [
+    "align/align_places.hpp",
     "context/augment.hpp",
     "context/compose_context.hpp",
     "context/context.hpp",
     "core/fst_image.hpp",
     "core/fst_machine.hpp",
+    "core/pair_map.hpp",
+    "core/trie.hpp",
     "formats/fst_text.hpp",
     "formats/k2_image.hpp",
     "formats/kaldi_read.hpp",
@@ -41,10 +44,12 @@ READERS = [
     "lm/ngram_build.hpp",
     "search/cover.hpp",
     "search/expander.hpp",
+    "search/history.hpp",
     "search/level_search.hpp",
     "search/prefixes.hpp",
     "search/pruned_search.hpp",
     "search/sentence_costs.hpp",
+    "search/wave.hpp",
 ]
 
 
@@ -98,3 +103,13 @@ def test_executions_that_end_in_a_crash_do_not_count(run, monkeypatch):
     monkeypatch.setattr(run, "run_slice", lambda *given: (400, 0.5, False, "crash"))
     assert run.run("plf", "these kernels", 60, 1000) == (400, False, "crash")
     assert run.counted("plf", "these kernels") == (0, 0)
+
+
+def test_planted_faults_stand_in_headers_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(FUZZ)
+    planted, tsan = importlib.import_module("planted"), importlib.import_module("tsan")
+    assert set(planted.PLANTED) <= {target.stem for target in TARGETS}
+    races = [(header, *change) for header, change in tsan.PLANTED.items()]
+    for header, guard, without in sum(planted.PLANTED.values(), races):
+        planted.plant(header, guard, without, tmp_path)
+        assert (tmp_path / header).read_text() != (ROOT / "ext" / header).read_text()

@@ -10,8 +10,8 @@ FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);
-  const int64_t num_units = draw.ConsumeIntegralInRange<int64_t>(1, 6),
-                num_frames = draw.ConsumeIntegralInRange<int64_t>(0, 8);
+  const int64_t num_units = draw.ConsumeIntegralInRange<int64_t>(1, 6);
+  int64_t num_frames = draw.ConsumeIntegralInRange<int64_t>(0, 8);
   ninja::CtcUnits units{num_units, draw.ConsumeIntegralInRange<int64_t>(0, num_units - 1), nullptr};
   std::vector<uint8_t> kind;
   for (int64_t unit = 0; unit < num_units; ++unit) kind.push_back(draw.ConsumeIntegralInRange<uint8_t>(0, 3));
@@ -42,12 +42,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::CtcLexicon lexicon{static_cast<int64_t>(is_word.size()), begins.data(), unit_of.data(), children.data(),
                                   words.data()};
   // Without a beam the prefixes of eight frames are millions.
-  const ninja::CtcBeam beam{draw.ConsumeIntegralInRange<int64_t>(num_frames > 4 ? 1 : 0, 6),
+  ninja::CtcBeam beam{draw.ConsumeIntegralInRange<int64_t>(num_frames > 4 ? 1 : 0, 6),
                             draw.ConsumeBool() ? 1e300 : 3.0, draw.ConsumeIntegralInRange<int64_t>(0, num_units)};
   std::vector<double> logprob;
   for (int64_t cell = 0; cell < num_frames * num_units; ++cell) {
     const uint8_t drawn = draw.ConsumeIntegral<uint8_t>();
     logprob.push_back(drawn == 255 ? -INFINITY : drawn == 254 ? -1e300 : -drawn / 8.0);
+  }
+  // So many prefixes that those which no kept one comes from are forgotten.
+  if (draw.ConsumeIntegral<uint8_t>() == 255 && beam.beam > 0 && num_frames > 0) {
+    beam.beam *= 8;
+    const std::vector<double> once = logprob;
+    while (num_frames < 400) {
+      logprob.insert(logprob.end(), once.begin(), once.end());
+      num_frames = static_cast<int64_t>(logprob.size()) / num_units;
+    }
   }
   const fuzz::Array<double> matrix(logprob);
   ninja::CtcResult found;
