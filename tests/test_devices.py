@@ -52,6 +52,14 @@ def test_replicas_share_the_lattices_and_change_no_bit(monkeypatch, threads):
     assert lm.num_slots == other.num_slots == 0
 
 
+def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
+    lm, _ = on_two_devices()
+    alone = make_lm(2)
+    monkeypatch.setattr(type(alone), "twin", lambda self: None)
+    with pytest.raises(OptionError, match="works for one device alone; name one in --device"):
+        run(Mixture([(lm, 0.6), (alone, 0.4)]))
+
+
 def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
     lm, other = on_two_devices()
     asked = counted(other, monkeypatch)

@@ -122,8 +122,11 @@ class MixtureLM(LanguageModel):
 
     def for_threads(self, count: int) -> list[LanguageModel]:
         """See `LanguageModel.for_threads`; models on several devices say how many threads there are."""
-        count = max([len(part.lm.replicas) for part in self._parts if part.lm.replicas], default=count)
-        return [self._of(lms) for lms in zip(*(part.lm.for_threads(count) for part in self._parts), strict=False)]
+        devices = max((len(part.lm.replicas) for part in self._parts), default=0)
+        copies = [part.lm.for_threads(devices or count) for part in self._parts]
+        if devices > 1 and not all(copies):
+            raise OptionError("another model of the mixture works for one device alone; name one in --device")
+        return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
         """Return the same mixture of other copies of its models, with slots of its own."""
