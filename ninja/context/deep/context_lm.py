@@ -59,6 +59,7 @@ class _List:
     tree: PhraseTree
     key: torch.Tensor  # of each phrase, float32 [phrases, width]
     readable: torch.Tensor  # those of the tree, in its order
+    parts: tuple[torch.Tensor, ...]  # the keys again, by list: those of a list that many marks have are one tensor
 
     @property
     def offset(self) -> float:
@@ -205,14 +206,11 @@ class ContextLM(MixtureLM):
         made_node = np.full(self._node[slots].shape, NOWHERE)
         made_mass = np.zeros(self._mass[slots].shape)
         made_node[:, 0], made_mass[:, 0] = node, longer
-        depths = self._node.shape[1]
-        for depth in range(depths):
-            for each, rows in self._by_list(slots):
-                mass = self._mass[slots[rows], depth]
-                ends, goes_on, child = each.tree.steps(self._node[slots[rows], depth], words[rows])
-                free[rows] += mass * ends
-                if depth + 1 < depths:
-                    made_node[rows, depth + 1], made_mass[rows, depth + 1] = child, mass * goes_on
+        for each, rows in self._by_list(slots):
+            mass = self._mass[slots[rows]]
+            ends, goes_on, child = each.tree.steps(self._node[slots[rows]], words[rows, None])
+            free[rows] += (mass * ends).sum(1)
+            made_node[rows, 1:], made_mass[rows, 1:] = child[:, :-1], (mass * goes_on)[:, :-1]
         total = free + made_mass.sum(1)
         possible = total > 0  # less than the least number is none
         total = np.where(possible, total, 1.0)
@@ -246,11 +244,10 @@ class ContextLM(MixtureLM):
                 is_word = each.tree.is_word[place]
                 single[rows] = np.bincount(which, share * is_word, len(rows))
                 longer[rows] = np.bincount(which, share * ~is_word, len(rows))
-            for depth in range(min(each.tree.depth, self._mass.shape[1])):
-                mass = self._mass[of, depth]
-                if mass.any():
-                    ends, goes_on, _ = each.tree.steps(self._node[of, depth], asked)
-                    inside[rows] += mass * (ends + goes_on)
+            mass = self._mass[of]
+            if mass.any():
+                ends, goes_on, _ = each.tree.steps(self._node[of], asked[:, None])
+                inside[rows] += (mass * (ends + goes_on)).sum(1)
         with np.errstate(divide="ignore"):
             outside = np.log(self._outside[slots]) + self._no_phrase[slots] + below
         return outside, single, longer, inside
@@ -264,15 +261,22 @@ class ContextLM(MixtureLM):
         network = self._pointer.network
         query, no_phrase = network.queries(torch.from_numpy(np.ascontiguousarray(self.states(missing))))
         self._query[missing] = query.numpy()
+        alone, offset = no_phrase.double().numpy() - self._prior, float(network.offset)
+        of_part: dict[int, tuple[torch.Tensor, list[Slots]]] = {}
         for each, rows in self._by_list(missing):
-            alone = no_phrase[torch.from_numpy(rows)] + float(network.offset) * each.offset - self._prior
-            parts = [
-                torch.logsumexp(some @ each.key.T, 1)
-                for some in query[torch.from_numpy(rows)].split(max(1, MOST_SCORES // max(len(each.key), 1)))
+            alone[rows] += offset * each.offset
+            for key in each.parts:
+                of_part.setdefault(id(key), (key, []))[1].append(rows)
+        total = alone.copy()
+        for key, asked in of_part.values():
+            rows = np.concatenate(asked)
+            scores = [
+                torch.logsumexp(some @ key.T, 1)
+                for some in query[torch.from_numpy(rows)].split(max(1, MOST_SCORES // len(key)))
             ]
-            total = torch.logaddexp(alone, torch.cat(parts)).double().numpy()
-            self._total[missing[rows]] = total
-            self._no_phrase[missing[rows]] = alone.double().numpy() - total
+            total[rows] = np.logaddexp(total[rows], torch.cat(scores).double().numpy())
+        self._total[missing] = total
+        self._no_phrase[missing] = alone - total
 
     def _by_list(self, slots: Slots) -> Iterator[tuple[_List, npt.NDArray[np.int64]]]:
         """Yield each list of some histories, and the histories that have it."""
@@ -300,7 +304,8 @@ class ContextLM(MixtureLM):
             longest = max(each.shape[1] for each in words)
             padded = [np.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=END) for each in words]
             tree = PhraseTree(np.concatenate(padded))
-            found = _List(tree, torch.cat(keys), torch.from_numpy(tree.phrase))
+            parts = tuple(each for each in keys if len(each))
+            found = _List(tree, torch.cat(keys), torch.from_numpy(tree.phrase), parts)
             self._lists.of[mark] = found
         return found
 

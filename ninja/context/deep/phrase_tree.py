@@ -70,10 +70,10 @@ class PhraseTree:
         """Return the shares of phrases after nodes that end with a word and that go on after it, and their nodes.
 
         Args:
-            nodes: Nodes, int64 [n]; after `NOWHERE` all shares are 0.
-            words: The word that follows each, [n].
+            nodes: Nodes, int64 of any shape; after `NOWHERE` all shares are 0.
+            words: The word that follows each, of a shape that fits.
         """
-        nothing = np.zeros(len(nodes)), np.zeros(len(nodes)), np.full(len(nodes), NOWHERE)
+        nothing = np.zeros(nodes.shape), np.zeros(nodes.shape), np.full(nodes.shape, NOWHERE)
         if not len(self._step):
             return nothing
         step = nodes * _WORDS + words
