@@ -177,3 +177,15 @@ def test_what_cannot_be_carried_over_is_refused() -> None:
         rescore([], FakeLM(), replace(OPTIONS, backward=True), carry_over=CarryOver())
     with pytest.raises(OptionError, match="max_words is -1"):
         CarryOver(max_words=-1)
+
+
+def test_a_word_whose_id_is_zero_is_context_too() -> None:
+    lm = FakeLM()
+    lm.vocabulary = ninja.SymbolTable.from_words(["w1", "<s>", "</s>", "<unk>", *(f"w{i}" for i in range(2, 9))])
+    lm.bos, lm.eos, lm.unk = 1, 2, 3
+    said = [(key, Lattice.from_arrays(key, [0, 1, 1], [1], [word], [0], [0], [np.inf, 0], words=TABLE))
+            for key, word in (("one", TABLE.id("w1")), ("two", TABLE.id("w2")))]  # fmt: skip
+    alone = dict(rescore(said, lm, OPTIONS))
+    carried = dict(rescore(said, lm, OPTIONS, carry_over=CarryOver()))
+    assert carried["one"].identical(alone["one"])
+    assert not carried["two"].identical(alone["two"])

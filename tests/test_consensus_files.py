@@ -129,6 +129,13 @@ def test_meshes_of_srilm_are_read_and_divided_by_their_total(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("times", ["0.1 inf", "inf 0.1", "-inf inf"])
+def test_a_word_whose_times_are_not_finite_has_none(tmp_path: Path, times: str) -> None:
+    (tmp_path / "u.mesh").write_text(f"numaligns 1\nposterior 1\nalign 0 a 1\ninfo 0 a {times} 0 0 : :\n")
+    (network,) = read_meshes(tmp_path / "u.mesh")
+    assert network.bin(0) == [("a", 1.0, None, None)]
+
+
 def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
     (tmp_path / "utt7.mesh").write_text("numaligns 1\nposterior 1\nalign 0 a 1\nnumaligns 0\nposterior 1\n")
     assert [network.key for network in read_meshes(tmp_path / "utt7.mesh")] == ["utt7", "utt7"]

@@ -21,6 +21,7 @@ from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io.lookup import Lookup
 from ninja.io.reader import read
+from ninja.io.sources import holds_lattices
 from ninja.io.writer import write
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
@@ -153,6 +154,10 @@ def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(there, 
     with open("x.scp") as file:
         monkeypatch.setattr("sys.stdin", file)
         assert [key for key, _ in read("scp:-")] == ["u", "v"]
+
+
+def test_a_command_of_a_pipe_is_not_asked_for_lattices():
+    assert not holds_lattices("ark:exit 1 |")
 
 
 def test_what_is_no_list_is_refused_as_one(there, monkeypatch):
