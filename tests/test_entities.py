@@ -155,13 +155,13 @@ def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:
 # ---- size, and real data ----
 
 
-def test_a_hundred_thousand_phrases_load_in_little_time(tmp_path: Path) -> None:
-    lines = (f"*\t@name\tword{number % 317} word{number}\n" for number in range(100_000))
+def test_many_phrases_load_in_little_time(tmp_path: Path) -> None:
+    lines = (f"*\t@name\tword{number % 317} word{number}\n" for number in range(30_000))
     (tmp_path / "e").write_text("".join(lines))
     begin = time.process_time()
     entities = Entities.read(tmp_path / "e", words=WORDS)
-    assert entities.num_phrases == 100_000
-    assert time.process_time() - begin < 60  # it takes about 1 s; a quadratic step would take minutes
+    assert entities.num_phrases == 30_000
+    assert time.process_time() - begin < 15  # it takes about 0.3 s; a quadratic step would take a minute
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="the English test bed is not here")
