@@ -45,6 +45,7 @@ def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
     assert [lattice.words.word(word) for word in lattice.word.tolist()] == ["one", "two", "end"]
     assert lattice.graph.tolist() == [0, 3, 1]
     assert lattice.acoustic.tolist() == [1, 2, 0]
+    assert read_slf(content.replace(b"dir=b", b"dir=f"), "k", options=SlfOptions(words_on="begin")).identical(lattice)
     ends = read_slf(content.replace(b" r=0", b""), "k", options=SlfOptions(words_on="end", missing_score=0))
     assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word stands before all links
 
