@@ -24,6 +24,7 @@ from ninja.context.deep.phrase_tree import END, NOWHERE, UNKNOWN, PhraseTree
 from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import PhraseList
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.compute import linear, logsumexp
 from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK
 from ninja.lm.word_map import WordMapping
@@ -52,6 +53,24 @@ class ContextMixture(Mixture):
         return ContextLM(self, words, unk_penalty, map_words)
 
 
+class _Keys:
+    """Keys of phrases, float32 [phrases, width], whose products with queries are summed.
+
+    Args:
+        shared: Many marks have them: they are laid out for products once.
+    """
+
+    __slots__ = ("_at_once", "_product")
+
+    def __init__(self, key: torch.Tensor, *, shared: bool) -> None:
+        self._at_once = max(1, MOST_SCORES // len(key))
+        self._product = linear(key, None) if shared else lambda some: some @ key.T
+
+    def log_sums(self, queries: torch.Tensor) -> Floats:
+        """Return ln Σ exp of all products of each query, float32 [queries]."""
+        return np.concatenate([logsumexp(self._product(some)) for some in queries.split(self._at_once)])
+
+
 @dataclass(frozen=True, slots=True)
 class _List:
     """The phrases of a mark."""
@@ -59,7 +78,7 @@ class _List:
     tree: PhraseTree
     key: torch.Tensor  # of each phrase, float32 [phrases, width]
     readable: torch.Tensor  # those of the tree, in its order
-    parts: tuple[torch.Tensor, ...]  # the keys again, by list: those of a list that many marks have are one tensor
+    parts: tuple[_Keys, ...]  # the keys again, by list; those of a list that many marks have are the same object
 
     @property
     def offset(self) -> float:
@@ -74,12 +93,17 @@ class _Part:
     row: dict[str, int]  # by text
     words: npt.NDArray[np.int64]  # as `PhraseTree` takes them
     key: torch.Tensor  # float32 [phrases, width]
+    keys: _Keys | None  # None: there are no phrases
     num_known: int  # words of the vocabulary by then
 
-    def without(self, others: Sequence[_Part]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
+    def without(self, others: Sequence[_Part]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
         """Return words and keys of the phrases that are in none of some other lists."""
-        rows = [row for text, row in self.row.items() if not any(text in other.row for other in others)]
-        return self.words[rows], self.key[rows]
+        twice = {text for other in others for text in self.row.keys() & other.row.keys()}
+        if not twice:
+            return self.words, self.key, self.keys
+        rows = [row for text, row in self.row.items() if text not in twice]
+        key = self.key[rows]
+        return self.words[rows], key, _Keys(key, shared=False) if rows else None
 
 
 class _Lists:
@@ -262,19 +286,15 @@ class ContextLM(MixtureLM):
         query, no_phrase = network.queries(torch.from_numpy(np.ascontiguousarray(self.states(missing))))
         self._query[missing] = query.numpy()
         alone, offset = no_phrase.double().numpy() - self._prior, float(network.offset)
-        of_part: dict[int, tuple[torch.Tensor, list[Slots]]] = {}
+        asked: dict[_Keys, list[Slots]] = {}
         for each, rows in self._by_list(missing):
             alone[rows] += offset * each.offset
-            for key in each.parts:
-                of_part.setdefault(id(key), (key, []))[1].append(rows)
+            for keys in each.parts:
+                asked.setdefault(keys, []).append(rows)
         total = alone.copy()
-        for key, asked in of_part.values():
-            rows = np.concatenate(asked)
-            scores = [
-                torch.logsumexp(some @ key.T, 1)
-                for some in query[torch.from_numpy(rows)].split(max(1, MOST_SCORES // len(key)))
-            ]
-            total[rows] = np.logaddexp(total[rows], torch.cat(scores).double().numpy())
+        for keys, parts in asked.items():
+            rows = np.concatenate(parts)
+            total[rows] = np.logaddexp(total[rows], keys.log_sums(query[torch.from_numpy(rows)]))
         self._total[missing] = total
         self._no_phrase[missing] = alone - total
 
@@ -296,16 +316,12 @@ class ContextLM(MixtureLM):
             return found
         with self._lists.lock:
             parts = sorted(map(self._part_of, mark.lists), key=lambda part: -len(part.row))
-            words, keys = [parts[0].words], [parts[0].key]
-            for at, part in enumerate(parts[1:], 1):
-                more_words, more_keys = part.without(parts[:at])
-                words.append(more_words)
-                keys.append(more_keys)
+            words, key, keys = zip(*(part.without(parts[:at]) for at, part in enumerate(parts)), strict=True)
             longest = max(each.shape[1] for each in words)
             padded = [np.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=END) for each in words]
             tree = PhraseTree(np.concatenate(padded))
-            parts = tuple(each for each in keys if len(each))
-            found = _List(tree, torch.cat(keys), torch.from_numpy(tree.phrase), parts)
+            some = tuple(each for each in keys if each is not None)
+            found = _List(tree, torch.cat(key), torch.from_numpy(tree.phrase), some)
             self._lists.of[mark] = found
         return found
 
@@ -320,7 +336,9 @@ class ContextLM(MixtureLM):
             ids = self.vocabulary.ids([word for each in spelled for word in each])
             words[np.arange(words.shape[1]) < length[:, None]] = ids
             row = {text: at for at, text in enumerate(texts)}
-            part = _Part(row, words, self._keys_of(texts, words[:, 0], length), len(self.vocabulary))
+            key = self._keys_of(texts, words[:, 0], length)
+            keys = _Keys(key, shared=bool(phrases.name)) if texts else None
+            part = _Part(row, words, key, keys, len(self.vocabulary))
             self._lists.part[phrases] = part
         return part
 
