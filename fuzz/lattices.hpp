@@ -31,6 +31,14 @@ struct Shape {
   bool wild = true;  // costs as large as there are, too
 };
 
+// Of lattices with so few paths that slow twins try all of them.
+inline Shape small_shape() {
+  Shape shape;
+  shape.most_states = 8;
+  shape.most_arcs = 3;
+  return shape;
+}
+
 // Mostly small costs with few digits, so that paths tie; now and then the largest that there are.
 inline float draw_cost(Draw& draw, bool wild = true) {
   const uint8_t kind = draw.ConsumeIntegral<uint8_t>();
@@ -72,6 +80,16 @@ inline LatticeArrays draw_lattice(Draw& draw, const Shape& shape = {}) {
   made.ali_begin.push_back(static_cast<int64_t>(made.ali.size()));
   made.final_ali_begin.push_back(static_cast<int64_t>(made.final_ali.size()));
   return made;
+}
+
+// Words of arcs as a language model sees them: -1 where it sees none, at epsilons and at words of the set `silent`.
+inline std::vector<int32_t> lm_words(const Arcs& arcs, uint8_t silent) {
+  std::vector<int32_t> found;
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
+    const int32_t word = arcs.word[arc];
+    found.push_back(word == 0 || silent >> word & 1 ? -1 : word);
+  }
+  return found;
 }
 
 // A drawn lattice in arrays of exactly their lengths.

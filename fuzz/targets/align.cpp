@@ -11,12 +11,10 @@ FUZZ_MUTATE(mutate_drawn)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);
-  fuzz::Shape shape;
+  fuzz::Shape shape = fuzz::small_shape();
   shape.wild = draw.ConsumeBool();
   shape.labels = 10;
   shape.most_labels = draw.ConsumeBool() ? 3 : 8;
-  shape.most_states = 8;
-  shape.most_arcs = 3;
   shape.dead_ends = draw.ConsumeBool();
   std::vector<uint32_t> kind(1, 1);
   for (int label = 1; label <= shape.labels; ++label) {

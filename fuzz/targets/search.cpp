@@ -61,14 +61,9 @@ class HashedModel {
 struct Asked {
   explicit Asked(fuzz::Draw& draw, const fuzz::Shape& shape) : lattice(draw, shape) {
     const ninja::Arcs arcs = lattice.arcs();
-    const uint8_t silent = draw.ConsumeIntegral<uint8_t>();  // words that the model does not see
-    std::vector<int32_t> of_arc;
+    const std::vector<int32_t> of_arc = fuzz::lm_words(arcs, draw.ConsumeIntegral<uint8_t>());
     std::vector<float> cost;
-    for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
-      const int32_t word = arcs.word[arc];
-      of_arc.push_back(word == 0 || silent >> word & 1 ? -1 : word);
-      cost.push_back(of_arc.back() >= 0 && word == 1 ? 0.5f : 0.0f);
-    }
+    for (const int32_t word : of_arc) cost.push_back(word == 1 ? 0.5f : 0.0f);
     for (int left = draw.ConsumeIntegralInRange<int>(0, 2); left > 0; --left) {
       context.push_back(draw.ConsumeIntegralInRange<int32_t>(1, 3));
     }
@@ -164,9 +159,7 @@ void expect_expansion(const ninja::Search& search, const Asked& asked, const Has
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);
-  fuzz::Shape shape;
-  shape.most_states = 8;
-  shape.most_arcs = 3;
+  fuzz::Shape shape = fuzz::small_shape();
   shape.wild = draw.ConsumeIntegralInRange<int>(0, 3) == 3;
   shape.words = draw.ConsumeBool() ? 2 : 5;
   ninja::SearchOptions options;

@@ -179,9 +179,7 @@ void expect_spans(const Problem& problem, const ninja::Spans& spans) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);
-  fuzz::Shape shape;
-  shape.most_states = 8;
-  shape.most_arcs = 3;
+  fuzz::Shape shape = fuzz::small_shape();
   shape.wild = draw.ConsumeIntegralInRange<int>(0, 3) == 3;
   Problem problem;
   problem.limits.acoustic_scale = draw.ConsumeIntegralInRange<int>(0, 8) / 4.0;

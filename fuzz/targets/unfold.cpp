@@ -161,14 +161,12 @@ void expect_sentence_costs(fuzz::Draw& draw, const ninja::Arcs& arcs, const ninj
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Draw draw(data, size);
-  fuzz::Shape shape;
-  shape.most_states = 8;
-  shape.most_arcs = 3;
+  fuzz::Shape shape = fuzz::small_shape();
   shape.words = draw.ConsumeBool() ? 2 : 5;
   shape.wild = false;
   const ninja::Scales scales{draw.ConsumeIntegralInRange<int>(1, 8) / 4.0, draw.ConsumeBool() ? 1.0 : 0.5,
                              draw.ConsumeIntegralInRange<int>(-2, 2) / 2.0};
-  const uint8_t silent = draw.ConsumeIntegral<uint8_t>();  // words that the model does not see
+  const uint8_t silent = draw.ConsumeIntegral<uint8_t>();
   const double min_posterior = draw.ConsumeBool() ? 1e-300 : draw.ConsumeIntegralInRange<int>(1, 100) / 100.0;
   const double beam = draw.ConsumeBool() ? INFINITY : draw.ConsumeIntegralInRange<int>(0, 40) / 8.0;
   const int64_t max_nodes = draw.ConsumeBool() ? 0 : draw.ConsumeIntegralInRange<int64_t>(1, 12);
@@ -176,11 +174,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t max_arcs = draw.ConsumeBool() ? 100000 : draw.ConsumeIntegralInRange<int64_t>(1, 30);
   const fuzz::DrawnLattice drawn(draw, shape);
   const ninja::Arcs arcs = drawn.arcs();
-  std::vector<int32_t> of_arc;
-  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
-    of_arc.push_back(arcs.word[arc] == 0 || silent >> arcs.word[arc] & 1 ? -1 : arcs.word[arc]);
-  }
-  const fuzz::Array<int32_t> lm_word(of_arc);
+  const fuzz::Array<int32_t> lm_word(fuzz::lm_words(arcs, silent));
   const std::vector<fuzz::Path> paths = fuzz::all_paths(arcs);
   const double all = fuzz::num_paths(arcs);
   const bool whole_beam = beam == INFINITY && max_nodes == 0 && merge_order == 0;
