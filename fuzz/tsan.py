@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from planted import plant
-from run import BUILD, COMPILER, FLAGS, FUZZ
+from run import BUILD, COMPILER, FLAGS, FUZZ, INCLUDES
 
 THREADS = (1, 2, 7)
 # Headers with a race: what is replaced by what, and the variable's header must stand in a report.
@@ -25,7 +25,7 @@ def build(name: str, *folders: Path) -> Path:
     binary = BUILD / "bin" / name
     binary.parent.mkdir(parents=True, exist_ok=True)
     includes = [f"-I{folder}" for folder in folders]
-    command = [COMPILER, *includes, *FLAGS, "-fsanitize=thread", "-pthread", str(FUZZ / "threads.cpp")]
+    command = [COMPILER, *includes, *INCLUDES, *FLAGS, "-fsanitize=thread", "-pthread", str(FUZZ / "threads.cpp")]
     subprocess.run([*command, "-o", str(binary)], check=True)
     return binary
 
