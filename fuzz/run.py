@@ -30,7 +30,8 @@ COVERAGE = ["-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping
 # not say where memory was asked for; without these options, as crashes are seen again, they do.
 ASAN = "detect_stack_use_after_return=1:malloc_context_size=1:quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
 MOST_SECONDS, MOST_MEGABYTES = 10, 1024  # of one input
-MOST_BYTES, FEW_BYTES = 4096, 1024  # of one input, in one slice of four and in the others: short ones take less time
+# Of one input, in one slice of four and in the others: short ones take less time. The others look for no leaks, either.
+MOST_BYTES, FEW_BYTES = 4096, 1024
 SLICE = 300  # seconds after which what a target has done so far is written down
 
 # Targets that draw lattices and check what kernels make of them: random bytes do for them.
@@ -131,6 +132,7 @@ def run_slice(target: str, seconds: float, executions: int, most_bytes: int) -> 
                f"-max_len={most_bytes}", "-print_final_stats=1", "-reload=0"]  # fmt: skip
     command += [f"-dict={dictionary}"] if dictionary.exists() else []
     command += [f"-runs={executions}"] if executions else []
+    command += ["-detect_leaks=0"] if most_bytes == FEW_BYTES else []
     if is_drawn(target):  # short inputs are mostly zeros, and no part of one is rare
         command += ["-len_control=0", "-entropic=0"]
     symbolizer = shutil.which("llvm-symbolizer") or ""
