@@ -27,6 +27,7 @@ struct Shape {
   int32_t labels = 8;       // ids from 1, below it
   int32_t most_labels = 3;  // of an arc
   bool negative_labels = false;
+  bool timed = false;       // labels agree on the time of each state, which is its number
   bool dead_ends = true;     // states that nothing leaves, so that perhaps no path leads to the end
   bool wild = true;  // costs as large as there are, too
 };
@@ -47,8 +48,9 @@ inline float draw_cost(Draw& draw, bool wild = true) {
   return kRare[kind - 248];
 }
 
-inline void draw_labels(Draw& draw, const Shape& shape, std::vector<int32_t>& pool) {
-  for (int32_t left = draw.ConsumeIntegralInRange<int32_t>(0, shape.most_labels); left > 0; --left) {
+inline void draw_labels(Draw& draw, const Shape& shape, int32_t frames, std::vector<int32_t>& pool) {
+  int32_t left = shape.timed ? frames : draw.ConsumeIntegralInRange<int32_t>(0, shape.most_labels);
+  for (; left > 0; --left) {
     pool.push_back(draw.ConsumeIntegralInRange<int32_t>(shape.negative_labels ? -shape.labels : 1, shape.labels - 1));
   }
 }
@@ -69,12 +71,12 @@ inline LatticeArrays draw_lattice(Draw& draw, const Shape& shape = {}) {
       made.word.push_back(draw.ConsumeIntegralInRange<int32_t>(0, shape.words - 1));
       made.graph.push_back(draw_cost(draw, shape.wild));
       made.acoustic.push_back(draw_cost(draw, shape.wild));
-      draw_labels(draw, shape, made.ali);
+      draw_labels(draw, shape, made.dst.back() - state, made.ali);
     }
     const bool is_final = state + 1 == num_states || form >= 192;
     made.final_graph.push_back(is_final ? draw_cost(draw, shape.wild) : ninja::kInfinity);
     made.final_acoustic.push_back(is_final ? draw_cost(draw, shape.wild) : ninja::kInfinity);
-    if (is_final) draw_labels(draw, shape, made.final_ali);
+    if (is_final) draw_labels(draw, shape, 0, made.final_ali);
   }
   made.arc_begin.push_back(static_cast<int64_t>(made.dst.size()));
   made.ali_begin.push_back(static_cast<int64_t>(made.ali.size()));

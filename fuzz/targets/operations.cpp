@@ -34,6 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   shape.wild = draw.ConsumeBool();
   shape.words = draw.ConsumeBool() ? 2 : 5;
   shape.most_states = 8;
+  shape.timed = draw.ConsumeBool();
   const int64_t most = draw.ConsumeBool() ? 400 : draw.ConsumeIntegralInRange<int64_t>(0, 12);
   const double acoustic_scale = draw.ConsumeIntegralInRange<int>(0, 8) / 4.0;
   const auto num_words = draw.ConsumeIntegralInRange<int32_t>(0, 3);
