@@ -13,6 +13,7 @@ from strategies import lattices
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import Alignment, ErrorRate, align, oracle_score, score, score_each
+from ninja.evaluate.scoring import is_id
 from ninja.graph.oracle import oracle
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -135,3 +136,9 @@ def test_the_oracle_rate_counts_what_has_no_partner() -> None:
 def test_an_alignment_of_equal_words_has_no_errors() -> None:
     rate: Any = Alignment((("a", "a"),)).rate()
     assert (rate.errors, rate.sentence_errors) == (0, 0)
+
+
+def test_an_id_is_no_larger_than_lattices_hold():
+    assert is_id("2147483647")
+    assert is_id("0000000001")
+    assert not any(map(is_id, ("2147483648", "00000000001", "-1", "1.0", "²", "")))

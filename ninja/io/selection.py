@@ -51,15 +51,14 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     if not 1 <= num_parts <= len(sizes):
         raise OptionError(f"{len(sizes)} {what} cannot be cut into {num_parts} parts")
     part: dict[str, int] = {}
-    taken = current = filled = 0  # keys in the parts so far, the part being filled, groups in it
+    taken = current = 0  # keys in the parts so far, the part being filled
     groups_left = len(sizes)
     for group, size in sizes.items():
         share = (current + 1) * len(keys) / num_parts
         must = groups_left == num_parts - 1 - current  # the parts to come need one group each
-        if filled and current < num_parts - 1 and (must or taken + size / 2 > share):
-            current, filled = current + 1, 0
+        if part and current < num_parts - 1 and (must or taken + size / 2 > share):
+            current += 1
         part[group] = current
-        filled += 1
         taken += size
         groups_left -= 1
     return {key: part[key if group_of is None else group_of[key]] for key in keys}
