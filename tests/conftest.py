@@ -18,7 +18,7 @@ SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared
 # Tests run on all cores at once, each with programs of its own: more threads would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A busy machine must not fail a test. Examples are drawn anew in each run, so that few of them add up.
+# A busy machine must not fail a test. Outside CI examples are drawn anew in each run, so that few of them add up.
 settings.register_profile("ninja", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ninja")
 
