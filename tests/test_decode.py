@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_decode import ALL, PIECES, WORD, boosts, list_of, names, spelled_weights, steps
 
-from ninja.context.grammar.decode import BeamOptions, beam_search, ctc_prefix_beam_search
+from ninja.context.grammar.decode import BeamOptions, _within_beams, beam_search, ctc_prefix_beam_search
 from ninja.context.grammar.spelled import SpelledTracker, Spelling
 from ninja.context.grammar.tracker import Match, Tracker
 from ninja.errors import ModelError, OptionError
@@ -359,3 +359,9 @@ def test_what_the_grammar_does_not_allow_is_found_nowhere(scale):
     for hypotheses in stepped, ctc_prefix_beam_search(logprob, Forbidding(2), (), options):
         assert hypotheses
         assert not any(2 in each.units for each in hypotheses)
+
+
+def test_a_hypothesis_at_the_edge_of_the_beam_stays():
+    score = np.array([-3.0, -1.0, -np.inf, -1.0, -3.5])
+    assert _within_beams(score, BeamOptions(beam=0, score_beam=2.0)).tolist() == [1, 3, 0]
+    assert _within_beams(score, BeamOptions(beam=1, score_beam=2.0)).tolist() == [1]

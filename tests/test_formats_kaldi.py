@@ -254,3 +254,18 @@ def test_the_header_says_what_kaldi_needs():
     content = written(lattice)
     assert content[:34] == b"k \xd6\xfd\xb2\x7e\x06\0\0\0vector\x10\0\0\0compactlattice"[:34]
     assert struct.unpack_from("<iiQqqq", content, 36) == (2, 0, 3, 0, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("0 1 -5 1,2,", "negative word id -5"),
+        ("0 1 3 -5 1,2", "negative word id -5"),
+        ("0 1 3 -5", "negative word id -5"),
+        ("0 1 5 1e39,2,", "graph cost +infinity"),
+        ("0 1 3 5 2,-1e39", "acoustic cost -infinity"),
+    ],
+)
+def test_what_no_arc_has_is_refused_in_text(row, fault):
+    (found,) = parse(f"k \n{row}\n1\n\n".encode())
+    assert f"arc 0 of state 0 has the {fault}" in str(found)
