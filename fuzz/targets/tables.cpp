@@ -1,4 +1,4 @@
-// Tables that grow, against maps of the standard library: pairs, tries, histories with their waves, places of alignment.
+// Tables that grow, against maps of the standard library: pairs, tries, histories and waves, places of alignment.
 // Covers: core/pair_map.hpp core/trie.hpp search/history.hpp search/wave.hpp align/align_places.hpp
 #include <map>
 #include <set>
@@ -112,6 +112,10 @@ void fill_trie(Source& source) {
   fuzz::expect(trie.find(ninja::kTrieRoot, source.limit) == ninja::kNoNode, "a word that nobody brought has no node");
 }
 
+int32_t& one_of(Source& source, std::vector<int32_t>& all) {
+  return all[static_cast<size_t>(source.below(static_cast<int32_t>(all.size())))];
+}
+
 // Histories that are held, asked for in waves, and dropped; slots are numbers that live until they are given back.
 void ask_histories(Source& source) {
   ninja::Histories histories(1);
@@ -135,7 +139,8 @@ void ask_histories(Source& source) {
     std::map<Pair, int32_t> asked;
     for (int32_t left = 1 + source.below(source.count); left > 0; --left, --source.count) {
       // Only what has a slot already goes on, as in a search.
-      int32_t parent = holder.empty() || source.below(3) == 0 ? 0 : holder[source.below(static_cast<int32_t>(holder.size()))];
+      int32_t parent = ninja::Histories::root();
+      if (!holder.empty() && source.below(3) > 0) parent = one_of(source, holder);
       if (histories.slot(parent) < 0) parent = ninja::Histories::root();
       const int32_t word = source.key(), history = histories.intern(parent, word);
       std::vector<int32_t> spelled = words[parent];
@@ -159,10 +164,10 @@ void ask_histories(Source& source) {
                      "a slot that is asked is in use or being made");
       }
       const int order = source.below(4);
-      const int32_t other = holder[source.below(static_cast<int32_t>(holder.size()))];
+      const int32_t other = one_of(source, holder);
       const std::vector<int32_t>&one = words[history], &two = words[other];
       const auto tail = [order](const std::vector<int32_t>& all) {
-        return std::vector<int32_t>(all.end() - std::min<ptrdiff_t>(order, static_cast<ptrdiff_t>(all.size())), all.end());
+        return std::vector<int32_t>(all.end() - std::min<ptrdiff_t>(order, all.end() - all.begin()), all.end());
       };
       const bool same = order == 0 ? one == two : tail(one) == tail(two);
       fuzz::expect(histories.same_suffix(history, other, order) == same, "histories have the same last words or not");
@@ -176,7 +181,7 @@ void ask_histories(Source& source) {
       histories.set_slot(wave.advance_history[at], next_slot++);
     }
     for (int32_t left = source.below(static_cast<int32_t>(holder.size()) + 1); left > 0; --left) {
-      std::swap(holder[source.below(static_cast<int32_t>(holder.size()))], holder.back());
+      std::swap(one_of(source, holder), holder.back());
       drop(holder.back());
       holder.pop_back();
     }
@@ -187,7 +192,8 @@ void ask_histories(Source& source) {
   }
   for (const int32_t history : holder) drop(history);
   give_back();
-  fuzz::expect(slots == std::set<int64_t>{1} && histories.slots() == std::vector<int64_t>{1}, "every slot is given back");
+  fuzz::expect(slots == std::set<int64_t>{1} && histories.slots() == std::vector<int64_t>{1},
+               "every slot is given back");
 }
 
 void fill_places(Source& source) {
