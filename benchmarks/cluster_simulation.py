@@ -99,7 +99,7 @@ def simulate(work: float, size: float, shards: int, cluster: Cluster, measured: 
 
 
 class Queue:
-    """Shards that are handed to whoever is idle, as `ninja.parallel.ray_cluster` hands them."""
+    """Shards that are handed to idle workers, as `ninja.parallel.ray_cluster` hands them."""
 
     def __init__(
         self, seconds: Any, size: float, cluster: Cluster, measured: Measured, draw: np.random.Generator

@@ -143,7 +143,7 @@ def serve_folder(folder: Path, stop: threading.Event) -> Counter[str]:
         while not stop.is_set():
             names = sorted(os.listdir(folder / "in"))
             for name in names:
-                if stop.is_set():  # others may wait for longer than whoever sent the signal
+                if stop.is_set():  # to read all that waits may take longer than the sender of the signal waits
                     break
                 is_bad = name.endswith(".bad.ark")
                 try:

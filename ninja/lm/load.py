@@ -150,7 +150,7 @@ _open_held = lru_cache(maxsize=8)(_open)
 
 
 def hold_models() -> None:
-    """Keep the models that this process opens: whoever opens the same file in the same way gets the same model."""
+    """Keep the models that this process opens: the same file opened in the same way is the same model."""
     global _open
     _open = _open_held
 

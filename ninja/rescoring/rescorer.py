@@ -48,7 +48,7 @@ class ContextStage(Protocol):
 
 
 class Rescorer:
-    """Rescores lattices with language models, whoever brings them: threads, coroutines, or an iterable.
+    """Rescores lattices of threads, of coroutines or of an iterable with language models.
 
         with ninja.Rescorer(lm, options) as rescorer:
             future = rescorer.submit(lattice)         from any thread; future.result() is the rescored lattice
