@@ -32,7 +32,7 @@ SHARED = HERE.parents[1] / "shared" / "data" / "english"
 RATES = {"none": math.inf, "data centre": 54 * 24 * 16_384 / 419, "old machines": 500.0, "spot": 5.0}
 CALL = 0.0014  # seconds of Ray's driver for each call, measured with Ray 2.60 on two cores
 NOTICED = 16.0  # seconds until Ray tells that a node is dead, likewise
-FACTOR = 1.5  # as `ninja.parallel.ray_cluster.SPARE_FACTOR`
+FACTOR = 1.5  # as `ninja.pipeline.ray_cluster.SPARE_FACTOR`
 HOURS = 50_000.0  # of speech, in most tables
 WORKERS = (1, 10, 100, 1_000)
 
@@ -99,7 +99,7 @@ def simulate(work: float, size: float, shards: int, cluster: Cluster, measured: 
 
 
 class Queue:
-    """Shards that are handed to idle workers, as `ninja.parallel.ray_cluster` hands them."""
+    """Shards that are handed to idle workers, as `ninja.pipeline.ray_cluster` hands them."""
 
     def __init__(
         self, seconds: Any, size: float, cluster: Cluster, measured: Measured, draw: np.random.Generator
@@ -195,10 +195,10 @@ class Queue:
 def measure(data: Path, folder: Path) -> Measured:
     """Take the times of this machine."""
     import ninja
-    from ninja.parallel.gather import gather
-    from ninja.parallel.plan import PartOutput, Plan, Shard, units
-    from ninja.parallel.shard import Outcome as Did
-    from ninja.parallel.shard import missing, run_shard
+    from ninja.pipeline.gather import gather
+    from ninja.pipeline.plan import PartOutput, Plan, Shard, units
+    from ninja.pipeline.shard import Outcome as Did
+    from ninja.pipeline.shard import missing, run_shard
 
     archive = data / "test" / "libri" / "lat.ark.gz"
     words = ninja.SymbolTable.read(data / "words.txt.gz")

@@ -14,7 +14,7 @@ import sys
 
 TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
 if TYPE_CHECKING:
-    from ninja import consensus, context, ctc, evaluate, formats, graph, lm, openfst, parallel, rescoring, show, tune
+    from ninja import consensus, context, ctc, evaluate, formats, graph, lm, openfst, pipeline, rescoring, show, tune
     from ninja.ctc import from_ctc
     from ninja.errors import (
         BusyError,
@@ -76,7 +76,7 @@ __all__ = [
     "keys",
     "lm",
     "openfst",
-    "parallel",
+    "pipeline",
     "read",
     "rescore",
     "rescoring",
@@ -88,7 +88,7 @@ __all__ = [
 ]
 
 _MODULES = (
-    *("consensus", "context", "ctc", "evaluate", "formats", "graph", "lm", "openfst", "parallel", "rescoring"),
+    *("consensus", "context", "ctc", "evaluate", "formats", "graph", "lm", "openfst", "pipeline", "rescoring"),
     *("show", "tune"),
 )
 _HOME = {

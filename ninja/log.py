@@ -23,6 +23,8 @@ class Log:
     skipped: int = 0  # lattices left out because their results stood in the output already
     notes: list[str] = field(default_factory=list)
     failures: list[NinjaError] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)  # keys that occurred before, once for each repetition
+    output: int = 0  # number of the output that is being written, of several
     _told: set[str] = field(default_factory=set)  # the notes
 
     def note(self, message: str) -> None:
@@ -43,11 +45,12 @@ class Log:
         self.on_error(error)
 
     def merge(self, part: Log) -> None:
-        """Add the log of a worker process, without the notes that are here already."""
+        """Add the log of a thread or process; a note that is here already is not repeated."""
         for each in fields(part):
             value = getattr(part, each.name)
             if isinstance(value, int | float):
                 setattr(self, each.name, getattr(self, each.name) + value)
+        self.repeated += part.repeated
         for note in part.notes:
             self.note(note)
         for failure in part.failures:

@@ -223,4 +223,4 @@ def test_lattices_without_their_keys_are_refused_in_words(given: object, message
     with pytest.raises(OptionError, match=message):
         list(rescore(given, FakeLM(), options()))  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=message):
-        list(ninja.parallel.stream(given, ninja.parallel.Each(ninja.graph.best_path)))  # type: ignore[arg-type]
+        list(ninja.pipeline.stream(given, ninja.pipeline.OnLattices(ninja.graph.best_path)))  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ def test_boosts_do_not_change_what_an_added_phrase_costs(class_lm):
             augmentation = Augmentation(AugmentOptions(acoustic_scale=0.5, max_distance=1.0, place_weight=2.0))
             stage = Contextual(Context(entities, model, options=options, augmentation=augmentation))
             stage.bind(TABLE, RescoreReport())
-            larger = stage.apply(lattice)
+            larger = stage.add_context(lattice)
             assert [each.phrase for each in stage.added][:1] == ["jim"]
             arcs = larger.word == larger.words.id("jim")
             total[model is None, boost] = float((larger.graph + 0.5 * larger.acoustic)[arcs].min())

@@ -1,6 +1,5 @@
 """``ninja rescore`` with several language models: mixtures, the old one, one after the other, and context."""
 
-import pickle
 import shutil
 from pathlib import Path
 
@@ -152,15 +151,6 @@ def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, m
     code, _, errors = ninja("rescore", bed / "lat.ark", *arguments)
     assert code != 0
     assert message in errors
-
-
-def test_context_does_not_cross_processes():
-    carrying = Rescorer(ModelFiles(), carry_over=CarryOver())
-    with pytest.raises(OptionError, match="use one process"):
-        pickle.dumps(carrying)
-    with pytest.raises(OptionError, match="give ModelFiles"):
-        pickle.dumps(Rescorer(FakeLM()))
-    assert pickle.loads(pickle.dumps(Rescorer(ModelFiles(("a", "b"))))).files == ModelFiles(("a", "b"))
 
 
 def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):

@@ -1,7 +1,6 @@
 """Context as a stage of the pipeline and as a command, alone and before a rescoring."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
@@ -187,16 +186,6 @@ def test_another_symbol_table_is_taken_up(file):
     swapped = choice("two", 1.0, 0.0).with_words(other)
     found = [best_words(lattice) for _, lattice in stage([("one", choice("one")), ("two", swapped)])]
     assert found == ["b c", "b c"]
-
-
-def test_a_stage_crosses_to_another_process(file):
-    context = Context(file("e.json", '{"@name": ["b"]}'), options=ContextOptions(keyword_boost=2.0))
-    stage = pickle.loads(pickle.dumps(Contextual(context, None, 0.25)))
-    assert (stage.context, stage.old_lm, stage.lm_weight) == (context, None, 0.25)
-    options, models = RescoreOptions(), ModelFiles(("lm.arpa",))
-    both = pickle.loads(pickle.dumps(Rescorer(models, options, context=Contextual.before(context, models, options))))
-    assert both.context.context == context
-    assert both.files == models
 
 
 def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):

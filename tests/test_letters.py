@@ -95,7 +95,7 @@ def test_names_of_any_script_are_found_by_letters(number, tmp_path):
     rng = np.random.default_rng(1)
     others = ["".join(chr(0xAC00 + each) for each in rng.integers(0, 11172, size=3)) for _ in range(number)]
     made = stage(["москва", *dict.fromkeys(others)], tmp_path)
-    larger = made.apply(heard())
+    larger = made.add_context(heard())
     assert [each.phrase for each in made.added] == ["москва"]
     assert made.added[0].replaced == ("маскву",)
     assert made.added[0].distance == pytest.approx(2 * EDIT)
@@ -118,7 +118,7 @@ def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
 
     texts = ["москва", *(f"ыыы{chr(0x430 + at % 30)}{chr(0x430 + at // 30)}ъъъ" for at in range(1000))]
     made = stage(texts, tmp_path, context_model=saved("letters"))
-    assert "москва" in [each.phrase for each in made.apply(heard()) and made.added]
+    assert "москва" in [each.phrase for each in made.add_context(heard()) and made.added]
     (note,) = (each for each in made._notes(TABLE) if "does not know" in each)
     assert "letters.pt: does not know ы ъ" in note
     with pytest.raises(ModelError, match="knows phones only"):
@@ -132,7 +132,7 @@ def test_letters_leave_no_use_for_a_lexicon():
 
 def test_empty_lists_add_nothing(tmp_path):
     made = stage([], tmp_path)
-    assert made.apply(heard()).num_arcs == 3
+    assert made.add_context(heard()).num_arcs == 3
     assert made.added == ()
     augment = Augmenter(TABLE, LetterPronouncer(), letter_confusion([], RUSSIAN))
     assert augment(heard(), [])[1] == ()

@@ -16,10 +16,10 @@ import pytest
 
 import ninja as package
 from ninja.errors import DependencyError, OptionError, OutputError, WorkerError
-from ninja.parallel import run
-from ninja.parallel.gather import gather
-from ninja.parallel.plan import PartOutput, Plan, Shard, units
-from ninja.parallel.shard import Outcome, missing
+from ninja.pipeline import run
+from ninja.pipeline.gather import gather
+from ninja.pipeline.plan import PartOutput, Plan, Shard, units
+from ninja.pipeline.shard import Outcome, missing
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -113,7 +113,7 @@ def test_what_is_said_without_a_cluster(here, ninja, monkeypatch):
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--shard", "1/2", "--ray")
     assert (code, "leave --shard out" in errors) == (2, True)
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "ninja.parallel.ray_cluster", raising=False)
+    monkeypatch.delitem(sys.modules, "ninja.pipeline.ray_cluster", raising=False)
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--ray")
     assert (code, "pip install 'ninja-asr[ray]'" in errors) == (1, True)
     with pytest.raises(DependencyError, match="a cluster needs ray, which is not installed"):
@@ -169,7 +169,7 @@ import os
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_ray import Copying, plan_of
-from ninja.parallel import run
+from ninja.pipeline import run
 run(plan_of(12), Copying(os.getcwd(), seconds=0.5), cluster=sys.argv[2])
 """
 
@@ -189,7 +189,7 @@ def test_a_driver_that_is_killed_and_started_again_runs_what_is_missing(here, cl
 
 
 def test_a_node_that_dies_costs_nothing_but_time(here, cluster, monkeypatch):
-    from ninja.parallel import ray_cluster
+    from ninja.pipeline import ray_cluster
 
     monkeypatch.setattr(ray_cluster, "SPARE_AFTER", 2.0)
     node = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)

@@ -32,7 +32,7 @@ from ninja.lm.imported.onnx import check_external_data
 from ninja.lm.ngram.kenlm import KenLM
 from ninja.lm.train.recipe import TrainOptions
 from ninja.log import Log
-from ninja.parallel.plan import Shard
+from ninja.pipeline.plan import Shard
 
 Call = Callable[[Path], object]
 

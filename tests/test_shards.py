@@ -20,9 +20,9 @@ from ninja.cli.shards import CommandWork
 from ninja.errors import FormatError, OptionError
 from ninja.files.place import Place, Table
 from ninja.graph import from_arcs
-from ninja.parallel import cuts
-from ninja.parallel.plan import Plan, Shard, units
-from ninja.parallel.shard import missing, run_shard
+from ninja.pipeline import cuts
+from ninja.pipeline.plan import Plan, Shard, units
+from ninja.pipeline.shard import missing, run_shard
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

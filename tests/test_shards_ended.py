@@ -13,10 +13,10 @@ import pytest
 
 import ninja as package
 from ninja.errors import FormatError, NinjaError, OptionError, OutputError
-from ninja.parallel.gather import gather
-from ninja.parallel.plan import Plan, Shard, units
-from ninja.parallel.record import read_plan
-from ninja.parallel.shard import Outcome, missing, run_shard
+from ninja.pipeline.gather import gather
+from ninja.pipeline.plan import Plan, Shard, units
+from ninja.pipeline.record import read_plan
+from ninja.pipeline.shard import Outcome, missing, run_shard
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -84,7 +84,7 @@ def test_two_workers_of_one_shard_do_no_harm(here, ninja):
 
 
 def plan_of(shards=2, output="out.ark"):
-    from ninja.parallel.plan import PartOutput
+    from ninja.pipeline.plan import PartOutput
 
     found, states = units("lat.ark")
     outputs = (PartOutput("output", output, "lattices"),)

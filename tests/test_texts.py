@@ -11,7 +11,7 @@ from ninja.files.text import read_named
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs, prune
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, stream
+from ninja.pipeline import OnLattices, stream
 
 MODEL = """<TransitionModel>
 <Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
@@ -103,7 +103,7 @@ def test_a_wrong_option_is_told_once(ninja, archive, tmp_path):
     assert len(errors.splitlines()) == 1
     failures = []
     with pytest.raises(OptionError):
-        list(stream(read(archive), Each(lambda lattice: prune(lattice, -1.0)), log=Log(on_error=failures.append)))
+        list(stream(read(archive), OnLattices(lambda lattice: prune(lattice, -1.0)), log=Log(on_error=failures.append)))
     assert failures == []
 
 

@@ -12,31 +12,26 @@ from typing import Any, TypeVar, cast
 import click
 
 from ninja import graph
+from ninja.cli.console import current_console
 from ninja.cli.files import is_stdin
-from ninja.cli.options import (
-    Destination,
-    ListsFormats,
-    command,
-    lattice_output,
-    output_file,
-    reads,
-    switch,
-)
+from ninja.cli.options import ListsFormats, command, lattice_output, output_file, reads, switch
 from ninja.cli.run import results, run, write
-from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
-from ninja.cli.written import LatticeOutput, open_output
+from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
 from ninja.files.stream import gives_bytes_once
 from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.fst_table import opened_table
+from ninja.io.inputs import Inputs
 from ninja.io.selection import part_of
 from ninja.io.writer import KALDI, format_of
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
-from ninja.parallel.pipeline import Each, EachBatch
+from ninja.pipeline import Output
+from ninja.pipeline.outputs import LatticeSink, open_output
+from ninja.pipeline.stages import OnBatches, OnLattices
 
 MOST_SPEAKERS = 500  # archives open at once
 
@@ -45,7 +40,7 @@ MOST_SPEAKERS = 500  # archives open at once
 @click.option("--strict", is_flag=True, help="Exit with 1 if a key occurs more than once.")
 @lattice_output()
 @reads_lattices
-def merge(source: Source, destination: Destination, strict: bool) -> None:
+def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
     """Merge archives: one after the other, each key once.
 
     Of lattices with the same key the first one is kept and the key is named.
@@ -56,17 +51,17 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
     """
     count: Counter[str] = Counter()
 
-    def first_ones(part: Source) -> Iterator[tuple[str, Lattice]]:
+    def first_ones(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
             count[key] += 1
             if count[key] == 1:
                 yield key, lattice
 
-    write(EachBatch(unchanged), source, destination, first_ones)
+    write(OnBatches(unchanged), inputs, destination, read=first_ones)
     twice = [key for key, times in count.items() if times > 1]
-    source.console.say_keys(twice, "keys occur more than once, and the first lattice of each was kept")
-    message = f"{source.console.log.lattices} lattices, {source.console.seconds:.1f} s"
-    source.console.close(message, failed=strict and bool(twice))
+    current_console().say_keys(twice, "keys occur more than once, and the first lattice of each was kept")
+    message = f"{inputs.log.lattices} lattices, {current_console().seconds:.1f} s"
+    current_console().close(message, failed=strict and bool(twice))
 
 
 @command
@@ -76,7 +71,7 @@ def merge(source: Source, destination: Destination, strict: bool) -> None:
     "Output for each part; JOB in its name is the part's number, SPK its speaker", resume=False, each_input=False
 )
 @reads_lattices_alone
-def split(source: Source, destination: Destination, nj: int | None, utt2spk: str | None) -> None:
+def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.
 
     With --nj, each part is a stretch of SOURCE, which is read twice. With --utt2spk alone, each speaker gets an
@@ -90,17 +85,17 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
     if nj is None and utt2spk is None:
         raise click.UsageError("give --nj, --utt2spk, or both")
     mark = "SPK" if nj is None else "JOB"
-    if mark not in destination.output_file:
-        raise click.UsageError(f"-o {destination.output_file} lacks {mark}, by which the parts are told apart")
+    if mark not in destination.name:
+        raise click.UsageError(f"-o {destination.name} lacks {mark}, by which the parts are told apart")
     speaker_of = None if utt2spk is None else read_speakers(utt2spk)
     if nj is None:
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
     else:
-        if any(is_stdin(name) or gives_bytes_once(name) for name in source.places):
+        if any(is_stdin(name) or gives_bytes_once(name) for name in inputs.places):
             raise OptionError("what is split into --nj parts is read twice; give a file rather than - or a pipe")
         # Both readings pass over the same faulty lattices; they are reported in the second.
-        found = (key for key, _ in source.read(source.places, lambda _: None))
+        found = (key for key, _ in inputs.read(inputs.places, lambda _: None))
         placed = [key for key in found if speaker_of is None or key in speaker_of]
         part = {key: str(number + 1) for key, number in part_of(placed, nj, speaker_of).items()}
     for name in set(part.values()):
@@ -113,17 +108,17 @@ def split(source: Source, destination: Destination, nj: int | None, utt2spk: str
         return lattice
 
     with ExitStack() as stack:
-        parts: dict[str, LatticeOutput] = {}
-        for key, lattice in results(Each(known), source):
+        parts: dict[str, LatticeSink] = {}
+        for key, lattice in results(OnLattices(known), inputs):
             name = part[key]
             if name not in parts:
                 if len(parts) == MOST_SPEAKERS:
                     raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
-                one = replace(destination, output_file=destination.output_file.replace(mark, name))
-                parts[name] = stack.enter_context(open_output(one, source))
+                one = replace(destination, name=destination.name.replace(mark, name))
+                parts[name] = stack.enter_context(open_output(one, inputs))
             if not parts[name].take(lattice):
-                source.console.log.lattices -= 1
-    source.console.close_counting(f"lattices in {len(parts)} archives")
+                inputs.log.lattices -= 1
+    current_console().close_counting(f"lattices in {len(parts)} archives")
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: Any) -> bytes:
@@ -146,7 +141,7 @@ def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: 
 @output_file("Table for the FSTs, binary, or text as ark,t:FILE")
 @reads_lattices
 def to_fst(
-    source: Source, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **given: Any
+    inputs: Inputs, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **given: Any
 ) -> None:
     """Convert lattices to OpenFst FSTs, without costs unless scales are given.
 
@@ -162,9 +157,9 @@ def to_fst(
     model = trans_model if convert_to_pdf_labels else None
     with opened_table(output_file) as (table, text):
         entry_of = partial(entry, model=model, text=text, **given)
-        for _, content in results(Each(entry_of), source, to_stdout=output_file == "-"):
+        for _, content in results(OnLattices(entry_of), inputs, to_stdout=output_file == "-"):
             table.write(content)
-    source.console.close_counting()
+    current_console().close_counting()
 
 
 Same = TypeVar("Same", Lattice, Batch)
@@ -179,7 +174,7 @@ def unchanged(lattice: Same) -> Same:
 @lattice_output()
 @click.option("--kind", type=click.Choice(["compact", "raw"]), help="Kind of Kaldi lattice.  [default: as read]")
 @reads_lattices
-def convert(source: Source, destination: Destination, kind: str | None) -> None:
+def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
     """Convert lattices between formats.
 
     What SOURCE holds is found by its content, what is written by the ending of -o or by --to; docs/formats.md
@@ -193,6 +188,6 @@ def convert(source: Source, destination: Destination, kind: str | None) -> None:
       ninja convert lat.ark.gz --words words.txt --to slf:base=10 -o htk_lattices
       ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
     """
-    if kind is not None and (form := format_of(destination.output_file, destination.to)[0].name) not in KALDI:
+    if kind is not None and (form := format_of(destination.name, destination.to)[0].name) not in KALDI:
         raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
-    run(EachBatch(unchanged), source, destination, kind=cast("Kind | None", kind))
+    run(OnBatches(unchanged), inputs, destination, kind=cast("Kind | None", kind))

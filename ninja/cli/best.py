@@ -13,14 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.options import command, output_file, section, text_output, writes
+from ninja.cli.console import current_console
+from ninja.cli.options import command, output_file, section, writes
 from ninja.cli.run import results, run_lines
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
+from ninja.files.output import text_output
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
-from ninja.parallel.pipeline import Each
+from ninja.pipeline.stages import OnLattices
 
 
 class Transcript(NamedTuple):
@@ -72,7 +75,7 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @command
 @transcript_options
-def best(source: Source, **given: Any) -> None:
+def best(inputs: Inputs, **given: Any) -> None:
     """Print the best word sequence of each lattice.
 
     One line for each: its key and its words, or word ids where there is no symbol table.
@@ -81,13 +84,13 @@ def best(source: Source, **given: Any) -> None:
     Example:
       ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    _transcribe(source, 1, numbered=False, **given)
+    _transcribe(inputs, 1, numbered=False, **given)
 
 
 @command
 @click.option("--n", "-n", type=click.IntRange(1), default=10, help="Word sequences for each lattice.")
 @transcript_options
-def nbest(source: Source, n: int, **given: Any) -> None:
+def nbest(inputs: Inputs, n: int, **given: Any) -> None:
     """Print the n best word sequences of each lattice.
 
     One line for each, all different, the best first: the key with -1, -2, … and the words, or word ids where there is
@@ -97,18 +100,18 @@ def nbest(source: Source, n: int, **given: Any) -> None:
     Example:
       ninja nbest lat.ark.gz -n 5 --words words.txt --acoustic-scale 0.1 --cost costs.txt
     """
-    _transcribe(source, n, numbered=True, **given)
+    _transcribe(inputs, n, numbered=True, **given)
 
 
 def _transcribe(
-    source: Source, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
+    inputs: Inputs, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
 ) -> None:
-    source.spell()
+    inputs.spell()
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost:
-        run_lines(partial(best_lines, scales=scales), source, output_file)
-        source.console.close()
-    found = results(Each(partial(transcripts, n=n, scales=scales)), source, to_stdout=to_stdout)
+        run_lines(partial(best_lines, scales=scales), inputs, output_file)
+        current_console().close()
+    found = results(OnLattices(partial(transcripts, n=n, scales=scales)), inputs, to_stdout=to_stdout)
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)
@@ -122,4 +125,4 @@ def _transcribe(
                     alignments.write(" ".join([key, *map(str, path.alignment.tolist())]) + "\n")
                 if costs is not None:
                     costs.write(f"{key} {path.graph_cost:.7g} {path.acoustic_cost:.7g}\n")
-    source.console.close()
+    current_console().close()

@@ -11,18 +11,17 @@ from typing import NoReturn
 import click
 from click.core import ParameterSource
 
-from ninja.cli.console import Console
-from ninja.cli.shard_source import ARGUMENTS
+from ninja.cli.console import ARGUMENTS, Console
 from ninja.cli.shards import CommandWork, plan_of, report
 from ninja.doctor import installed_version
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.libraries import needed_for
 from ninja.lm.load import hold_models
-from ninja.parallel.cluster import run
-from ninja.parallel.gather import gather, remove
-from ninja.parallel.plan import Plan, Shard
-from ninja.parallel.record import Record, read_plan
-from ninja.parallel.shard import Work
+from ninja.pipeline.cluster import run
+from ninja.pipeline.gather import gather, remove
+from ninja.pipeline.plan import Plan, Shard
+from ninja.pipeline.record import Record, read_plan
+from ninja.pipeline.shard import Work
 
 PACKED, PLAIN = 32e6, 512e6  # bytes of a shard, a minute of rescoring; see docs/scale.md
 EACH = 8  # shards of each worker at least, so that none waits long for the last
@@ -69,7 +68,7 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
     if not _ADDRESS.fullmatch(address):
         raise OptionError(f"--ray is {address!r}, but must be HOST:PORT; without one, let --ray stand last")
     with needed_for("--ray"):
-        from ninja.parallel.ray_cluster import connected, has_gpus, num_actors
+        from ninja.pipeline.ray_cluster import connected, has_gpus, num_actors
     console = Console()
     plan = plan_of(context, 1)
     given = context.get_parameter_source("jobs") is not ParameterSource.DEFAULT

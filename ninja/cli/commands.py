@@ -95,3 +95,5 @@ SECTIONS = {
     "This program": {"doctor": ("doctor", "Check the installation."), "version": ("doctor", "Print the version.")},
 }
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
+WITHOUT_SHARDS = {"merge", "split", "nbest-to-lattice", "score", "tune", "show", "report"}  # results of all lattices
+WITH_SCALED_COSTS = {"scale", "combine", "add-penalty"}  # write costs that have their scales in them

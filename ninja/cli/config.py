@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from ninja.cli.files import InputFile, OutputFile
-from ninja.cli.options import text_output
 from ninja.errors import OptionError
 from ninja.files import toml
+from ninja.files.output import text_output
 
 Command = Callable[..., Any]
 # With outputs, what a file of options may not decide: commands that run, files written over, machines that are asked.

@@ -14,11 +14,15 @@ import click
 
 from ninja.cli.wording import in_options
 from ninja.errors import InputError, NinjaError, named
+from ninja.files.cores import num_cores
 from ninja.log import Log
 
 if TYPE_CHECKING:
     from ninja.cli.bar import Bar
+    from ninja.io.inputs import Inputs
 
+# Keys in a context's meta: the words of the command line; the part of the inputs that a shard reads; these inputs.
+_CONSOLE, ARGUMENTS, TABLES, INPUTS = "ninja.console", "ninja.arguments", "ninja.tables", "ninja.inputs"
 SHOWN = 3  # failures of a kind
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # from one failure of a kind to another
 AnyLog = TypeVar("AnyLog", bound=Log)
@@ -34,17 +38,31 @@ class Kind:
     more: int = 0  # that are not shown
 
 
+def current_console() -> Console:
+    """Return the console of the running command, which is made when it is first needed."""
+    meta = click.get_current_context().meta
+    if _CONSOLE not in meta:
+        meta[_CONSOLE] = Console()
+    console: Console = meta[_CONSOLE]
+    return console
+
+
+def use_log(inputs: Inputs, log: AnyLog) -> AnyLog:
+    """Make a log that of the running command and of its inputs."""
+    inputs.log = current_console().use_log(log)
+    return log
+
+
 @dataclass(slots=True)
 class Console:
     """The messages of one run of a command, and the log that they show."""
 
     log: Log = field(default_factory=Log)
     tolerant: bool = True  # go on after a lattice failed
-    repeated: list[str] = field(default_factory=list)  # keys that came again, one for each time
     start: float = field(default_factory=time.perf_counter)
     bar: Bar | None = None  # that is shown
+    jobs: int | None = None  # threads; None: all cores
     _prints: bool = False  # results are being printed on the terminal
-    output: int = 0  # number of the one that is being written, of several
     _kinds: dict[str, Kind] = field(default_factory=dict)
     _noted: dict[str, int] = field(default_factory=dict)  # kinds of notes, with the first output that had each
     _alike: set[int] = field(default_factory=set)  # other outputs that had one
@@ -57,7 +75,11 @@ class Console:
 
     def use_log(self, log: AnyLog) -> AnyLog:
         """Make this the log of the run, and show its notes and failures."""
-        self.log = log
+        self.log = self.attach(log)
+        return log
+
+    def attach(self, log: AnyLog) -> AnyLog:
+        """Show the notes and failures of a log."""
         log.on_note = self.note
         log.on_error = self._say_failure if self.tolerant else None
         return log
@@ -80,6 +102,11 @@ class Console:
         self._kinds.clear()
 
     @property
+    def threads(self) -> int:
+        """Number of threads of the command."""
+        return self.jobs or num_cores()
+
+    @property
     def seconds(self) -> float:
         """Seconds since the command began."""
         return time.perf_counter() - self.start
@@ -94,10 +121,10 @@ class Console:
     def note(self, message: str) -> None:
         """Say what a run notes; of several outputs, for the first that it is noted for."""
         kind = " ".join(_VARIES.sub("", message).split()[:3])
-        if self._noted.setdefault(kind, self.output) == self.output:
+        if self._noted.setdefault(kind, self.log.output) == self.log.output:
             self.say(_worded(message))
         else:
-            self._alike.add(self.output)
+            self._alike.add(self.log.output)
 
     def say_keys(self, keys: Sequence[str], what: str) -> None:
         """Say how many keys there are and name the first ones, if there are any."""
@@ -143,7 +170,7 @@ class Console:
             self.say(message)
         if self.log.skipped:
             self.say(f"{self.log.skipped} lattices were in the output already and were skipped")
-        self.say_keys(self.repeated, "lattices have keys that came before")
+        self.say_keys(self.log.repeated, "lattices have keys that came before")
         self.say_keys([failure.key or failure.path or "?" for failure in self.log.failures], "failed")
         click.get_current_context().exit(1 if failed or self.log.failures else 0)
 

@@ -14,29 +14,23 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.config import config
+from ninja.cli.console import current_console, use_log
 from ninja.cli.models import map_words, word_options
-from ninja.cli.options import (
-    Destination,
-    command,
-    from_fields,
-    lattice_output,
-    reads,
-    section,
-    text_output,
-    typed,
-    writes,
-)
+from ninja.cli.options import command, from_fields, lattice_output, reads, section, typed, writes
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import DEFAULT_MODEL, NO_MODEL, Augmentation, Context, Contextual
 from ninja.errors import OptionError
+from ninja.files.output import text_output
+from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice, Scales
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping
+from ninja.pipeline import Output
 from ninja.rescoring.options import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
@@ -165,10 +159,10 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section("Input and output", writes("--report", "Write best paths, their phrases and added arcs, as JSON lines."))
 @reads_lattices
 def context(
-    source: Source,
+    inputs: Inputs,
     context: Any,
     old_lm: str | None,
-    destination: Destination,
+    destination: Output,
     acoustic_scale: float,
     word_penalty: float,
     report: str | None,
@@ -189,12 +183,14 @@ def context(
     """
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
-    if report is not None and (source.workers > 1 or destination.resume):
+    console = current_console()
+    console.jobs = console.jobs or 1
+    if report is not None and (console.jobs > 1 or destination.resume):
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
-    words = source.need_table()
-    if source.workers > 1 and context.options.unk_penalty is None:
-        words.complete()  # workers know only the words so far
-    log = source.console.use_log(RescoreReport())
+    words = inputs.need_table()
+    if console.jobs > 1 and context.options.unk_penalty is None:
+        words.complete()  # each thread reads the files for the words so far
+    log = use_log(inputs, RescoreReport())
     context = replace(context, options=replace(context.options, map_words=map_words), load_options=load_options)
 
     stage = Contextual(context, old_lm)
@@ -210,15 +206,15 @@ def context(
             if lines is not None:
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
-        if report is None and destination.output_file == "-" and sys.stdout.isatty():
-            for key, lattice in results(stage, source, to_stdout=True):
+        if report is None and destination.name == "-" and sys.stdout.isatty():
+            for key, lattice in results(stage, inputs, to_stdout=True):
                 take(lattice)
                 click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = write(stage, source, destination, on_result=take).arcs
+            arcs = write(stage, inputs, destination, on_result=take).arcs
     write_words(destination.words_out, stage)
-    source.console.say(str(addressed))
-    source.console.close_counting(f"lattices, {arcs} arcs")
+    current_console().say(str(addressed))
+    current_console().close_counting(f"lattices, {arcs} arcs")
 
 
 def _explained(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -11,10 +11,11 @@ import click
 import numpy.typing as npt
 
 from ninja.cli.archives import unchanged
+from ninja.cli.console import current_console
 from ninja.cli.files import InputFile
 from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
 from ninja.cli.run import write
-from ninja.cli.source import WORDS_HELP, Source, opened
+from ninja.cli.source import WORDS_HELP, build_inputs
 from ninja.cli.units import unit_options
 from ninja.ctc.lexicon import CtcLexicon
 from ninja.ctc.matrices import read_matrices
@@ -22,11 +23,12 @@ from ninja.ctc.search import CtcFound, CtcOptions, ctc_search, log_probabilities
 from ninja.ctc.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.formats.textual import EPSILON_NAME
+from ninja.io.inputs import Inputs
 from ninja.io.writer import format_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.log import Log
-from ninja.parallel.pipeline import Each, stream
+from ninja.pipeline.stages import OnBatches, call_safely
+from ninja.threads import in_order
 
 Scale = Literal["logprob", "logit", "prob"]
 
@@ -80,32 +82,36 @@ class GrowingTable(SymbolTable):
 
 
 def decoded(
-    source: Source,
+    inputs: Inputs,
     function: Callable[[Any], CtcFound],
     symbols: SymbolTable,
     unknown: str | None,
     frame_shift: float | None,
 ) -> Iterator[tuple[str, Lattice]]:
     """Yield the lattices of the matrices of a source."""
-    log = Log(on_error=source.on_failure)
-    for key, found in stream(_matrices(source), Each(function), jobs=source.threads, log=log):
-        if isinstance(symbols, GrowingTable):
-            symbols.add(found)
+    log = inputs.log
+    for key, found in in_order(
+        lambda pair: (pair[0], call_safely(function, pair[1])), _matrices(inputs), current_console().threads
+    ):
         try:
+            if isinstance(found, NinjaError):
+                raise found
+            if isinstance(symbols, GrowingTable):
+                symbols.add(found)
             lattice = found.lattice(key, symbols, unknown, frame_shift)
         except NinjaError as error:
-            log.fail(error)
+            log.fail(error, key)
         else:
             yield key, lattice
 
 
-def _matrices(source: Source) -> Iterator[tuple[str, Any]]:
+def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     none_yet = True
-    for key, matrix, path in read_matrices(source.places, source.on_failure, allow_pipes=source.allow_pipes):
+    for key, matrix, path in read_matrices(inputs.places, inputs.on_failure, allow_pipes=inputs.allow_pipes):
         none_yet = False
         yield key, Emission(key, matrix, path)
-    if none_yet and not source.console.log.failures:
-        raise LatticeError(f"there is no matrix in {', '.join(source.places)}; nothing is written")
+    if none_yet and not inputs.log.failures:
+        raise LatticeError(f"there is no matrix in {', '.join(inputs.places)}; nothing is written")
 
 
 @command
@@ -164,21 +170,21 @@ def ctc_decode(
       ninja rescore lat.ark --words words.txt --acoustic-scale 1 -o rescored.ark
     """
     symbols = _symbols(given["words"], lexicon)
-    beams = opened(matrices, given, symbols=symbols)
-    source, destination = beams.pop("source"), beams.pop("destination")
-    keeps = format_of(destination.output_file, destination.to)[0].keeps
-    if unk is not None and (source.words is None or unk not in symbols):
+    beams = build_inputs(matrices, given, words=symbols)
+    inputs, destination = beams.pop("inputs"), beams.pop("destination")
+    keeps = format_of(destination.name, destination.to)[0].keeps
+    if unk is not None and (inputs.words is None or unk not in symbols):
         without = "--unk is of use with --words only"
-        raise OptionError(without if source.words is None else f"--unk: {unk!r} is not in {source.words}")
+        raise OptionError(without if inputs.words is None else f"--unk: {unk!r} is not in {inputs.words}")
     function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**beams), scale=scale, nbest=nbest)
 
-    def lattices(part: Source) -> Iterable[tuple[str, Lattice]]:
-        found = decoded(replace(part, jobs=source.jobs), function, symbols, unk, frame_shift)
+    def lattices(part: Inputs) -> Iterable[tuple[str, Lattice]]:
+        found = decoded(part, function, symbols, unk, frame_shift)
         table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)  # at the begin of the file
         return list(found) if table_first else found
 
-    arcs = write(Each(unchanged), replace(source, jobs=1), destination, lattices).arcs
-    source.console.close_counting(f"lattices, {arcs} arcs")
+    arcs = write(OnBatches(unchanged), inputs, destination, read=lattices).arcs
+    current_console().close_counting(f"lattices, {arcs} arcs")
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,8 +18,8 @@ from ninja.io import folder
 from ninja.io.scales_beside import scales_path
 from ninja.io.sources import tables
 from ninja.io.symbol_tables import table_beside
+from ninja.pipeline.outputs import names_job
 
-_JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 
 
@@ -123,11 +122,6 @@ class OutputFolder(OutputFile):
 
     def check(self, name: str) -> None:
         """Accept any name."""
-
-
-def names_job(name: str) -> bool:
-    """Tell whether the name of a file has ``JOB`` in it, which stands for numbers, as in Kaldi's scripts."""
-    return _JOB.search(os.path.basename(name)) is not None
 
 
 def guard(command: click.Command, values: dict[str, Any]) -> AbstractContextManager[None]:

@@ -11,9 +11,9 @@ from ninja.cli.files import OutputFile
 from ninja.cli.options import Sectioned, command
 from ninja.cli.shards import CommandWork, report
 from ninja.files.output import target
-from ninja.parallel.gather import gather as join
-from ninja.parallel.gather import remove
-from ninja.parallel.shard import SUFFIX
+from ninja.pipeline.gather import gather as join
+from ninja.pipeline.gather import remove
+from ninja.pipeline.shard import SUFFIX
 
 SCRIPTS = {
     "slurm": """\

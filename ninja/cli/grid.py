@@ -6,9 +6,9 @@ import os
 
 import click
 
-from ninja.cli.options import text_output
 from ninja.errors import OptionError, OutputError
 from ninja.evaluate import Grid
+from ninja.files.output import text_output
 from ninja.lattice import Scales
 
 GRID_FILES_HELP = "Write here wer_LMWT_PENALTY for all scales, best_wer and wer_grid.tsv, as Kaldi's scoring_kaldi."

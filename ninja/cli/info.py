@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+from ninja.cli.console import current_console
 from ninja.cli.options import command, reads
 from ninja.cli.run import results
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.graph import depth_per_frame
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
 from ninja.lm.word_map import MARKS
-from ninja.parallel.pipeline import Each
+from ninja.pipeline.stages import OnLattices
 
 
 class Size(NamedTuple):
@@ -49,7 +51,7 @@ def depth(figures: Mapping[str, int]) -> float:
 @click.option("--per-lattice", is_flag=True, help="Print a line for each: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @reads_lattices
-def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) -> None:
+def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) -> None:
     """Show the size of lattices and how well a vocabulary covers them.
 
     Depth is the mean number of arcs that cross a frame.
@@ -60,12 +62,12 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
     """
     if per_lattice and as_json:
         raise click.UsageError("--per-lattice cannot be used with --json")
-    if rnnlm is not None and source.table() is None:
+    if rnnlm is not None and inputs.table() is None:
         raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
     kinds: Counter[str] = Counter()
     total = Counter({"with times": 0, "with alignments": 0, "states": 0, "arcs": 0, "frames": 0, "crossings": 0})
     count: Counter[int] = Counter()
-    for key, size in results(Each(size_of), source, to_stdout=per_lattice):
+    for key, size in results(OnLattices(size_of), inputs, to_stdout=per_lattice):
         kinds[size.kind] += 1
         total.update(size.figures)
         count.update(size.arcs_of)
@@ -73,11 +75,11 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
             sizes = " ".join(str(size.figures[name]) for name in ("states", "arcs", "frames"))
             click.echo(f"{key} {sizes} {depth(size.figures):.7g}")
     if not per_lattice:
-        words = source.table()
+        words = inputs.table()
         figures: dict[str, Any] = {
-            "formats": dict(source.formats),
-            "lattices": source.console.log.lattices,
-            "failed": len(source.console.log.failures),
+            "formats": dict(inputs.formats),
+            "lattices": inputs.log.lattices,
+            "failed": len(inputs.log.failures),
             "kinds": dict(kinds),
             "with times": total["with times"],
             "with alignments": total["with alignments"],
@@ -89,8 +91,8 @@ def info(source: Source, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
         if rnnlm is not None and words is not None:
             figures |= _coverage(count, words, rnnlm)
         click.echo(json.dumps(figures, ensure_ascii=False) if as_json else _table(figures))
-    source.console.repeated.clear()
-    source.console.close()
+    inputs.log.repeated.clear()
+    current_console().close()
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:

@@ -16,9 +16,10 @@ import click
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile, OutputFile
 from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, word_options
-from ninja.cli.options import Command, Sectioned, output_file, reads, text_output, writes
+from ninja.cli.options import Command, Sectioned, output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
+from ninja.files.output import text_output
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm import LanguageModel

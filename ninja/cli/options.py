@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
 
+from ninja.cli.commands import WITHOUT_SHARDS
+from ninja.cli.console import ARGUMENTS
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, check_stdin, guard
-from ninja.cli.shard_source import ARGUMENTS
 from ninja.errors import OptionError
-from ninja.files.output import opened_as_text, target
-
-if TYPE_CHECKING:
-    from ninja.io.scales_beside import ChosenScales
 
 Command = Callable[..., Any]
 LAST_SECTIONS = ("Input and output", "Running")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Destination:
-    """The lattices a command writes: where, and how."""
-
-    output_file: str
-    to: str | None = None  # the format, with its options; None: by the extension
-    lossy: Literal["allow", "refuse"] = "allow"
-    words_out: str | None = None  # file for the symbol table of the lattices written
-    resume: bool = False  # go on after what stands there already
-    chosen: ChosenScales | None = None  # stand beside it; None: those beside the source
 
 
 def reads(
@@ -57,12 +40,6 @@ def writes(
     return click.option(name, *names, type=kind or OutputFile(), help=text, **given)
 
 
-NO_SHARDS = (  # commands whose results need all lattices
-    *("merge", "split", "nbest-to-lattice"),
-    *("score", "tune", "show", "report"),
-)
-
-
 class ShardType(click.ParamType):
     """One of the equal parts of a run, ``i/n``."""
 
@@ -70,7 +47,7 @@ class ShardType(click.ParamType):
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Understand it."""
-        from ninja.parallel.plan import Shard
+        from ninja.pipeline.plan import Shard
 
         return Shard.parse(value)
 
@@ -125,7 +102,7 @@ class Sectioned(click.Command):
         super().__init__(*args, **given)
         reads = any(isinstance(each.type, Lattices) and isinstance(each, click.Argument) for each in self.params)
         writes = any(isinstance(each.type, OutputFile) for each in self.params)
-        if reads and writes and self.name not in NO_SHARDS:
+        if reads and writes and self.name not in WITHOUT_SHARDS:
             self.params += [_shard(), _ray()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -340,19 +317,3 @@ def typed(names: Collection[str]) -> list[str]:
         for each in context.command.params
         if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
     )
-
-
-@contextmanager
-def text_output(path: str) -> Iterator[TextIO]:
-    """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete.
-
-    Like Kaldi's users, ``ark:F`` and ``ark,t:F`` mean the file F.
-    """
-    chosen = target(path)
-    if chosen.script is not None:
-        raise OptionError(f"{path!r} names two files, but these results are one text; name one")
-    if chosen.archive == "-":
-        yield sys.stdout
-        return
-    with opened_as_text(chosen.archive) as stream:
-        yield stream

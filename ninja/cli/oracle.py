@@ -12,21 +12,26 @@ import click
 
 from ninja import evaluate
 from ninja.cli.best import spelled
+from ninja.cli.console import current_console
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
-from ninja.cli.options import Destination, command, output_file, reads, section, text_output, writes
-from ninja.cli.run import batch_results
-from ninja.cli.source import Source, reads_lattices
-from ninja.cli.written import open_output
+from ninja.cli.options import command, output_file, reads, section, writes
+from ninja.cli.run import results
+from ninja.cli.source import reads_lattices
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, number, word_id
 from ninja.files import text as utf8
+from ninja.files.output import text_output
 from ninja.graph.oracle import Oracle, paths_of
 from ninja.graph.oracle import oracle as nearest_path
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
+from ninja.pipeline import Output
+from ninja.pipeline.outputs import open_output
+from ninja.pipeline.stages import OnBatches
 
 
 class Found(NamedTuple):
@@ -69,7 +74,7 @@ def nearest(batch: Batch, references: Numbered, wildcards: tuple[int, ...], keep
 )
 @reads_lattices
 def oracle(
-    source: Source,
+    inputs: Inputs,
     output_file: str,
     ref: str,
     edits: str | None,
@@ -91,10 +96,10 @@ def oracle(
       ninja oracle lat.ark.gz --ref text --words words.txt --edits edits.txt -o nearest.txt
     """
     if word_symbol_table is not None:
-        if source.words is not None:
+        if inputs.words is not None:
             raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
-        source.words = word_symbol_table
-    table = source.table()
+        inputs.words = word_symbol_table
+    table = inputs.table()
     if oov is not None and table is not None:
         table.complete()  # which words no lattice has must be known
     wildcards = _wildcards(table, **wildcards_by)
@@ -109,9 +114,9 @@ def oracle(
         files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
         archive = None
         if write_lattices is not None:
-            archive = stack.enter_context(open_output(Destination(write_lattices), source, kind="compact"))
+            archive = stack.enter_context(open_output(Output(write_lattices, kind="compact"), inputs))
         search = partial(nearest, references=references, wildcards=wildcards, keep_lattices=archive is not None)
-        for key, found in batch_results(search, source, to_stdout=output_file == "-"):
+        for key, found in results(OnBatches(search), inputs, to_stdout=output_file == "-"):
             if found is None:
                 lacking.append(key)
                 continue
@@ -125,9 +130,9 @@ def oracle(
             _write(files, key, found, [word for word, number in said if number not in wildcards])
             if archive is not None and found.lattice is not None:
                 archive.take(found.lattice)
-        if not scored and not source.console.log.failures:
+        if not scored and not inputs.log.failures:
             raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
-    console = source.console
+    console = current_console()
     failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
     console.say(f"Overall {_counts(total, 'substitutions')}")
@@ -135,7 +140,7 @@ def oracle(
     console.say_keys(lacking, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
     console.say_keys(approximate, "lattices are too long and flat to compare whole, and may have nearer paths")
-    _name_unknown(source, number(texts, table, unknown), [key for key in texts if key in scored], oov)
+    _name_unknown(inputs, number(texts, table, unknown), [key for key in texts if key in scored], oov)
     console.close(failed=strict and bool(lacking or missing))
 
 
@@ -159,13 +164,13 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
     )
 
 
-def _name_unknown(source: Source, references: Numbered, scored: Collection[str], oov: str | None) -> None:
+def _name_unknown(inputs: Inputs, references: Numbered, scored: Collection[str], oov: str | None) -> None:
     unknown = references.unknown_in(scored)
     if unknown:
         fate = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
         often = ", ".join(word for word, _ in unknown.most_common(NAMED))
-        where = "in no lattice" if source.words is None else "not in --words"
-        source.console.say(
+        where = "in no lattice" if inputs.words is None else "not in --words"
+        current_console().say(
             f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {fate}: {often}"
         )
 

@@ -9,18 +9,20 @@ import click
 import numpy as np
 
 from ninja import graph
+from ninja.cli.console import current_console
 from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.run import results, run_lines
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.formats.arc_table import Column, Runs, row_texts, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Scales
 from ninja.lattice.arrays import offsets
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
-from ninja.parallel.pipeline import Each
+from ninja.pipeline.stages import OnLattices
 
 
 def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
@@ -41,7 +43,7 @@ def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
 @scales
 @output_file("Text file for the lines")
 @reads_lattices
-def posteriors(source: Source, output_file: str, min_post: float, scales: Scales) -> None:
+def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales) -> None:
     """Print the posterior of each arc of lattices.
 
     One line for each, with tabs between: key, first frame, number of frames, probability, word (or its id where --words
@@ -51,9 +53,9 @@ def posteriors(source: Source, output_file: str, min_post: float, scales: Scales
     Example:
       ninja posteriors lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    source.spell()
-    run_lines(partial(arc_lines, min_post=min_post, scales=scales), source, output_file)
-    source.console.close()
+    inputs.spell()
+    run_lines(partial(arc_lines, min_post=min_post, scales=scales), inputs, output_file)
+    current_console().close()
 
 
 def posterior_lines(
@@ -88,7 +90,7 @@ def posterior_lines(
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
 @output_file("Text file for the lines")
 @reads_lattices
-def arc_post(source: Source, output_file: str, print_alignment: bool, **given: Any) -> None:
+def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **given: Any) -> None:
     """Print the posterior of each arc of lattices, as Kaldi does.
 
     One line for each, with tabs between: key, first frame, number of frames, posterior, word (its id where --words is
@@ -98,14 +100,14 @@ def arc_post(source: Source, output_file: str, print_alignment: bool, **given: A
     Example:
       ninja arc-post lat.ark.gz --acoustic-scale 0.1 -o post.txt
     """
-    run_lines(partial(posterior_lines, alignment=print_alignment, **given), source, output_file)
-    source.console.close()
+    run_lines(partial(posterior_lines, alignment=print_alignment, **given), inputs, output_file)
+    current_console().close()
 
 
 @command
 @output_file("Text file for the depths, or ark:FILE")
 @reads_lattices
-def depth(source: Source, output_file: str) -> None:
+def depth(inputs: Inputs, output_file: str) -> None:
     """Print the mean number of arcs that cross a frame of each lattice.
 
     One line for each: its key and its depth. The depth of all together goes to stderr.
@@ -116,17 +118,17 @@ def depth(source: Source, output_file: str) -> None:
     """
     crossed = frames = 0
     with NumberWriter(output_file) as table:
-        for key, found in results(Each(graph.depth_per_frame), source, to_stdout=output_file == "-"):
+        for key, found in results(OnLattices(graph.depth_per_frame), inputs, to_stdout=output_file == "-"):
             table.number(key, int(found.sum()) / len(found) if len(found) else 0.0)
             crossed += int(found.sum())
             frames += len(found)
-    source.console.close(f"{source.console.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
+    current_console().close(f"{inputs.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
 
 
 @command
 @output_file("Text file for the counts, or ark:FILE")
 @reads_lattices
-def depth_per_frame(source: Source, output_file: str) -> None:
+def depth_per_frame(inputs: Inputs, output_file: str) -> None:
     """Print how many arcs of each lattice cross each frame.
 
     One line for each: its key and a count for each frame.
@@ -136,6 +138,6 @@ def depth_per_frame(source: Source, output_file: str) -> None:
       ninja depth-per-frame lat.ark.gz
     """
     with NumberWriter(output_file) as table:
-        for key, found in results(Each(graph.depth_per_frame), source, to_stdout=output_file == "-"):
+        for key, found in results(OnLattices(graph.depth_per_frame), inputs, to_stdout=output_file == "-"):
             table.integers(key, found)
-    source.console.close_counting()
+    current_console().close_counting()

@@ -6,13 +6,16 @@ from functools import partial
 
 import click
 
-from ninja.cli.options import Destination, command, lattice_output
+from ninja.cli.console import current_console
+from ninja.cli.options import command, lattice_output
 from ninja.cli.run import write
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.graph.prune import prune as remove_arcs
+from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
-from ninja.parallel.pipeline import EachBatch
+from ninja.pipeline import Output
+from ninja.pipeline.stages import OnBatches
 
 
 @command
@@ -20,7 +23,7 @@ from ninja.parallel.pipeline import EachBatch
 @scales
 @lattice_output("The pruned lattices")
 @reads_lattices
-def prune(source: Source, destination: Destination, beam: float, scales: Scales) -> None:
+def prune(inputs: Inputs, destination: Output, beam: float, scales: Scales) -> None:
     """Remove the arcs of lattices that lie outside a beam.
 
     Costs are written as they were: the scales serve the comparison only.
@@ -29,5 +32,5 @@ def prune(source: Source, destination: Destination, beam: float, scales: Scales)
     Example:
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
-    arcs = write(EachBatch(partial(remove_arcs, beam=beam, scales=scales)), source, destination).arcs
-    source.console.close_counting(f"lattices, {arcs} arcs left")
+    arcs = write(OnBatches(partial(remove_arcs, beam=beam, scales=scales)), inputs, destination).arcs
+    current_console().close_counting(f"lattices, {arcs} arcs left")

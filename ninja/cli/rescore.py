@@ -10,17 +10,19 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.config import config
+from ninja.cli.console import current_console, use_log
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import NO_MODEL, language_models, map_words
-from ninja.cli.options import Destination, command, from_fields, lattice_output
-from ninja.cli.parts import is_parted
+from ninja.cli.options import command, from_fields, lattice_output
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.errors import OptionError
+from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice
+from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions, RescoreReport
@@ -40,11 +42,11 @@ if TYPE_CHECKING:
 @lattice_output("The rescored lattices")
 @reads_lattices
 def rescore(
-    source: Source,
+    inputs: Inputs,
     models: ModelFiles,
     carry_over: CarryOver | None,
     context: Context | None,
-    destination: Destination,
+    destination: Output,
     **chosen: Any,
 ) -> None:
     """Rescore lattices with language models.
@@ -67,10 +69,10 @@ def rescore(
         raise OptionError("--iterate says how each model reads; leave --backward out")
     if carry_over is not None and destination.resume:
         raise OptionError("--carry-over needs all lattices in their order: leave --resume out")
-    if carry_over is not None and is_parted(destination):
+    if carry_over is not None and destination.is_per_file:
         raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
-    words = source.need_table()
-    log = source.console.use_log(RescoreReport())
+    words = inputs.need_table()
+    log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
     rescorer = Rescorer(models, options, carry_over=carry_over)
@@ -90,13 +92,13 @@ def rescore(
         if phrases is not None:
             phrases.count(lattice)
 
-    if destination.output_file == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, source, to_stdout=True, batch_arcs=options.batch_arcs):
+    if destination.name == "-" and sys.stdout.isatty():
+        for key, lattice in results(rescorer, inputs, to_stdout=True):
             take(lattice)
             click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
-        write(rescorer, source, destination, batch_arcs=options.batch_arcs, on_result=take)
+        write(rescorer, inputs, destination, on_result=take)
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
         log.note(str(phrases))
-    source.console.close(log.summary(source.console.seconds, frame_shift or DEFAULT_FRAME_SHIFT))
+    current_console().close(log.summary(current_console().seconds, frame_shift or DEFAULT_FRAME_SHIFT))

@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from ninja import evaluate
+from ninja.cli.console import current_console
 from ninja.cli.files import InputFile, OutputFolder
 from ninja.cli.grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.kaldi.wer import MODE_HELP
-from ninja.cli.options import command, reads, section, text_output, typed, writes
+from ninja.cli.options import command, reads, section, typed, writes
 from ninja.cli.run import results
 from ninja.cli.scales import by_default, grid_of_scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate import (
@@ -33,11 +34,13 @@ from ninja.evaluate import (
     score_entities,
 )
 from ninja.evaluate.stm import is_stm, read_stm
+from ninja.files.output import text_output
 from ninja.formats.kaldi.tables import read_segments
+from ninja.io.inputs import Inputs
 from ninja.io.sources import holds_lattices
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
-from ninja.parallel.pipeline import Each
+from ninja.pipeline.stages import OnLattices
 
 _EXCLUDED = {
     "--oracle": ("--alignments", "--biasing", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
@@ -83,7 +86,7 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
 @grid_of_scales
 @reads_lattices
 def score(
-    source: Source,
+    inputs: Inputs,
     reference: str,
     mode: Mode,
     alignments: str | None,
@@ -125,11 +128,11 @@ def score(
     _check(reference)
     details = {name: given.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: given.pop(name) for name in _FILTERS})
-    are_lattices = source.words is not None or source.format is not None or holds_lattices(source.places[0])
-    source.spell()
-    words = source.table() if are_lattices else None  # None: transcripts
-    if words is None and source.unnamed is not None:
-        raise source.unnamed
+    are_lattices = inputs.words is not None or inputs.format is not None or holds_lattices(inputs.places[0])
+    inputs.spell()
+    words = inputs.table() if are_lattices else None  # None: transcripts
+    if words is None and inputs.table_error is not None:
+        raise inputs.table_error
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     if words is None and (len(scales) > 1 or wer_dir is not None):
@@ -138,15 +141,17 @@ def score(
     references = _said(lists) if lists is not None and biasing == reference else _read_references(reference, segments)
     references = of_references.texts(references)
     if oracle and words is not None:
-        rate = evaluate.oracle_score((lattice for _, lattice in source.lattices()), references, words)
+        rate = evaluate.oracle_score((lattice for _, lattice in inputs.lattices()), references, words)
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(source.places))
+            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs.places))
         else:
-            found = dict(results(Each(partial(evaluate.hypotheses_under, scales=scales)), source))
+            found = dict(results(OnLattices(partial(evaluate.hypotheses_under, scales=scales)), inputs))
             if by_default():
-                source.console.say("acoustic scale 1: none is given (--acoustic-scale, --lmwt), and none stands beside")
+                current_console().say(
+                    "acoustic scale 1: none is given (--acoustic-scale, --lmwt), and none stands beside"
+                )
             found = evaluate.filtered(found, of_hypotheses)
             place = 0
             if len(scales) > 1 or wer_dir is not None:
@@ -162,9 +167,9 @@ def score(
             rate = biased.overall
             click.echo(str(biased))
             if rate.missing:
-                source.console.say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
+                current_console().say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
         elif entities is not None:
-            rate = _score_entities(source, references, hypotheses, entities, mode, **given)
+            rate = _score_entities(inputs, references, hypotheses, entities, mode, **given)
         else:
             rate = evaluate.score(references, hypotheses, mode)
             click.echo(str(rate))
@@ -175,8 +180,8 @@ def score(
         if any(value is not None for value in details.values()):
             _detail(references, hypotheses, mode, **details)
     if rate.unreferenced:
-        source.console.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
-    source.console.close()
+        current_console().say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
+    current_console().close()
 
 
 def _check(reference: str) -> None:
@@ -248,7 +253,7 @@ def _said(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
 
 
 def _score_entities(
-    source: Source,
+    inputs: Inputs,
     references: Mapping[str, Sequence[str]],
     hypotheses: Mapping[str, Sequence[str]],
     entities: str,
@@ -261,10 +266,10 @@ def _score_entities(
     report: str | None,
 ) -> ErrorRate:
     # Words that lattices happen to spell are no vocabulary.
-    table = SymbolTable.read(vocabulary) if vocabulary is not None else source.table() if source.words else None
+    table = SymbolTable.read(vocabulary) if vocabulary is not None else inputs.table() if inputs.words else None
     listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))
     for problem in listed.problems:
-        source.console.say(problem)
+        current_console().say(problem)
     found = score_entities(
         references,
         hypotheses,

@@ -12,19 +12,18 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from ninja.cli.console import SHOWN
+from ninja.cli.console import INPUTS, SHOWN, TABLES
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, guard, names_job
-from ninja.cli.shard_source import SHARD, ShardSource
 from ninja.doctor import installed_version
 from ninja.errors import NinjaError, OptionError, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.scales_beside import find_scales
 from ninja.io.symbol_tables import find_table
 from ninja.io.writer import KALDI, format_of
-from ninja.parallel.gather import Gathered
-from ninja.parallel.plan import PartOutput, Plan, Shard, units
-from ninja.parallel.record import Failure, Record
-from ninja.parallel.shard import Outcome, Part, checksum, parts_folder, run_shard
+from ninja.pipeline.gather import Gathered
+from ninja.pipeline.plan import PartOutput, Plan, Shard, units
+from ninja.pipeline.record import Failure, Record
+from ninja.pipeline.shard import Outcome, Part, checksum, parts_folder, run_shard
 
 _NO_MATTER = ("shard", "jobs", "resume", "config", "source", "first")  # to the results, or said otherwise
 
@@ -144,17 +143,17 @@ def do_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outc
     context.params |= part.outputs
     if "resume" in context.params:
         context.params["resume"] = False
-    context.meta[SHARD] = shard = ShardSource(part.tables)
+    context.meta[TABLES] = part.tables
+    context.meta.pop(INPUTS, None)
     with contextlib.suppress(click.exceptions.Exit):  # commands end so; failures are in the log
         body()
-    source = shard.source
-    assert source is not None
-    words = source.table()
-    if words is not None and words.grows and source.words is None and _has_tables(part):
+    inputs = context.meta[INPUTS]
+    words = inputs.table()
+    if words is not None and words.grows and inputs.words is None and _has_tables(part):
         raise OptionError("--shard needs --words here: each shard would give words ids of its own")
-    log = source.console.log
+    log = inputs.log
     failures = tuple(Failure(each.key, each.path, str(each)) for each in log.failures)
-    return Outcome(log.lattices, failures, shard.keys.hexdigest())
+    return Outcome(log.lattices, failures, inputs.digest.hexdigest())
 
 
 def _has_tables(part: Part) -> bool:

@@ -9,17 +9,21 @@ from typing import Any
 
 import click
 
+from ninja.cli.console import current_console
 from ninja.cli.files import Lattices
-from ninja.cli.options import command, jobs, output_file, reads, text_output
+from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.run import results
 from ninja.cli.scales import scales, scales_of
-from ninja.cli.source import Source, opened, reading_options, reads_lattices_alone
+from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
+from ninja.files.output import text_output
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.libraries import needed_for
 from ninja.lm.load import load
-from ninja.parallel.pipeline import Each
+from ninja.log import Log
+from ninja.pipeline.stages import OnLattices
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, lattice_page, report_page
 
 NAMED = 5  # keys that a message lists
@@ -37,7 +41,7 @@ NAMED = 5  # keys that a message lists
 @output_file("Page to write, such as lattice.html")
 @reads_lattices_alone
 def show(
-    source: Source,
+    inputs: Inputs,
     key: str | None,
     ref: str | None,
     context_model: str | None,
@@ -57,47 +61,47 @@ def show(
     """
     options = ShowOptions(**given)
     reference = None
-    if ref is not None and source.table() is None:
+    if ref is not None and inputs.table() is None:
         raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
     if (context_model is None) != (entities is None):
         raise OptionError("--context-model and --entities go together; give both, or none")
     if context_model is None and rnnlm is not None:
         raise OptionError("--rnnlm: of use with --context-model only")
-    lattice = _chosen(source, key)
+    lattice = _chosen(inputs, key)
     if ref is not None:
         reference = read_text(ref).get(lattice.key)
         if reference is None:
             raise FormatError("there is no reference of this key; leave out --ref to do without", ref, key=lattice.key)
     drawing = draw(lattice, reference, options)
     if context_model is not None and entities is not None:
-        drawing = _with_context(drawing, context_model, entities, rnnlm, source)
+        drawing = _with_context(drawing, context_model, entities, rnnlm, inputs)
     with text_output(output_file) as stream:
         stream.write(lattice_page(drawing))
     if said := drawing.left_out():
-        source.console.say(f"{lattice.key}: {said}")
+        current_console().say(f"{lattice.key}: {said}")
 
 
-def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, source: Source) -> Drawing:
+def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, inputs: Inputs) -> Drawing:
     """Add what a context model gives each arc."""
     with needed_for("a context model", model):
         from ninja.context.deep.explain import explained
         from ninja.context.stage import Context, Contextual
 
     stage = Contextual(Context(entities, context_model=model))
-    found = explained(drawing.lattice, stage, load(rnnlm), drawing.options.scales, source.console.log)
+    found = explained(drawing.lattice, stage, load(rnnlm), drawing.options.scales, inputs.log)
     return replace(drawing, gain=found.gain, copied=found.copied)
 
 
-def _chosen(source: Source, key: str | None) -> Lattice:
+def _chosen(inputs: Inputs, key: str | None) -> Lattice:
     """Return the lattice of a key, or the only one; with a key, failures of others are only reported."""
     seen: list[Lattice] = []
 
     def tolerated(failure: NinjaError) -> None:
         if failure.key == key:
             raise failure
-        source.console.say(f"failed: {failure}")
+        current_console().say(f"failed: {failure}")
 
-    for found, lattice in source.read(source.places, None if key is None else tolerated):
+    for found, lattice in inputs.read(inputs.places, None if key is None else tolerated):
         if found == key:
             return lattice
         if len(seen) <= NAMED:
@@ -108,15 +112,15 @@ def _chosen(source: Source, key: str | None) -> Lattice:
     names = ", ".join(lattice.key for lattice in seen[:NAMED])
     listed = f"there are {names}{more}" if seen else "there is none at all"
     if key is not None:
-        raise InputError(f"no lattice has the key {key!r}; {listed}", source.places[0])
+        raise InputError(f"no lattice has the key {key!r}; {listed}", inputs.places[0])
     if not seen:
-        raise InputError("there is no lattice in it", source.places[0])
+        raise InputError("there is no lattice in it", inputs.places[0])
     if len(seen) > 1:
-        raise OptionError(f"{source.places[0]}: say with --key which lattice to show; {listed}")
+        raise OptionError(f"{inputs.places[0]}: say with --key which lattice to show; {listed}")
     return seen[0]
 
 
-Sides = tuple[Source, Source]
+Sides = tuple[Inputs, Inputs]
 
 
 @command
@@ -155,31 +159,29 @@ def report(
     if lattices and "-" in (before, after):
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
-    first: Source = opened((before,), how)["source"]
-    second = first.like((after,))
+    first: Inputs = build_inputs((before,), how)["inputs"]
+    second = first.like((after,), current_console().attach(Log()))
     if first.table() is None:
         raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
     found = [
-        dict(results(Each(Outcomes(references, own)), source))
-        for source, own in zip((first, second), scales, strict=True)
+        dict(results(OnLattices(Outcomes(references, own)), inputs))
+        for inputs, own in zip((first, second), scales, strict=True)
     ]
-    failed = [
-        [failure.key or failure.path or "?" for failure in source.console.log.failures] for source in (first, second)
-    ]
+    failed = [[failure.key or failure.path or "?" for failure in inputs.log.failures] for inputs in (first, second)]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
     drawing = tuple(ShowOptions(own, max_arcs, frame_shift) for own in scales)
     shown = _drawings(comparison, (first, second), references, drawing, lattices)
     with text_output(output_file) as stream:
         stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
-    rates, oracles = comparison.rates, comparison.oracle_rates
-    first.console.say(
+    rates, oracles, console = comparison.rates, comparison.oracle_rates, current_console()
+    console.say(
         f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
         f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %"
     )
     for absence in comparison.absences:
-        first.console.say(f"{len(absence.keys)} {absence.what}")
-    first.console.log.failures += second.console.log.failures
-    first.console.close(failed=strict and bool(comparison.absences))
+        console.say(f"{len(absence.keys)} {absence.what}")
+    first.log.failures += second.log.failures
+    console.close(failed=strict and bool(comparison.absences))
 
 
 def _drawings(

@@ -11,18 +11,20 @@ from typing import Any
 import click
 
 from ninja.cli.config import write_config
+from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.files import Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
 from ninja.cli.scales import completes_scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.sound.old_costs import with_unknown
 from ninja.context.stage import Context, Contextual, load_ngram, load_pointer
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
@@ -76,7 +78,7 @@ DIGITS = 4
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
 def tune(
-    source: Source,
+    inputs: Inputs,
     ref: str,
     models: ModelFiles,
     carry_over: CarryOver | None,
@@ -110,23 +112,23 @@ def tune(
     points = context is not None and context.context_model is not None
     if not points:
         _refuse_others(context)
-    if source.workers > 1:
+    if (current_console().jobs or 1) > 1:
         raise OptionError("one process tunes; leave --jobs out")
     if context is not None and points:
-        _tune_pointer(source, ref, context, models, options, output_file, **of_context)
+        _tune_pointer(inputs, ref, context, models, options, output_file, **of_context)
     elif context is not None:
         context = replace(context, load_options=models.load_options)
-        _tune_boosts(source, ref, context, options, models.old_lm, output_file, **of_context)
+        _tune_boosts(inputs, ref, context, options, models.old_lm, output_file, **of_context)
     elif models.directions or carry_over is not None:
         raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
     elif not models.models and models.old_lm is None:
-        _tune_first_pass(source, ref, options, output_file)
+        _tune_first_pass(inputs, ref, options, output_file)
     else:
-        _tune_weights(source, ref, models, options, num_sentences, output_file)
+        _tune_weights(inputs, ref, models, options, num_sentences, output_file)
 
 
 def _tune_weights(
-    source: Source, ref: str, models: ModelFiles, options: RescoreOptions, num_sentences: int, output_file: str
+    inputs: Inputs, ref: str, models: ModelFiles, options: RescoreOptions, num_sentences: int, output_file: str
 ) -> None:
     if not models.models:
         raise OptionError(
@@ -134,33 +136,35 @@ def _tune_weights(
             "choose scales of the first pass"
         )
     references = read_text(ref)
-    log = source.console.use_log(RescoreReport())
-    words = source.need_table()
+    log = use_log(inputs, RescoreReport())
+    words = inputs.need_table()
     words.complete()
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
-    with source.console.progress("lattices", by_reading=True):
-        found = source.lattices()
+    with current_console().progress("lattices", by_reading=True):
+        found = inputs.lattices()
         tuned = tune_weights(found, references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log)
-    comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
+    comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
     write_config(output_file, _weights(tuned, models, options), comments)
     for edge in tuned.edges:
         log.note(f"note: {edge}")
-    source.console.close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {source.console.seconds:.1f} s")
+    current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
 
 
-def _tune_first_pass(source: Source, ref: str, options: RescoreOptions, output_file: str) -> None:
+def _tune_first_pass(inputs: Inputs, ref: str, options: RescoreOptions, output_file: str) -> None:
     references = read_text(ref)
-    source.need_table().complete()
-    tuned = tune_first_pass(source.lattices(), references, options.scales, log=source.console.log)
-    comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
+    inputs.need_table().complete()
+    tuned = tune_first_pass(inputs.lattices(), references, options.scales, log=inputs.log)
+    comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
     values = {"acoustic_scale": tuned.scales.acoustic, "word_penalty": tuned.scales.word_penalty}
     values = {name: round(value, DIGITS) for name, value in values.items()}
     write_config(output_file, values, comments)
     for edge in tuned.edges:
-        source.console.say(f"note: {edge}")
+        current_console().say(f"note: {edge}")
     chosen = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
-    source.console.close(f"{tuned.story}: {chosen}; {tuned.num_lattices} lattices, {source.console.seconds:.1f} s")
+    current_console().close(
+        f"{tuned.story}: {chosen}; {tuned.num_lattices} lattices, {current_console().seconds:.1f} s"
+    )
 
 
 def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
@@ -184,7 +188,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 
 def _tune_boosts(
-    source: Source,
+    inputs: Inputs,
     ref: str,
     context: Context,
     options: RescoreOptions,
@@ -207,8 +211,8 @@ def _tune_boosts(
         check_picture(curve)
     shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
     context = replace(context, options=replace(context.options, **shared))
-    source.beside = general
-    words, log = source.need_table(), source.console.log
+    inputs.beside = general
+    words, log = inputs.need_table(), inputs.log
     words.complete()
     old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
     stage = other = Contextual(context)
@@ -219,10 +223,10 @@ def _tune_boosts(
     mixed = None if tracker.class_lm is None else old
     if mixed is not None and context.augmentation is not None:
         mixed = with_unknown(mixed)  # as `Contextual` does
-    with source.console.progress("lattices", by_reading=True):
+    with current_console().progress("lattices", by_reading=True):
         tuned = tune_context(
-            _dev_set(source, ref, stage, old),
-            _dev_set(replace(source, places=general), general_ref, other, old),
+            _dev_set(inputs, ref, stage, old),
+            _dev_set(replace(inputs, names=general), general_ref, other, old),
             tracker.words,
             tracker.class_lm,
             context.options,
@@ -236,15 +240,15 @@ def _tune_boosts(
     if curve is not None:
         plot_trade_off(curve, tuned)
     for note in (*tuned.edges, *tuned.warnings):
-        source.console.say(f"note: {note}")
+        current_console().say(f"note: {note}")
     table = list(_table(tuned, "no context" if context.augmentation is None else "no context, but added"))
     for line in table:
-        source.console.say(line)
+        current_console().say(line)
     if tuned.settings is None:
-        source.console.say(f"no boosts are chosen, and no options written; {source.console.seconds:.1f} s")
+        current_console().say(f"no boosts are chosen, and no options written; {current_console().seconds:.1f} s")
         click.get_current_context().exit(1)
     values = _boosts(tuned.settings, context, old_lm)
-    asked = ["ninja", "tune", *source.places, "--ref", ref, "--entities", str(context.entities)]
+    asked = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
     asked += [part for place in general for part in ("--general", place)]
     write_config(output_file, values, [shlex.join([*asked, "--general-ref", general_ref]), *table, *tuned.warnings])
     typed_so = shlex.join(
@@ -252,11 +256,11 @@ def _tune_boosts(
         for option, given in ((f"--{name.replace('_', '-')}", given) for name, given in values.items())
         for value in (given if isinstance(given, list) else [given])
     )
-    source.console.close(f"ninja context LATTICES --entities FILE {typed_so}; {source.console.seconds:.1f} s")
+    current_console().close(f"ninja context LATTICES --entities FILE {typed_so}; {current_console().seconds:.1f} s")
 
 
 def _tune_pointer(
-    source: Source,
+    inputs: Inputs,
     ref: str,
     context: Context,
     models: ModelFiles,
@@ -270,8 +274,8 @@ def _tune_pointer(
 ) -> None:
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref go together; give both, or none")
-    source.beside = general
-    words, log = source.need_table(), source.console.use_log(RescoreReport())
+    inputs.beside = general
+    words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     words.complete()
     file = context.context_model
     assert file is not None
@@ -292,35 +296,35 @@ def _tune_pointer(
             lambda chosen: stage.with_weights(chosen.context_prior, chosen.context_weight),
         )
 
-    with source.console.progress("lattices", by_reading=True):
-        said = part(source.lattices(), ref, context)
+    with current_console().progress("lattices", by_reading=True):
+        said = part(inputs.lattices(), ref, context)
         unsaid = None
         if general_ref is not None:
             others = replace(context, entities=general_entities or context.entities)
-            unsaid = part(replace(source, places=general).lattices(), general_ref, others)
+            unsaid = part(replace(inputs, names=general).lattices(), general_ref, others)
         tuned = tune_pointer(said, unsaid, lm, options, context.options, max_general_rise)
     for trial in (tuned.before, *tuned.trials):
-        source.console.say(str(trial))
+        current_console().say(str(trial))
     if tuned.chosen is None:
-        source.console.say(f"no weights are chosen, and no options written; {source.console.seconds:.1f} s")
+        current_console().say(f"no weights are chosen, and no options written; {current_console().seconds:.1f} s")
         click.get_current_context().exit(1)
     values: dict[str, Any] = {name: round(getattr(options, name), DIGITS) for name in CHOSEN}
     values |= {"rnnlm": [str(each) for each in models.models if each is not None]} if any(models.models) else {}
     values |= {"context_model": str(file)}
     values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
     write_config(output_file, values, [str(trial) for trial in (tuned.before, *tuned.trials)])
-    source.console.close(f"chosen: {str(tuned.chosen).strip()}; {source.console.seconds:.1f} s")
+    current_console().close(f"chosen: {str(tuned.chosen).strip()}; {current_console().seconds:.1f} s")
 
 
-def _dev_set(source: Source, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:
+def _dev_set(inputs: Inputs, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:
     """Read a development set; phrases are added to its lattices once, for boosts mean nothing to that."""
     assert stage.entities is not None
-    lattices = source.lattices()
+    lattices = inputs.lattices()
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)
         augmented = Contextual(Context(stage.entities, None, None, unboosted, stage.context.augmentation), old_lm)
         known = ((key, lattice.with_words(stage.words)) for key, lattice in lattices)
-        lattices = augmented(known, RescoreReport(on_error=source.on_failure))
+        lattices = augmented(known, RescoreReport(on_error=inputs.on_failure))
     return DevSet(lattices, read_text(ref), stage.entities)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, ModelError, NinjaError, OptionError, VocabularyError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
+from ninja.lattice.keyed import collect_batches
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
@@ -36,6 +39,7 @@ from ninja.models import CONTEXT
 from ninja.rescoring.engine import AsGiven
 from ninja.rescoring.models import NEW, Model, ModelFiles, load_model, refuse_unknown
 from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.threads import in_order
 
 if TYPE_CHECKING:
     from ninja.context.deep.pointer import ContextPointer
@@ -46,6 +50,7 @@ NO_MODEL = "none"
 DEFAULT_MODEL = "default"  # the shipped one
 MANY_PHRASES = 10_000  # to find pronunciations of
 NUM_LETTERS = 20  # that a message names
+MOST_ARCS = 100_000  # of a thread's batch
 NUM_EXAMINED = 100  # lattices whose words are compared with the models'
 
 
@@ -140,11 +145,26 @@ class Contextual:
             if lattice.words is not None:
                 self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
             try:
-                result = self.apply(lattice)
+                result = self.add_context(lattice)
             except NinjaError as error:
                 log.fail(error, key)
             else:
                 yield key, result
+
+    def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
+        """Do the same on several threads, each of which reads the files for itself."""
+        local = threading.local()
+
+        def work(batch: Batch) -> tuple[list[Keyed], RescoreReport]:
+            if not hasattr(local, "stage"):
+                local.stage = Contextual(self.context, self.old_lm, self.lm_weight)
+            part = RescoreReport(on_error=_keep)
+            results = list(local.stage(((lattice.key, lattice) for lattice in batch), part))
+            return results, part
+
+        for results, part in in_order(work, collect_batches(lattices, MOST_ARCS, NUM_EXAMINED), num_threads):
+            log.merge(part)
+            yield from results
 
     def live(self, lattice: Lattice, entities: Entities | Mapping[str, Any] | None, log: Log) -> Lattice:
         """Add the context to a lattice as it comes, with phrases given with it beside those of the files.
@@ -156,9 +176,9 @@ class Contextual:
             self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
         if entities is not None and not isinstance(entities, Entities):
             entities = Entities.from_dict(entities, words=lattice.words)
-        return self.apply(lattice, () if entities is None else entities.of(lattice.key))
+        return self.add_context(lattice, () if entities is None else entities.of(lattice.key))
 
-    def apply(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
+    def add_context(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
         """Add the context, and more lists of phrases, to one lattice, once the stage is bound to its words."""
         if lattice.words is None:
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
@@ -423,8 +443,9 @@ class Contextual:
         for name in sorted(classes - known):
             yield f"{given}: {name} is no word of {class_lm}; its phrases are boosted where they stand"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Contextual, (self.context, self.old_lm, self.lm_weight)
+
+def _keep(error: NinjaError) -> None:
+    """Leave a failure in the log."""
 
 
 def load_pointer(path: Name | ContextPointer) -> ContextPointer:

@@ -194,6 +194,22 @@ def opened_as_text(path: str) -> Iterator[TextIO]:
         stream.flush()
 
 
+@contextlib.contextmanager
+def text_output(name: str) -> Iterator[TextIO]:
+    """Open a text file for results, ``-`` for stdout; a file appears under its name only when it is complete.
+
+    As in Kaldi, ``ark:F`` and ``ark,t:F`` mean the file F.
+    """
+    chosen = target(name)
+    if chosen.script is not None:
+        raise OptionError(f"{name!r} names two files, but these results are one text; name one")
+    if chosen.archive == STDOUT:
+        yield sys.stdout
+        return
+    with opened_as_text(chosen.archive) as stream:
+        yield stream
+
+
 def part_of(path: str) -> str:
     """Return the temporary name of a file."""
     if remote.is_remote(path):

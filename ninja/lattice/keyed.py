@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ninja.errors import OptionError
+from ninja.errors import NinjaError, OptionError
+from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import Lattice
 
 Keyed = tuple[str, Lattice]
+MOST_LATTICES = 16  # of a batch that is collected from single lattices
+MOST_ARCS = 20_000  # of such a batch, unless one lattice has more
 
 
 def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -34,6 +37,29 @@ def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
     for lattice in lattices:
         refuse_pair(lattice)
         yield lattice
+
+
+def collect_batches(
+    lattices: Iterable[Keyed], max_arcs: int = MOST_ARCS, max_lattices: int = MOST_LATTICES
+) -> Iterator[Batch]:
+    """Yield lattices in batches of at most so many arcs, or one larger lattice, and of at most so many lattices."""
+    group: list[Lattice] = []
+    arcs = 0
+    try:
+        for key, lattice in lattices:
+            if lattice.key != key:
+                lattice = lattice.with_key(key)
+            if group and (arcs + lattice.num_arcs > max_arcs or len(group) == max_lattices):
+                yield Batch.of(group)
+                group, arcs = [], 0
+            group.append(lattice)
+            arcs += lattice.num_arcs
+    except NinjaError:  # of the source: the lattices before are sound
+        if group:
+            yield Batch.of(group)
+        raise
+    if group:
+        yield Batch.of(group)
 
 
 def refuse_pair(lattice: object) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -276,13 +275,6 @@ class Rescorer:
         engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
         mark_of = unmarked if self.context is None else self.context.mark_of
         return engine(models, options, queue, log, num_threads, mark_of)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        if self.carry_over is not None:
-            raise OptionError("context cannot be carried over from one worker process to another; use one process")
-        if self.files is None:
-            raise OptionError("worker processes load models for themselves: give ModelFiles, or use one process")
-        return partial(Rescorer, context=self.context), (self.files, self.options)
 
 
 def _is_sound(request: Request) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
 
+from ninja.cli.console import current_console
 from ninja.cli.kaldi.options import model_option
-from ninja.cli.options import Command, Destination, command, lattice_output, reads, switch
+from ninja.cli.options import Command, command, lattice_output, reads, switch
 from ninja.cli.run import write
-from ninja.cli.source import Source, reads_lattices
-from ninja.errors import LatticeError
+from ninja.cli.source import reads_lattices
+from ninja.errors import LatticeError, NinjaError
 from ninja.formats.kaldi.word_phones import AlignLexicon, WordBoundary, read_align_lexicon, read_word_boundary
 from ninja.graph.align import (
     Aligned,
@@ -23,37 +24,57 @@ from ninja.graph.align import (
     WordAligner,
     WordAlignment,
 )
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.log import Log
-from ninja.parallel.pipeline import Apart, Each, Keyed
+from ninja.pipeline import Output
+from ninja.pipeline.stages import call_safely
 
 
-def aligned(
-    lattices: Keyed,
-    log: Log,
-    *,
-    align: Callable[[Lattice], Aligned],
-    output_error_lats: bool,
-    output_if_empty: bool = False,
-) -> Iterator[tuple[str, Lattice]]:
-    """Align lattices; of damaged ones report the fault and yield the part that aligns."""
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The batch stage that aligns lattices; of damaged ones it returns the fault and the part that aligns.
 
-    def one(lattice: Lattice) -> Lattice | None:
-        found = align(lattice)
-        if found.fault is None or log.on_error is None:
-            return found.whole(lattice.key)
-        result = found.lattice if output_error_lats else None
-        said = "left out" if result is None else "what can be aligned is written"
-        if found.lattice is None and output_if_empty:
-            result, said = lattice, "written as it was"
-        log.fail(LatticeError(f"{found.fault}: {said}", key=lattice.key))
-        return result
+    Args:
+        align: Aligns one lattice.
+        align_all: Aligns a batch in one call; returns None if a lattice is damaged.
+        output_error_lats: Return the part of a damaged lattice that aligns.
+        output_if_empty: Return a lattice as it is if no part of it aligns.
+        accept_damage: Report damage; otherwise it ends the run.
+    """
 
-    for key, result in Each(one)(lattices, log):
+    align: Callable[[Lattice], Aligned]
+    align_all: Callable[[Batch], Batch | None] | None
+    output_error_lats: bool
+    output_if_empty: bool = False
+    accept_damage: bool = True
+
+    def apply(self, batch: Batch, log: Log) -> Batch:
+        """Align a batch."""
+        if self.align_all is not None and (aligned := self.align_all(batch)) is not None:
+            return aligned
+        entries: list[tuple[str, Lattice | NinjaError]] = []
+        for lattice in batch:
+            aligned_lattice = call_safely(self.align, lattice)
+            if isinstance(aligned_lattice, NinjaError):
+                entries.append((lattice.key, aligned_lattice))
+            else:
+                entries += ((lattice.key, result) for result in self._results(lattice, aligned_lattice))
+        return Batch.of_entries(entries)
+
+    def _results(self, lattice: Lattice, aligned: Aligned) -> Iterator[Lattice | NinjaError]:
+        if aligned.fault is None or not self.accept_damage:
+            yield aligned.whole(lattice.key)
+            return
+        result = aligned.lattice if self.output_error_lats else None
+        action = "left out" if result is None else "what can be aligned is written"
+        if aligned.lattice is None and self.output_if_empty:
+            result, action = lattice, "written as it was"
+        yield LatticeError(f"{aligned.fault}: {action}", key=lattice.key)
         if result is not None:
-            yield key, result
+            yield result
 
 
 def _label(name: str, text: str) -> Callable[[Command], Command]:
@@ -77,8 +98,8 @@ _max_expand = "Fail lattices that grow beyond 1000 states and this many times;"
 @lattice_output()
 @reads_lattices
 def align_words(
-    source: Source,
-    destination: Destination,
+    inputs: Inputs,
+    destination: Output,
     word_boundary: WordBoundary,
     model: TransitionModel,
     output_error_lats: bool,
@@ -94,7 +115,7 @@ def align_words(
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
     aligner = WordAligner(model, word_boundary, WordAlignment(**given))
-    _write(source, destination, aligner, aligner.all, output_error_lats=output_error_lats)
+    _write(inputs, destination, aligner, aligner.all, output_error_lats=output_error_lats)
 
 
 @command
@@ -108,8 +129,8 @@ def align_words(
 @lattice_output()
 @reads_lattices
 def align_words_lexicon(
-    source: Source,
-    destination: Destination,
+    inputs: Inputs,
+    destination: Output,
     lexicon: AlignLexicon,
     model: TransitionModel,
     output_error_lats: bool,
@@ -126,7 +147,7 @@ def align_words_lexicon(
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
     aligner = LexiconAligner(model, lexicon, LexiconAlignment(**given))
-    _write(source, destination, aligner, output_error_lats=output_error_lats, output_if_empty=output_if_empty)
+    _write(inputs, destination, aligner, output_error_lats=output_error_lats, output_if_empty=output_if_empty)
 
 
 @command
@@ -138,7 +159,7 @@ def align_words_lexicon(
 @lattice_output()
 @reads_lattices
 def align_phones(
-    source: Source, destination: Destination, model: TransitionModel, output_error_lats: bool, **given: Any
+    inputs: Inputs, destination: Output, model: TransitionModel, output_error_lats: bool, **given: Any
 ) -> None:
     """Align arcs with phones.
 
@@ -150,16 +171,16 @@ def align_phones(
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
     aligner = PhoneAligner(model, PhoneAlignment(**given))
-    _write(source, destination, aligner, output_error_lats=output_error_lats)
+    _write(inputs, destination, aligner, output_error_lats=output_error_lats)
 
 
 def _write(
-    source: Source,
-    destination: Destination,
+    inputs: Inputs,
+    destination: Output,
     align: Callable[[Lattice], Aligned],
     whole: Callable[[Batch], Batch | None] | None = None,
     **given: Any,
 ) -> NoReturn:
-    write(Apart(partial(aligned, align=align, **given), whole), source, destination)
-    damaged = len(source.console.log.failures)
-    source.console.close_counting(f"lattices written, {damaged} with errors")
+    write(Alignment(align, whole, accept_damage=current_console().tolerant, **given), inputs, destination)
+    damaged = len(inputs.log.failures)
+    current_console().close_counting(f"lattices written, {damaged} with errors")

@@ -10,26 +10,29 @@ import click
 
 from ninja import graph
 from ninja.cli import options
+from ninja.cli.console import current_console
 from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.kaldi.options import lat_weights_option
-from ninja.cli.options import Destination, command, lattice_output, reads, switch
+from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.run import run, write
-from ninja.cli.source import Source, reads_lattices_alone
+from ninja.cli.source import reads_lattices_alone
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import read_text
 from ninja.evaluate.scoring import number
 from ninja.formats.fst_image import read_transducer
 from ninja.graph.combine import check_weights
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.fst import Fst
-from ninja.parallel.pipeline import Each
+from ninja.pipeline import Output
+from ninja.pipeline.stages import OnLattices
 
 
 @command
 @click.option("--phi-label", type=click.IntRange(1), metavar="ID", help="Input label of an FST's back-off arcs.")
 @switch("--write-compact", True, "Write word lattices rather than lattices with a label an arc.")
 @joins_archives("The composed lattices", others="OTHER")
-def compose(joined: Joined, destination: Destination, phi_label: int | None, write_compact: bool) -> None:
+def compose(joined: Joined, destination: Output, phi_label: int | None, write_compact: bool) -> None:
     """Compose lattices with an FST, or with other lattices.
 
     OTHER is an FST of OpenFst, such as Kaldi's G.fst, whose costs are added to the graph costs of the paths it accepts.
@@ -42,15 +45,15 @@ def compose(joined: Joined, destination: Destination, phi_label: int | None, wri
       ninja compose lat.ark ark:other.ark -o composed.ark
     """
     shaped = graph.to_compact if write_compact else graph.to_raw
-    source, (other,) = joined.source, joined.others
+    inputs, (other,) = joined.inputs, joined.others
     if _is_table(other):
         if phi_label is not None:
             raise OptionError("--phi-label is for FSTs, but OTHER names lattices")
         joined.write(lambda first, others: shaped(graph.compose(first, others[0])), destination, needed=True)
-    if source.words is None and source.table() is not None:
-        raise OptionError(f"{other} holds ids of words, but {source.places[0]} spells them; give --words")
+    if inputs.words is None and inputs.table() is not None:
+        raise OptionError(f"{other} holds ids of words, but {inputs.places[0]} spells them; give --words")
     machine = _machine(other)
-    run(Each(lambda lattice: shaped(graph.compose(lattice, machine, phi_label))), source, destination)
+    run(OnLattices(lambda lattice: shaped(graph.compose(lattice, machine, phi_label))), inputs, destination)
 
 
 def _machine(path: str) -> Fst:
@@ -72,7 +75,7 @@ def _is_table(name: str) -> bool:
 @command
 @click.option("--alpha", default=0.5, help="Factor of the first's costs, from 0 to 1.")
 @joins_archives("The interpolated lattices", others="SECOND")
-def interp(joined: Joined, destination: Destination, alpha: float) -> None:
+def interp(joined: Joined, destination: Output, alpha: float) -> None:
     """Interpolate the costs of two archives of lattices.
 
     Word sequences that both lattices of a key have stay, at --alpha of the first's costs and 1 - alpha of the second's.
@@ -92,7 +95,7 @@ def interp(joined: Joined, destination: Destination, alpha: float) -> None:
 @click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no transcript, or a transcript no lattice.")
 @lattice_output("The remaining lattices")
 @reads_lattices_alone
-def difference(source: Source, destination: Destination, ref: str, strict: bool) -> None:
+def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> None:
     """Remove transcripts from lattices.
 
     Paths that say just what the transcript says go, all others stay as they are. A lattice that holds nothing else
@@ -102,12 +105,12 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
     Example:
       ninja difference den.ark --ref train.tra -o den_mce.ark
     """
-    console = source.console
-    transcripts = number(read_text(ref), source.table())
+    console = current_console()
+    transcripts = number(read_text(ref), inputs.table())
     lacking: list[str] = []
     seen: set[str] = set()
 
-    def transcribed(part: Source) -> Iterator[tuple[str, Lattice]]:
+    def transcribed(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
             if key in transcripts.ids:
                 seen.add(key)
@@ -115,7 +118,12 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
             else:
                 lacking.append(key)
 
-    write(Each(lambda lattice: graph.difference(lattice, transcripts.of(lattice))), source, destination, transcribed)
+    write(
+        OnLattices(lambda lattice: graph.difference(lattice, transcripts.of(lattice))),
+        inputs,
+        destination,
+        read=transcribed,
+    )
     unused = [key for key in transcripts.ids if key not in seen]
     for what, keys in (("lattices without a transcript", lacking), ("transcripts without a lattice", unused)):
         console.say_keys(keys, what)
@@ -129,7 +137,7 @@ def difference(source: Source, destination: Destination, ref: str, strict: bool)
 @switch("--determinize", True, "Keep the best path of each word sequence only.")
 @click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Fail unions of more arcs.")
 @joins_archives("The united lattices", strict=True)
-def union(joined: Joined, destination: Destination, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
+def union(joined: Joined, destination: Output, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
     """Unite the lattices of several archives.
 
     Each lattice of FIRST is united with those of the same key in the others. A key that another archive
@@ -161,7 +169,7 @@ def union(joined: Joined, destination: Destination, acoustic_scale: float, deter
 @joins_archives("The combined lattices", strict=True)
 def combine(
     joined: Joined,
-    destination: Destination,
+    destination: Output,
     acoustic_scale: float,
     lm_scale: float,
     lat_weights: tuple[float, ...] | None,

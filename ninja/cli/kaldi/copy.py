@@ -9,15 +9,19 @@ import click
 
 from ninja import graph
 from ninja.cli.archives import unchanged
+from ninja.cli.console import current_console
 from ninja.cli.files import Lattices
-from ninja.cli.options import Destination, command, lattice_output, reads, switch
+from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.run import write
-from ninja.cli.source import Source, opened, reading_options, reads_lattices
+from ninja.cli.source import build_inputs, reading_options, reads_lattices
+from ninja.errors import NinjaError
 from ninja.formats.kaldi.archive import KALDI
+from ninja.io.inputs import Inputs
 from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, EachBatch, Keyed
+from ninja.pipeline import Output
+from ninja.pipeline.stages import OnBatches, Pairs, call_safely
 
 
 @command
@@ -29,8 +33,8 @@ from ninja.parallel.pipeline import Each, EachBatch, Keyed
 @lattice_output()
 @reads_lattices
 def copy(
-    source: Source,
-    destination: Destination,
+    inputs: Inputs,
+    destination: Output,
     write_compact: bool,
     include: str | None,
     exclude: str | None,
@@ -53,19 +57,19 @@ def copy(
     wanted = frozenset(keys)
     seen = set()
 
-    def selected(part: Source) -> Iterator[tuple[str, Lattice]]:
+    def selected(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
             seen.add(key)
             if listed is None or (key in wanted) == (include is not None):
                 yield key, lattice
 
-    stage = EachBatch(graph.to_compact if write_compact else unchanged)
+    stage = OnBatches(graph.to_compact if write_compact else unchanged)
     kind: Kind = "compact" if write_compact else "raw"
     chosen = None if listed is None else selected
-    write(stage, source, destination, chosen, kind=kind, may_be_empty=ignore_missing)
+    write(stage, inputs, destination, read=chosen, kind=kind, may_be_empty=ignore_missing)
     unknown = [key for key in keys if key not in seen]
-    console, log = source.console, source.console.log
-    console.say_keys(unknown, f"keys of {listed} are not in {' '.join(source.places)}")
+    console, log = current_console(), inputs.log
+    console.say_keys(unknown, f"keys of {listed} are not in {' '.join(inputs.places)}")
     nothing = log.lattices + log.skipped == 0 and not ignore_missing
     message = f"{log.lattices} lattices copied, {console.seconds:.1f} s"
     console.close(message, failed=nothing or (strict and bool(unknown)))
@@ -85,24 +89,24 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     Example:
       ninja copy-backoff complete.ark.gz better.ark.gz -o lat.ark.gz
     """
-    given = opened((first,), options)
-    source, destination = given["source"], given["destination"]
+    given = build_inputs((first,), options)
+    inputs, destination = given["inputs"], given["destination"]
     backed_off = 0
 
-    def chosen(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
+    def chosen(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:
         nonlocal backed_off
         for key, lattice in lattices:
             other = others.get(key)
             backed_off += other is None
             yield key, lattice if other is None else other
 
-    with source.lookup(second) as others:
-        write(chosen, source, destination)
+    with inputs.lookup(second) as others:
+        write(chosen, inputs, destination)
         left_over = list(others.rest())
-    better = source.console.log.lattices - backed_off
-    source.console.say(f"{backed_off} of the lattices are those of {first}, {better} those of {second}")
-    source.console.say_keys(left_over, f"keys of {second} are not in {first} and were left out")
-    source.console.close_counting()
+    better = inputs.log.lattices - backed_off
+    current_console().say(f"{backed_off} of the lattices are those of {first}, {better} those of {second}")
+    current_console().say_keys(left_over, f"keys of {second} are not in {first} and were left out")
+    current_console().close_counting()
 
 
 @command
@@ -125,14 +129,14 @@ def equivalent(
     Example:
       ninja equivalent before.ark.gz after.ark.gz --delta 0.001
     """
-    source: Source = opened((first,), options)["source"]
-    console = source.console
+    inputs: Inputs = build_inputs((first,), options)["inputs"]
+    console = current_console()
     differing: list[str] = []
     missing: list[str] = []
     equal = count = unaligned = 0
 
     def is_foreign() -> bool:
-        return bool(source.formats.keys() - {KALDI})
+        return bool(inputs.formats.keys() - {KALDI})
 
     def compare(lattice: Lattice) -> None:
         nonlocal equal, count, unaligned
@@ -147,9 +151,10 @@ def equivalent(
         else:
             differing.append(lattice.key)
 
-    with source.lookup(second) as others:
-        for _ in Each(compare)(source.lattices(), console.log):
-            pass
+    with inputs.lookup(second) as others:
+        for _, lattice in inputs.lattices():
+            if isinstance(error := call_safely(compare, lattice), NinjaError):
+                inputs.log.fail(error)
         left_over = list(others.rest())
     console.say_keys(differing, "not equivalent")
     console.say_keys(missing, f"missing in {second}")

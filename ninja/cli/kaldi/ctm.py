@@ -9,22 +9,25 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from ninja.cli.console import current_console
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, close_with_risk, frame_shift_option
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.kaldi.paths import check_only_path
-from ninja.cli.options import command, output_file, reads, switch, text_output
-from ninja.cli.run import batch_results, run_lines
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.options import command, output_file, reads, switch
+from ninja.cli.run import results, run_lines
+from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus, consensus_ctm, mbr_decode, path_ctm
 from ninja.errors import LatticeError
+from ninja.files.output import text_output
 from ninja.graph import pronunciations, to_compact
+from ninja.io.inputs import Inputs
 from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
-from ninja.parallel.pipeline import Keyed
+from ninja.pipeline.stages import OnBatches, Pairs
 
 
 def word_lines(
@@ -58,7 +61,7 @@ def word_lines(
 @reads("--one-best", "Table of word ids to begin with, rather than the best paths.")
 @output_file("Text file for the lines")
 @combines_systems
-def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_best: str | None, **given: Any) -> None:
+def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, **given: Any) -> None:
     """Print each word of lattices with its time and confidence.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times mean something only in
@@ -68,17 +71,17 @@ def to_ctm_conf(source: Source, output_file: str, lattices: Keyed | None, one_be
     Example:
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 -o words.ctm
     """
-    hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=source.allow_pipes))
-    source.spell()
+    hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=inputs.allow_pipes))
+    inputs.spell()
     lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
     risk, words, approximate = 0.0, 0, []
     with text_output(output_file) as stream:
-        for key, (text, found) in batch_results(lines, source, lattices, to_stdout=output_file == "-"):
+        for key, (text, found) in results(OnBatches(lines), lattices or inputs, to_stdout=output_file == "-"):
             stream.write(text)
             risk += found.bayes_risk
             words += len(found.words)
             approximate += [key] * found.touches_band
-    close_with_risk(source, risk, words, approximate)
+    close_with_risk(inputs, risk, words, approximate)
 
 
 def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_silence: bool) -> list[str]:
@@ -101,7 +104,7 @@ def _shift(lattice: Lattice, frame_shift: float | None) -> float:
 @output_file("Text file for the lines")
 @reads_lattices
 def nbest_to_ctm(
-    source: Source, output_file: str, frame_shift: float | None, precision: int, print_silence: bool
+    inputs: Inputs, output_file: str, frame_shift: float | None, precision: int, print_silence: bool
 ) -> None:
     """Print each word of single-path lattices with its time.
 
@@ -112,10 +115,10 @@ def nbest_to_ctm(
     Example:
       ninja nbest-to-ctm aligned.ark.gz --words words.txt --frame-shift 0.03 -o words.ctm
     """
-    source.spell()
+    inputs.spell()
     lines = partial(path_lines, frame_shift=frame_shift, precision=precision, print_silence=print_silence)
-    run_lines(lines, source, output_file)
-    source.console.close_counting("paths")
+    run_lines(lines, inputs, output_file)
+    current_console().close_counting("paths")
 
 
 def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:
@@ -138,7 +141,7 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 @switch("--print-lengths-per-phone", False, "Print the length of each phone, with commas between.")
 @output_file("Text file for the lines")
 @reads_lattices
-def nbest_to_prons(source: Source, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
+def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
     """Print the phones of each word of single-path lattices.
 
     Lines of key, first frame, number of frames, word (its id where --words is not given) and phone ids. The lattices
@@ -148,5 +151,5 @@ def nbest_to_prons(source: Source, output_file: str, model: TransitionModel, pri
     Example:
       ninja nbest-to-prons aligned.ark.gz --model final.mdl -o 1.prons
     """
-    run_lines(partial(pronunciation_lines, model=model, lengths=print_lengths_per_phone), source, output_file)
-    source.console.close_counting()
+    run_lines(partial(pronunciation_lines, model=model, lengths=print_lengths_per_phone), inputs, output_file)
+    current_console().close_counting()

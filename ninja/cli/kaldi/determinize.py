@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -12,20 +13,11 @@ import click
 
 from ninja import graph
 from ninja.cli import options
-from ninja.cli.options import (
-    Command,
-    Destination,
-    Sectioned,
-    command,
-    from_fields,
-    lattice_output,
-    reads,
-    section,
-    switch,
-)
+from ninja.cli.console import current_console
+from ninja.cli.options import Command, Sectioned, command, from_fields, lattice_output, reads, section, switch
 from ninja.cli.run import write
-from ninja.cli.source import Source, reads_lattices
-from ninja.errors import NAMED
+from ninja.cli.source import reads_lattices
+from ninja.errors import NAMED, NinjaError
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import (
     DeterminizeBounds,
@@ -33,9 +25,12 @@ from ninja.graph.determinize_pruned import (
     determinize_pruned_all,
     determinize_retrying,
 )
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 from ninja.log import Log
-from ninja.parallel.pipeline import Apart, Each, Keyed
+from ninja.pipeline import Output
+from ninja.pipeline.stages import call_safely
 
 Determinize = Callable[..., Any]  # a lattice → a lattice and its `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the result's size
@@ -50,13 +45,11 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
-        def collected(
-            source: Source, destination: Destination, beam: float, acoustic_scale: float, **given: Any
-        ) -> None:
+        def collected(inputs: Inputs, destination: Output, beam: float, acoustic_scale: float, **given: Any) -> None:
             check_beam(beam, acoustic_scale)
             bounds = DeterminizeBounds(**{name: given.pop(name) for name in names})
             stage = function(beam=beam, acoustic_scale=acoustic_scale, bounds=bounds, **given)
-            _write(stage, source, destination)
+            _write(stage, inputs, destination)
 
         fields = section("Bounds", from_fields(DeterminizeBounds, skip=skip))
         bounds = fields(lattice_output()(reads_lattices(collected)))
@@ -75,7 +68,7 @@ minimize_option = switch("--minimize", False, "Push and minimize the results.")
 
 @determinizes()
 @minimize_option
-def determinize_pruned(**given: Any) -> Apart[Lattice]:
+def determinize_pruned(**given: Any) -> Determinization:
     """Keep the best path of each word sequence within a beam.
 
     State-level lattices become compact ones. Where a bound comes before the beam, what lies within a smaller beam is
@@ -85,8 +78,7 @@ def determinize_pruned(**given: Any) -> Apart[Lattice]:
     Example:
       ninja determinize-pruned raw.ark.gz --acoustic-scale 0.1 --beam 6 -o lat.ark.gz
     """
-    each = partial(determinized, function=partial(graph.determinize_pruned, **given))
-    return Apart(each, partial(determinize_pruned_all, **given))
+    return Determinization(partial(graph.determinize_pruned, **given), partial(determinize_pruned_all, **given))
 
 
 @determinizes(max_loop=-1)
@@ -96,7 +88,7 @@ def determinize_pruned(**given: Any) -> Apart[Lattice]:
 @minimize_option
 def determinize_phone_pruned(
     model: str, phone_determinize: bool, word_determinize: bool, **given: Any
-) -> Apart[Lattice]:
+) -> Determinization:
     """Determinize phones, then words, within a beam.
 
     As `ninja determinize-pruned`; a first pass over phones and words lets deeper lattices through the bounds.
@@ -109,14 +101,14 @@ def determinize_phone_pruned(
         raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
     given |= {"phone_determinize": phone_determinize, "word_determinize": word_determinize}
     given["model"] = read_transition_model(model)
-    return Apart(partial(determinized, function=partial(graph.determinize_phone_pruned, **given)))
+    return Determinization(partial(graph.determinize_phone_pruned, **given))
 
 
 @determinizes(skip=SIZES)
 @click.option("--beam-ratio", type=ratio, default=0.9, help="Factor of the beam on each retry.")
 @click.option("--num-loops", type=click.IntRange(0), default=20, help="Most retries on pruned lattices.")
 @switch("--prune", False, "Prune the results by the beam.")
-def determinize(prune: bool, **given: Any) -> Apart[Lattice]:
+def determinize(prune: bool, **given: Any) -> Determinization:
     """Keep the best path of each word sequence.
 
     Nothing is pruned where that is possible. A lattice too large for it is pruned by --beam times --beam-ratio and
@@ -126,26 +118,41 @@ def determinize(prune: bool, **given: Any) -> Apart[Lattice]:
     Example:
       ninja determinize lat.ark.gz --acoustic-scale 0.1 -o unique.ark.gz
     """
-    return Apart(partial(determinized, function=partial(determinize_retrying, prune_result=prune, **given)))
+    return Determinization(partial(determinize_retrying, prune_result=prune, **given))
 
 
-def determinized(lattices: Keyed, log: Log, *, function: Determinize) -> Iterator[tuple[str, Lattice]]:
-    """Determinize each lattice, and note those for which the whole beam was not reached."""
+@dataclass(frozen=True, slots=True)
+class Determinization:
+    """The batch stage that determinizes lattices and notes those for which the whole beam was not reached.
 
-    def one(lattice: Lattice) -> Lattice:
-        result, report = function(lattice)
-        if not report.complete:
-            log.note(f"{lattice.key}: {report}")
-        return result
+    Args:
+        function: Determinizes one lattice.
+        whole: Determinizes a batch in one call; returns None if a lattice does not reach the beam.
+    """
 
-    return Each(one)(lattices, log)
+    function: Determinize
+    whole: Callable[[Batch], Batch | None] | None = None
+
+    def apply(self, batch: Batch, log: Log) -> Batch:
+        """Determinize a batch."""
+        if self.whole is not None and (determinized := self.whole(batch)) is not None:
+            return determinized
+        entries: list[tuple[str, Lattice | NinjaError]] = []
+        for lattice in batch:
+            result = call_safely(self.function, lattice)
+            if not isinstance(result, NinjaError):
+                result, report = result
+                if not report.complete:
+                    log.note(f"{lattice.key}: {report}")
+            entries.append((lattice.key, result))
+        return Batch.of_entries(entries)
 
 
-def _write(stage: Apart[Lattice], source: Source, destination: Destination) -> NoReturn:
+def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoReturn:
     """Write all lattices, report those that did not reach the beam, and end the command."""
-    console, log = source.console, source.console.log
+    console, log = current_console(), inputs.log
     log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED else None
-    arcs = write(stage, source, destination, kind="compact").arcs
+    arcs = write(stage, inputs, destination, kind="compact").arcs
     if log.notes:
         console.say(f"{len(log.notes)} lattices hold less than the requested beam")
     console.close_counting(f"lattices, {arcs} arcs")

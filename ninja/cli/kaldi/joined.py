@@ -11,19 +11,22 @@ from typing import Any, NoReturn
 
 import click
 
+from ninja.cli.console import current_console
 from ninja.cli.files import Lattices
 from ninja.cli.kaldi.options import lat_weights_option
-from ninja.cli.options import Command, Destination, lattice_output, reads, section
+from ninja.cli.options import Command, lattice_output, reads, section
 from ninja.cli.run import write
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, opened, reading_options, reads_lattices
-from ninja.errors import LatticeError
+from ninja.cli.source import build_inputs, reading_options, reads_lattices
+from ninja.errors import LatticeError, NinjaError
 from ninja.graph import combine
 from ninja.graph.combine import check_weights
+from ninja.io.inputs import Inputs
 from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice, Scales
 from ninja.log import Log
-from ninja.parallel.pipeline import Each, Keyed, Stage
+from ninja.pipeline import Output
+from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
 Joining = Callable[[Lattice, Sequence[Any]], Lattice]  # of a lattice, and of each other source its lattice or None
 
@@ -32,24 +35,19 @@ Joining = Callable[[Lattice, Sequence[Any]], Lattice]  # of a lattice, and of ea
 class Joined:
     """The lattices of one source, and those of others with the same keys."""
 
-    source: Source
+    inputs: Inputs
     others: tuple[str, ...]
     strict: bool = False
     missing: dict[str, list[str]] = field(default_factory=dict)  # keys that each other source lacks
 
     @contextmanager
-    def stage(self, function: Joining, *, needed: bool = False) -> Iterator[Stage[Lattice]]:
+    def stage(self, function: Joining, *, needed: bool = False) -> Iterator[StreamStage[Lattice]]:
         """Open the other sources for the stage that joins lattices of one key; with ``needed``, those without fail."""
         with ExitStack() as stack:
-            lookups = [stack.enter_context(self.source.lookup(place)) for place in self.others]
+            lookups = [stack.enter_context(self.inputs.lookup(place)) for place in self.others]
 
-            def stage(lattices: Keyed, log: Log) -> Iterator[tuple[str, Lattice]]:
+            def stage(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:
                 partners: list[Lattice | None] = []
-
-                def found() -> Iterator[tuple[str, Lattice]]:
-                    for key, lattice in lattices:
-                        partners[:] = self._look_up(key, lookups)
-                        yield key, lattice
 
                 def join(lattice: Lattice) -> Lattice:
                     for place, partner in zip(self.others, partners, strict=True):
@@ -57,24 +55,30 @@ class Joined:
                             raise LatticeError(f"{place} has no lattice of this key", key=lattice.key)
                     return function(lattice, partners)
 
-                return Each(join)(found(), log)
+                for key, lattice in lattices:
+                    partners[:] = self._look_up(key, lookups)
+                    result = call_safely(join, lattice)
+                    if isinstance(result, NinjaError):
+                        log.fail(result, key)
+                    else:
+                        yield key, result
 
             yield stage
 
-    def write(self, function: Joining, destination: Destination, *, needed: bool = False) -> NoReturn:
+    def write(self, function: Joining, destination: Output, *, needed: bool = False) -> NoReturn:
         """Write the function's result for the lattices of each key, and end the command."""
         with self.stage(function, needed=needed) as stage:
-            write(stage, self.source, destination)
+            write(stage, self.inputs, destination)
         if not needed:
             self.say_missing()
-        self.source.console.close_counting()
+        current_console().close_counting()
 
     def say_missing(self) -> None:
         """Name the keys that another source lacks; with ``--strict``, they are failures."""
         for place, keys in self.missing.items():
-            self.source.console.say_keys(keys, f"keys are not in {place}")
+            current_console().say_keys(keys, f"keys are not in {place}")
             if self.strict:
-                self.source.console.log.failures.extend(LatticeError(f"not in {place}", key=key) for key in keys)
+                self.inputs.log.failures.extend(LatticeError(f"not in {place}", key=key) for key in keys)
 
     def _look_up(self, key: str, lookups: list[Lookup]) -> Iterator[Lattice | None]:
         for place, lookup in zip(self.others, lookups, strict=True):
@@ -100,8 +104,8 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
         @functools.wraps(command)
         def collected(first: str, others: str | tuple[str, ...], strict: bool = False, **options: Any) -> None:
             beside = (others,) if isinstance(others, str) else others
-            arguments = opened((first,), options)
-            command(Joined(arguments.pop("source"), beside, strict), **arguments)
+            arguments = build_inputs((first,), options)
+            command(Joined(arguments.pop("inputs"), beside, strict), **arguments)
 
         text = "Exit with 1 if an archive lacks a key of the first."
         return section("Running", click.option("--strict", is_flag=True, help=text))(collected) if strict else collected
@@ -122,7 +126,7 @@ def combines_systems(command: Command) -> Command:
     @reads_lattices
     @functools.wraps(command)
     def collected(
-        source: Source,
+        inputs: Inputs,
         scales: Scales,
         others: tuple[str, ...],
         lat_weights: tuple[float, ...] | None,
@@ -135,15 +139,15 @@ def combines_systems(command: Command) -> Command:
         if others:
             weights = check_weights(lat_weights, 1 + len(others))
             function = partial(_combined, weights=weights, scales=scales)
-            lattices, scales = _all_combined(Joined(source, others, strict), function), Scales()
-        command(source=source, lattices=lattices, scales=scales, **options)
+            lattices, scales = _all_combined(Joined(inputs, others, strict), function), Scales()
+        command(inputs=inputs, lattices=lattices, scales=scales, **options)
 
     return collected
 
 
 def _all_combined(joined: Joined, function: Joining) -> Iterator[tuple[str, Lattice]]:
     with joined.stage(function) as stage:
-        yield from stage(joined.source.lattices(), joined.source.console.log)
+        yield from stage(joined.inputs.lattices(), joined.inputs.log)
     joined.say_missing()
 
 

@@ -12,17 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
+from ninja.cli.console import current_console
 from ninja.cli.files import InputFile
-from ninja.cli.options import Destination, command, lattice_output, reads
-from ninja.cli.source import WORDS_HELP, Source, reads_lattices_alone
-from ninja.cli.written import open_output
+from ninja.cli.options import command, lattice_output, reads
+from ninja.cli.source import WORDS_HELP, build_output, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
 from ninja.files.place import STDIN
+from ninja.io.inputs import Inputs
 from ninja.io.keyed_table import KeyedTable
 from ninja.io.number_tables import read_floats, read_integers
 from ninja.io.sources import tables
 from ninja.lattice import Lattice
+from ninja.pipeline import Output
+from ninja.pipeline.outputs import open_output
 
 _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
@@ -52,9 +55,9 @@ def linear_to_nbest(
     Example:
       ninja linear-to-nbest ark:1.ali --transcriptions 1.tra --lm-cost 1.lm --ac-cost 1.ac -o nbest.ark.gz
     """
-    destination = Destination(**writing_options)
-    source = Source((alignments,), words, allow_pipes=allow_pipes, are_lattices=False)
-    said = KeyedTable(_spoken(source, transcriptions))
+    destination = build_output(writing_options)
+    inputs = Inputs((alignments,), words, allow_pipes=allow_pipes, are_lattices=False, log=current_console().log)
+    said = KeyedTable(_spoken(inputs, transcriptions))
     costs = [
         None if name is None else KeyedTable(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)
     ]
@@ -67,19 +70,19 @@ def linear_to_nbest(
                 if ids is None or graph_cost is None or acoustic_cost is None:
                     lacking = transcriptions if ids is None else lm_cost if graph_cost is None else ac_cost
                     raise LatticeError(f"{lacking} lacks it", key=key)
-                lattice = graph.linear(key, ids, alignment, graph_cost, acoustic_cost, source.table())
+                lattice = graph.linear(key, ids, alignment, graph_cost, acoustic_cost, inputs.table())
             except NinjaError as error:
-                source.console.log.fail(error)
+                inputs.log.fail(error)
             else:
                 yield lattice
 
-    _write(source, destination, made())
+    _write(inputs, destination, made())
 
 
 @command
 @lattice_output(resume=False, each_input=False)
 @reads_lattices_alone
-def nbest_to_lattice(source: Source, destination: Destination) -> None:
+def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
     """Unite n-best paths, keys ending in -1, -2, …, in lattices.
 
     Paths of an utterance stand one after the other.
@@ -90,13 +93,13 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
     """
 
     def paths() -> Iterator[tuple[str, Lattice]]:
-        for key, lattice in source.lattices():
+        for key, lattice in inputs.lattices():
             numbered = _NUMBERED.fullmatch(key)
             if numbered is not None:
                 yield numbered[1], lattice.with_key(numbered[1])
             else:
                 message = "the key does not end in -1, -2, … as those of n-best lists do"
-                source.console.log.fail(LatticeError(message, key=key))
+                inputs.log.fail(LatticeError(message, key=key))
 
     def united() -> Iterator[Lattice]:
         for key, waiting in groupby(paths(), key=lambda pair: pair[0]):
@@ -104,11 +107,11 @@ def nbest_to_lattice(source: Source, destination: Destination) -> None:
                 result = graph.union([lattice for _, lattice in waiting], determinize=False)
             except NinjaError as error:
                 error.key = error.key or key
-                source.console.log.fail(error)
+                inputs.log.fail(error)
             else:
                 yield result
 
-    _write(source, destination, united())
+    _write(inputs, destination, united())
 
 
 @command
@@ -124,17 +127,17 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
     Example:
       ninja string-to-lattice text --words words.txt -o text.ark
     """
-    destination = Destination(**writing_options)
-    source = Source((text,), words, are_lattices=False)
-    lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(source, text))
-    _write(source, destination, (lattice.with_words(source.table()) for lattice in lattices))
+    destination = build_output(writing_options)
+    inputs = Inputs((text,), words, are_lattices=False, log=current_console().log)
+    lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(inputs, text))
+    _write(inputs, destination, (lattice.with_words(inputs.table()) for lattice in lattices))
 
 
-def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
+def _spoken(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
     """Read the words of each key: ids, or words of the symbol table."""
-    table = source.table()
+    table = inputs.table()
     if table is None:
-        yield from read_integers(transcripts, allow_pipes=source.allow_pipes)
+        yield from read_integers(transcripts, allow_pipes=inputs.allow_pipes)
         return
     paths = [STDIN] if transcripts == STDIN else [each.place.path for each in tables(transcripts)]
     for path in ("/dev/stdin" if each == STDIN else each for each in paths):
@@ -142,16 +145,16 @@ def _spoken(source: Source, transcripts: str) -> Iterator[tuple[str, npt.NDArray
             ids = table.ids(spoken)
             if -1 in ids:
                 message = f"the symbol table lacks the word {spoken[ids.index(-1)]!r}"
-                source.console.log.fail(SymbolError(message, path, key=key))
+                inputs.log.fail(SymbolError(message, path, key=key))
             else:
                 yield key, np.array(ids, np.int32)
 
 
-def _write(source: Source, destination: Destination, lattices: Iterator[Lattice]) -> None:
-    log = source.console.log
-    with open_output(destination, source) as archive:
+def _write(inputs: Inputs, destination: Output, lattices: Iterator[Lattice]) -> None:
+    log = inputs.log
+    with open_output(destination, inputs) as archive:
         for lattice in lattices:
             log.lattices += archive.take(lattice)
         if not log.lattices and log.failures:
             raise LatticeError(f"not one lattice of {len(log.failures)} could be made; nothing is written")
-    source.console.close_counting()
+    current_console().close_counting()

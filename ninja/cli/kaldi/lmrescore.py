@@ -7,11 +7,13 @@ from functools import lru_cache, partial
 
 import click
 
+from ninja.cli.console import current_console
 from ninja.cli.models import word_options
-from ninja.cli.options import Destination, command, lattice_output, reads
+from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.run import write
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.errors import ModelError, OptionError
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.compose import compose_ngram
@@ -19,7 +21,8 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
-from ninja.parallel.pipeline import Each
+from ninja.pipeline import Output
+from ninja.pipeline.stages import OnLattices
 from ninja.rescoring.models import load_model
 
 
@@ -57,12 +60,12 @@ def composed(
 @lattice_output("The lattices")
 @reads_lattices
 def lmrescore(
-    source: Source,
+    inputs: Inputs,
     lm: str,
     lm_scale: float,
     unk_penalty: float | None,
     load_options: LoadOptions,
-    destination: Destination,
+    destination: Output,
 ) -> None:
     """Add the scores of an n-gram model to lattices, or take them out, exactly.
 
@@ -77,12 +80,12 @@ def lmrescore(
     for name, value in (("lm_scale", lm_scale), ("unk_penalty", unk_penalty or 0.0)):
         if not math.isfinite(value):
             raise OptionError(f"{name} is {value}, but must be finite")
-    words = source.need_table()
-    if source.threads > 1 and unk_penalty is None:
+    words = inputs.need_table()
+    if current_console().threads > 1 and unk_penalty is None:
         words.complete()  # what is unknown must not hang on how far the reading is
     model = loaded(lm, words, load_options)  # here, too: what is wrong with it is said once
     if model.oov_score is not None:
-        source.console.say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
+        current_console().say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
-    arcs = write(Each(function), source, destination).arcs
-    source.console.close_counting(f"lattices, {arcs} arcs")
+    arcs = write(OnLattices(function), inputs, destination).arcs
+    current_console().close_counting(f"lattices, {arcs} arcs")

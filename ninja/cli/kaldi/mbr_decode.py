@@ -15,23 +15,26 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
+from ninja.cli.console import current_console
 from ninja.cli.files import OutputFolder
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Command, command, output_file, section, switch, text_output, writes
-from ninja.cli.run import batch_results, results
+from ninja.cli.options import Command, command, output_file, section, switch, writes
+from ninja.cli.run import results
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.errors import LatticeError, OutputError
+from ninja.files.output import text_output
 from ninja.files.place import SPECIFIER
 from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
+from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
-from ninja.parallel.pipeline import Each, Keyed
+from ninja.pipeline.stages import OnBatches, OnLattices, Pairs
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
@@ -118,7 +121,7 @@ def _printed(
 )
 @combines_systems
 def mbr_decode(
-    source: Source, output_file: str, word_symbol_table: str | None, lattices: Keyed | None, **given: Any
+    inputs: Inputs, output_file: str, word_symbol_table: str | None, lattices: Pairs | None, **given: Any
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
@@ -133,22 +136,22 @@ def mbr_decode(
     """
     files = {name: file for name in OUTPUTS if (file := given.pop(name)) is not None}
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as Kaldi's
-        source.spell()
-    show = shown_words(source.console, word_symbol_table)
+        inputs.spell()
+    show = shown_words(current_console(), word_symbol_table)
     risk, words, approximate = 0.0, 0, []
     with ExitStack() as stack:
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
         decoding = partial(decode, wanted=tuple(files), **given)
-        for key, decoded in batch_results(decoding, source, lattices, to_stdout=output_file == "-"):
+        for key, decoded in results(OnBatches(decoding), lattices or inputs, to_stdout=output_file == "-"):
             for name, output in decoded.outputs.items():
                 write[name](key, output)
             show(key, decoded.words.tolist())
             risk += decoded.bayes_risk
             words += len(decoded.words)
             approximate += [key] * decoded.touches_band
-    close_with_risk(source, risk, words, approximate)
+    close_with_risk(inputs, risk, words, approximate)
 
 
 def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], object]:
@@ -166,19 +169,20 @@ def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], obje
     return table.number if name == "bayes_risk" else table.fields
 
 
-def close_with_risk(source: Source, risk: float, words: int, approximate: list[str]) -> NoReturn:
+def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[str]) -> NoReturn:
     """End a command with the keys of approximate results and a line of the number of lattices and their Bayes risk."""
-    source.console.say_keys(approximate, "lattices are too long and flat to compare whole: confidences are approximate")
-    count = source.console.log.lattices
+    console = current_console()
+    console.say_keys(approximate, "lattices are too long and flat to compare whole: confidences are approximate")
+    count = inputs.log.lattices
     average, per_word = risk / max(count, 1), risk / max(words, 1)
-    source.console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
+    current_console().close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
 
 
 @command
 @scales
 @output_file("Text file for the confidences, or ark:FILE")
 @reads_lattices
-def confidence(source: Source, output_file: str, scales: Scales) -> None:
+def confidence(inputs: Inputs, output_file: str, scales: Scales) -> None:
     """Print the cost difference between the two best word sequences.
 
     One line for each: its key and the difference; 1e+10 where there is but one word sequence.
@@ -190,13 +194,13 @@ def confidence(source: Source, output_file: str, scales: Scales) -> None:
     difference_of = partial(consensus.sentence_confidence, scales=scales)
     alone, probability = 0, 0.0
     with NumberWriter(output_file) as table:
-        for key, difference in results(Each(difference_of), source, to_stdout=output_file == "-"):
+        for key, difference in results(OnLattices(difference_of), inputs, to_stdout=output_file == "-"):
             alone += math.isinf(difference)
             probability += math.exp(-difference)
             table.number(key, min(difference, MOST_COST))
-    count = source.console.log.lattices
+    count = inputs.log.lattices
     average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
-    source.console.close(f"{count} lattices, {alone} of them with one word sequence only{average}")
+    current_console().close(f"{count} lattices, {alone} of them with one word sequence only{average}")
 
 
 def _sausage(found: Consensus) -> list[str]:

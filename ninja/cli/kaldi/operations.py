@@ -13,13 +13,15 @@ from ninja import graph
 from ninja.cli import options
 from ninja.cli.archives import unchanged
 from ninja.cli.kaldi.options import model_option
-from ninja.cli.options import Command, Destination, Sectioned, command, lattice_output, switch
+from ninja.cli.options import Command, Sectioned, command, lattice_output, switch
 from ninja.cli.run import run
-from ninja.cli.source import Source, reads_lattices
+from ninja.cli.source import reads_lattices
 from ninja.errors import LatticeError
+from ninja.io.inputs import Inputs
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.times import check_labelled, is_timed
-from ninja.parallel.pipeline import Each, EachBatch
+from ninja.pipeline import Output
+from ninja.pipeline.stages import OnBatches, OnLattices
 
 Operation = Callable[..., Any]  # from a lattice to a lattice, or from a batch to a batch
 
@@ -34,9 +36,9 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
-        def applied(source: Source, destination: Destination, **given: Any) -> None:
+        def applied(inputs: Inputs, destination: Output, **given: Any) -> None:
             made: Any = function(**given)
-            run(EachBatch(made) if batches else Each(made), source, destination, kind=kind)
+            run(OnBatches(made) if batches else OnLattices(made), inputs, destination, kind=kind)
 
         return command(lattice_output()(reads_lattices(applied)))
 

@@ -10,22 +10,25 @@ from typing import NamedTuple
 import click
 
 from ninja import graph
+from ninja.cli.console import current_console
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.operations import Operation, operation
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Destination, command, lattice_output, output_file, section, switch, writes
-from ninja.cli.run import batch_results, results
+from ninja.cli.options import command, lattice_output, output_file, section, switch, writes
+from ninja.cli.run import results
 from ninja.cli.run import write as write_all
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, reads_lattices
-from ninja.cli.written import open_output
+from ninja.cli.source import reads_lattices
 from ninja.errors import LatticeError, NinjaError
 from ninja.graph import Path
+from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
-from ninja.parallel.pipeline import Each, EachBatch
+from ninja.pipeline import Output
+from ninja.pipeline.outputs import open_output
+from ninja.pipeline.stages import OnBatches, OnLattices
 
 
 @operation(batches=True)
@@ -64,7 +67,7 @@ def random_paths(batch: Batch, n: int, seed: int) -> Batch:
 @click.option("--srand", default=0, help="Seed of the random numbers.")
 @lattice_output(resume=False)
 @reads_lattices
-def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, random: bool, srand: int) -> None:
+def to_nbest(inputs: Inputs, destination: Output, scales: Scales, n: int, random: bool, srand: int) -> None:
     """Write the n best paths of each lattice as lattices.
 
     Their keys end in -1, -2, …; costs are written as they were. No two have the same words, whatever the lattice
@@ -75,8 +78,8 @@ def to_nbest(source: Source, destination: Destination, scales: Scales, n: int, r
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
     paths = partial(random_paths, n=n, seed=srand) if random else partial(graph.nbest, n=n, scales=scales)
-    total = write_all(EachBatch(paths, several=True), source, destination).results
-    source.console.close_counting(f"lattices, {total} paths")
+    total = write_all(OnBatches(paths, is_expanding=True), inputs, destination).written
+    current_console().close_counting(f"lattices, {total} paths")
 
 
 class BestPath(NamedTuple):
@@ -119,7 +122,7 @@ alignments_output = writes("--alignments", "Write the transition ids here, as te
 @word_symbol_table_option
 @reads_lattices
 def best_path(
-    source: Source,
+    inputs: Inputs,
     output_file: str,
     alignments: str | None,
     write_lattices: str | None,
@@ -134,20 +137,20 @@ def best_path(
     Example:
       ninja best-path lat.ark.gz --acoustic-scale 0.1 -o 1.tra --alignments ark:1.ali
     """
-    show = shown_words(source.console, word_symbol_table)
+    show = shown_words(current_console(), word_symbol_table)
     is_stdout = output_file == "-"
     if alignments is None and write_lattices is None:
-        found = batch_results(partial(best_words_of, scales=scales), source, to_stdout=is_stdout)
+        found = results(OnBatches(partial(best_words_of, scales=scales)), inputs, to_stdout=is_stdout)
     else:
         function = partial(best_and_lattice, scales=scales, as_lattice=write_lattices is not None)
-        found = results(Each(function), source, to_stdout=is_stdout)
+        found = results(OnLattices(function), inputs, to_stdout=is_stdout)
     graph_cost = acoustic_cost = 0.0
     frames = 0
     with ExitStack() as stack:
-        write = _path_writer(stack, source, output_file, alignments)
+        write = _path_writer(stack, inputs, output_file, alignments)
         archive = None
         if write_lattices is not None:
-            archive = stack.enter_context(open_output(Destination(write_lattices), source, kind="compact"))
+            archive = stack.enter_context(open_output(Output(write_lattices, kind="compact"), inputs))
         for key, (path, its_frames, lattice) in found:
             write(key, path)
             show(key, path.words.tolist())
@@ -159,8 +162,8 @@ def best_path(
     if frames:
         cost = (graph_cost + acoustic_cost) / frames
         parts = f"{graph_cost / frames:.6g} (graph) + {acoustic_cost / frames:.6g} (acoustic)"
-        source.console.say(f"cost of a frame: {cost:.6g} = {parts}, over {frames} frames")
-    source.console.close_counting()
+        current_console().say(f"cost of a frame: {cost:.6g} = {parts}, over {frames} frames")
+    current_console().close_counting()
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
@@ -186,7 +189,7 @@ def only_path(lattice: Lattice) -> Path:
 )
 @reads_lattices
 def nbest_to_linear(
-    source: Source, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
+    inputs: Inputs, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
 ) -> None:
     """Write words, alignment and costs of single-path lattices.
 
@@ -197,15 +200,15 @@ def nbest_to_linear(
       ninja nbest-to-linear nbest.ark.gz -o 1.tra --alignments ark:1.ali --lm-cost 1.lm --ac-cost 1.ac
     """
     with ExitStack() as stack:
-        write = _path_writer(stack, source, output_file, alignments, lm_cost, ac_cost)
-        for key, path in results(Each(only_path), source, to_stdout=output_file == "-"):
+        write = _path_writer(stack, inputs, output_file, alignments, lm_cost, ac_cost)
+        for key, path in results(OnLattices(only_path), inputs, to_stdout=output_file == "-"):
             write(key, path)
-    source.console.close_counting()
+    current_console().close_counting()
 
 
-def _path_writer(stack: ExitStack, source: Source, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
+def _path_writer(stack: ExitStack, inputs: Inputs, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
     """Open tables for words and, on request, alignments and both costs; return the function that writes paths."""
-    symbols = source.table()
+    symbols = inputs.table()
     words = stack.enter_context(NumberWriter(words_file))
     tables = [None if name is None else stack.enter_context(NumberWriter(name)) for name in files]
     alignments, graph_costs, acoustic_costs = [*tables, None, None][:3]

@@ -13,19 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
+from ninja.cli.console import current_console
 from ninja.cli.kaldi.options import IDS, ali_option, model_option
-from ninja.cli.options import Command, Destination, command, lattice_output, output_file, switch, writes
+from ninja.cli.options import Command, command, lattice_output, output_file, switch, writes
 from ninja.cli.run import results, run
 from ninja.cli.scales import scales
-from ninja.cli.source import Source, reads_lattices, reads_lattices_alone
+from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.graph.frame_posteriors import FramePosteriors
+from ninja.io.inputs import Inputs
 from ninja.io.keyed_table import KeyedTable
 from ninja.io.number_tables import NumberWriter, read_integers
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
-from ninja.parallel.pipeline import Each
+from ninja.pipeline import Output
+from ninja.pipeline.stages import OnLattices
 
 posteriors_output = output_file("Table for the posteriors, text, or binary as ark:FILE")
 
@@ -41,7 +44,7 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 @writes("--loglikes", "Write the log-likelihood of all paths of each lattice here.")
 @posteriors_output
 @reads_lattices
-def to_post(source: Source, output_file: str, scales: Scales, loglikes: str | None) -> None:
+def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
     A line is a key, and for each frame in brackets its transition ids and their posteriors.
@@ -50,7 +53,7 @@ def to_post(source: Source, output_file: str, scales: Scales, loglikes: str | No
     Example:
       ninja to-post lat.ark.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _write_posteriors(partial(frames_of, scales=scales), source, output_file, "log-likelihood", loglikes)
+    _write_posteriors(partial(frames_of, scales=scales), inputs, output_file, "log-likelihood", loglikes)
 
 
 def has_references(command: Command) -> Command:
@@ -61,10 +64,10 @@ def has_references(command: Command) -> Command:
     @click.option("--silence-phones", type=IDS, default=(), metavar="IDS", help="Phone ids, as in 1:2:3.")
     @reads_lattices_alone
     @functools.wraps(command)
-    def collected(source: Source, ali: str, silence_phones: tuple[int, ...], **given: Any) -> None:
+    def collected(inputs: Inputs, ali: str, silence_phones: tuple[int, ...], **given: Any) -> None:
         if not silence_phones:
-            source.console.say("there are no --silence-phones; make sure that this is meant")
-        references = KeyedTable(read_integers(ali, allow_pipes=source.allow_pipes))
+            current_console().say("there are no --silence-phones; make sure that this is meant")
+        references = KeyedTable(read_integers(ali, allow_pipes=inputs.allow_pipes))
 
         def reference_of(lattice: Lattice) -> npt.NDArray[np.int32]:
             alignment = references.get(lattice.key)
@@ -72,7 +75,7 @@ def has_references(command: Command) -> Command:
                 raise LatticeError(f"{ali} lacks its alignment", key=lattice.key)
             return alignment
 
-        command(source, reference_of=reference_of, silence_phones=silence_phones, **given)
+        command(inputs, reference_of=reference_of, silence_phones=silence_phones, **given)
 
     return collected
 
@@ -86,7 +89,7 @@ one_silence_class = switch("--one-silence-class", False, "Count silences as righ
 @one_silence_class
 @posteriors_output
 @has_references
-def to_mpe_post(source: Source, output_file: str, **given: Any) -> None:
+def to_mpe_post(inputs: Inputs, output_file: str, **given: Any) -> None:
     """Write MPFE posteriors of transition ids at each frame.
 
     For training by minimum phone frame error. A line is as ninja to-post's; posteriors have either sign: how much
@@ -97,7 +100,7 @@ def to_mpe_post(source: Source, output_file: str, **given: Any) -> None:
     Example:
       ninja to-mpe-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _write_posteriors(_accuracy("mpfe", **given), source, output_file, "accuracy")
+    _write_posteriors(_accuracy("mpfe", **given), inputs, output_file, "accuracy")
 
 
 @command
@@ -105,7 +108,7 @@ def to_mpe_post(source: Source, output_file: str, **given: Any) -> None:
 @one_silence_class
 @posteriors_output
 @has_references
-def to_smbr_post(source: Source, output_file: str, **given: Any) -> None:
+def to_smbr_post(inputs: Inputs, output_file: str, **given: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
     For training by state-level minimum Bayes risk. As ninja to-mpe-post, by the frames whose density is the
@@ -115,7 +118,7 @@ def to_smbr_post(source: Source, output_file: str, **given: Any) -> None:
     Example:
       ninja to-smbr-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _write_posteriors(_accuracy("smbr", **given), source, output_file, "accuracy")
+    _write_posteriors(_accuracy("smbr", **given), inputs, output_file, "accuracy")
 
 
 def _accuracy(
@@ -126,7 +129,7 @@ def _accuracy(
 
 def _write_posteriors(
     function: Callable[[Lattice], FramePosteriors],
-    source: Source,
+    inputs: Inputs,
     output_file: str,
     what: str,
     totals_file: str | None = None,
@@ -136,13 +139,13 @@ def _write_posteriors(
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))
         totals = None if totals_file is None else stack.enter_context(NumberWriter(totals_file))
-        for key, found in results(Each(function), source, to_stdout=output_file == "-"):
+        for key, found in results(OnLattices(function), inputs, to_stdout=output_file == "-"):
             table.posteriors(key, found.begin, found.label, found.posterior)
             if totals is not None:
                 totals.number(key, found.total)
             total += found.total
             frames += len(found.begin) - 1
-    source.console.close(f"{source.console.log.lattices} lattices, {what} of a frame {total / max(frames, 1):.6g}")
+    current_console().close(f"{inputs.log.lattices} lattices, {what} of a frame {total / max(frames, 1):.6g}")
 
 
 @command
@@ -151,8 +154,8 @@ def _write_posteriors(
 @lattice_output()
 @has_references
 def boost_ali(
-    source: Source,
-    destination: Destination,
+    inputs: Inputs,
+    destination: Output,
     model: TransitionModel,
     reference_of: Reference,
     b: float,
@@ -172,4 +175,4 @@ def boost_ali(
     def boosted(lattice: Lattice) -> Lattice:
         return graph.boost(lattice, reference_of(lattice), model.phone, b, silence_phones, max_silence)
 
-    run(Each(boosted), source, destination)
+    run(OnLattices(boosted), inputs, destination)

@@ -6,9 +6,10 @@ import click
 
 from ninja import evaluate
 from ninja.cli.files import InputFile, OutputFile
-from ninja.cli.options import command, output_file, switch, text_output
+from ninja.cli.options import command, output_file, switch
 from ninja.errors import FormatError, named
 from ninja.evaluate import Mode
+from ninja.files.output import text_output
 
 MODE_HELP = "Leave out references without a hypothesis (present), score them as empty (all), or refuse (strict)."
 

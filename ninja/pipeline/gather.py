@@ -13,10 +13,10 @@ from ninja.errors import FormatError, OutputError, named
 from ninja.files import remote
 from ninja.files.output import PartFile as Output
 from ninja.files.output import target
-from ninja.parallel.parts import Parts
-from ninja.parallel.plan import PartOutput, Plan, Shard
-from ninja.parallel.record import Record, read_plan, read_record
-from ninja.parallel.shard import SUFFIX, parts_folder, remove_dead_attempts
+from ninja.pipeline.parts import Parts
+from ninja.pipeline.plan import PartOutput, Plan, Shard
+from ninja.pipeline.record import Record, read_plan, read_record
+from ninja.pipeline.shard import SUFFIX, parts_folder, remove_dead_attempts
 
 
 @dataclass(frozen=True, slots=True)

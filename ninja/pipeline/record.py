@@ -17,8 +17,8 @@ from typing import Any
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import reported
-from ninja.parallel.parts import Parts
-from ninja.parallel.plan import PartOutput, Plan, Shard
+from ninja.pipeline.parts import Parts
+from ninja.pipeline.plan import PartOutput, Plan, Shard
 
 PLAN = "plan.json"
 _RECORD = re.compile(r"\d+-of-\d+\.json")

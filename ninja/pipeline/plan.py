@@ -26,7 +26,7 @@ from ninja.formats.format import of_folder, reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
 from ninja.io import folder
 from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, names_in, tables
-from ninja.parallel.cuts import LONGEST_HEAD, next_lattice
+from ninja.pipeline.cuts import LONGEST_HEAD, next_lattice
 
 State = tuple[str, int, int]  # path, size, time of the last change in ns; -1 both: it is not there
 

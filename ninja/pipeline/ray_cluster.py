@@ -18,9 +18,9 @@ from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
 from ninja.errors import NinjaError, OptionError, WorkerError, named
 from ninja.files.cores import num_cores
-from ninja.parallel.plan import Plan, Shard
-from ninja.parallel.record import Record
-from ninja.parallel.shard import Work, run_shard
+from ninja.pipeline.plan import Plan, Shard
+from ninja.pipeline.record import Record
+from ninja.pipeline.shard import Work, run_shard
 
 ATTEMPTS = 3  # at a shard
 STORE = 80_000_000  # bytes of the object store of a new cluster, the smallest that Ray takes: only names go through it
@@ -65,7 +65,7 @@ def run_on_ray(
     gpus: float,
     on_record: Callable[[Record], None],
 ) -> None:
-    """Run shards; see `ninja.parallel.cluster.run`."""
+    """Run shards; see `ninja.pipeline.cluster.run`."""
     with connected(address):
         options = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": -1}
         count = min(len(shards), num_actors(cores, gpus))

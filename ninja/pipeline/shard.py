@@ -16,7 +16,7 @@ It may be called anywhere, any number of times, by several workers at once with 
 the last one that ends replaces them. A shard without any source has a record and no parts. Plan, part and record are
 plain values that can be sent to other processes. A lattice that fails stands in the record and is no exception; an
 exception means that the shard is not done and may be tried again. ``missing(plan)`` lists the shards that must still
-run, ``ninja.parallel.gather.gather`` checks and joins the parts when there are none.
+run, ``ninja.pipeline.gather.gather`` checks and joins the parts when there are none.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from dataclasses import dataclass
 
 from ninja.files.output import is_specifier, reported, target
 from ninja.files.place import Table
-from ninja.parallel.parts import BLOCK, Parts
-from ninja.parallel.plan import Plan, Shard
-from ninja.parallel.record import (
+from ninja.pipeline.parts import BLOCK, Parts
+from ninja.pipeline.plan import Plan, Shard
+from ninja.pipeline.record import (
     Failure,
     PartFile,
     Record,

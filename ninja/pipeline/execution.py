@@ -1,0 +1,412 @@
+"""``run`` and ``stream``: a stage over the lattices of inputs, in input order and in bounded memory."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.files.cores import num_cores
+from ninja.files.output import target, text_output
+from ninja.io.inputs import Inputs
+from ninja.io.scales_beside import refuse_other_scales
+from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
+from ninja.lattice.keyed import collect_batches, pairs
+from ninja.log import Log
+from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output, output_folder, outputs_of
+from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage
+from ninja.threads import in_order
+
+Result = TypeVar("Result")
+Stage = BatchStage[Result] | StreamStage[Result]
+Progress = Callable[[str, int, float | None], None]  # key, lattices done, and the share of the inputs read if known
+Read = Callable[[Inputs], Pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The counts of a run."""
+
+    lattices: int  # processed with success, or results
+    written: int  # lattices written; a stage may make several of one
+    arcs: int  # of these
+    failures: tuple[NinjaError, ...]
+    skipped: int  # lattices whose results were in the output already
+    repeated: tuple[str, ...]  # keys that occurred before, once for each repetition
+    notes: tuple[str, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        skipped = f", {self.skipped} were there already" if self.skipped else ""
+        return f"{self.lattices} lattices, {self.arcs} arcs, {self.seconds:.1f} s{skipped}{failed}"
+
+
+def run(
+    inputs: Inputs,
+    stage: Stage[Any],
+    output: Output | TextOutput,
+    *,
+    jobs: int | None = None,
+    read: Read | None = None,
+    on_result: Callable[[Lattice], None] | None = None,
+    progress: Progress | None = None,
+    may_be_empty: bool = False,
+) -> Summary:
+    """Write the results of a stage for the lattices of inputs.
+
+    The output appears whole or not at all. A lattice that fails is left out and reported in the summary if the log of
+    the inputs has an ``on_error``; without it, the first failure is raised.
+
+    Args:
+        inputs: Read once, in order.
+        stage: `OnBatches` or `OnLattices` of a function, ``ninja.Rescorer``, or any other stage.
+        output: Lattices in one file or one for each input file; or lines, where the results are strings.
+        jobs: Threads, >= 1.  [default: all cores]
+        read: Yields the key and lattice of each entry of the inputs, or of one file of them, that is to be processed.
+            [default: all, by ``Inputs.lattices``]
+        on_result: Called with each lattice written, in order.
+        progress: Called with the last key, the number of lattices done and the share of the inputs read, 0 to 1.
+        may_be_empty: Inputs without lattices make an empty output; otherwise they are refused.
+
+    Returns:
+        Counts, failures and notes; equal to those of ``inputs.log``.
+
+    Raises:
+        LatticeError: There is no result at all.
+        OutputError: The output cannot be written.
+        OptionError: An output would replace an input, or the options contradict each other.
+    """
+    start = time.perf_counter()
+    before = inputs.log.lattices
+    how = _Run(jobs, read, on_result, progress, may_be_empty)
+    if isinstance(output, TextOutput):
+        with text_output(output.name) as text:
+            text.writelines(lines for _, lines in how.results(inputs, stage))
+    else:
+        with output_folder(output):
+            _write_outputs(inputs, stage, output, how)
+    log = inputs.log
+    return Summary(
+        log.lattices - before,
+        how.written,
+        how.arcs,
+        tuple(log.failures),
+        log.skipped,
+        tuple(log.repeated),
+        tuple(log.notes),
+        time.perf_counter() - start,
+    )
+
+
+def stream(
+    inputs: Inputs | Pairs,
+    stage: Stage[Result],
+    *,
+    jobs: int | None = None,
+    log: Log | None = None,
+    done: Collection[str] = (),
+    progress: Progress | None = None,
+    may_be_empty: bool | None = None,
+) -> Iterator[tuple[str, Result]]:
+    """Yield the key and the stage's result of each lattice, in input order.
+
+    Args:
+        inputs: `Inputs`, or pairs of key and lattice; they are read as they are needed, never all at once.
+        stage: As for `run`.
+        jobs: As for `run`.
+        log: For pairs, filled while the results are read; that of `Inputs` is their own.
+        done: Keys that are left out, each as often as it occurs here.
+        progress: As for `run`.
+        may_be_empty: As for `run`; None: no result at all is no error, even if all lattices fail.
+
+    Raises:
+        OptionError: `jobs` is below 1.
+        NinjaError: A lattice failed and the log has no ``on_error``.
+    """
+    read: Read | None = None
+    if not isinstance(inputs, Inputs):
+        lattices = pairs(inputs)
+        inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
+    return _Run(jobs, read, None, progress, may_be_empty).results(inputs, stage, done)
+
+
+def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _Run) -> None:
+    """Write each of the outputs."""
+    outputs = outputs_of(output, inputs)
+    if len(outputs) == 1:
+        how.write(outputs[0][1], stage, outputs[0][0])
+        return
+    for one, _ in outputs:
+        if one.resume and one.chosen is not None:  # before any of them is written
+            refuse_other_scales(target(one.name).archive, one.chosen)
+    log = inputs.log
+    may_be_empty, how.may_be_empty = how.may_be_empty, True
+    for number, (one, part) in enumerate(outputs):
+        log.output = number
+        try:
+            how.write(part, stage, one)
+        except LatticeError as error:
+            if error.key is not None or log.on_error is None:
+                raise
+            error.path = one.name  # nothing of this input can be used; others are written
+            log.fail(error)
+    if not (log.lattices + log.skipped or log.failures or may_be_empty):
+        raise LatticeError(f"there is no lattice in {', '.join(inputs.places)}")
+
+
+@dataclass(slots=True)
+class _Run:
+    """The options of a run, and its loop."""
+
+    jobs: int | None
+    read: Read | None
+    on_result: Callable[[Lattice], None] | None
+    progress: Progress | None
+    may_be_empty: bool | None
+    written: int = 0
+    arcs: int = 0
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise OptionError(f"jobs is {self.jobs}, but must be at least 1")
+
+    @property
+    def threads(self) -> int:
+        return self.jobs or num_cores()
+
+    def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
+        """Yield the key and the result of each lattice."""
+        log = inputs.log
+        counts = _counts(log)
+        with closing(self._chunks(inputs, stage, Counter(done), None, None)) as chunks:
+            for chunk in chunks:
+                for key, result in chunk.entries():
+                    if isinstance(result, NinjaError):
+                        log.fail(result, key)
+                    else:
+                        log.lattices += 1
+                        self._show(log, chunk)
+                        yield key, result
+        self._refuse_nothing(inputs, counts)
+
+    def write(self, inputs: Inputs, stage: Stage[Lattice], output: Output) -> None:
+        """Write one output."""
+        log = inputs.log
+        counts = _counts(log)
+        is_expanding = getattr(stage, "is_expanding", False)
+        times = _Times()
+        with open_output(output, inputs) as sink:
+            chunks = self._chunks(inputs, stage, sink.keys_done, times.before, sink)
+            with closing(chunks):
+                for chunk in chunks:
+                    lattices = self._write_chunk(chunk, log, sink, times)
+                    log.lattices += min(chunk.num_lattices, lattices) if is_expanding else lattices
+                    self._show(log, chunk)
+            self._refuse_nothing(inputs, counts)
+        if times.lost:
+            log.note(f"the times of {times.lost} lattices are lost: states of different times became one")
+
+    def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink, times: _Times) -> int:
+        """Write the results of a chunk; return the number of lattices written."""
+        batch = chunk.results
+        if not isinstance(batch, Batch):
+            lattice: Lattice = batch[0][1]
+            if not sink.take(lattice):
+                return 0
+            times.after(lattice)
+            if self.on_result is not None:
+                self.on_result(lattice)
+            self.written += 1
+            self.arcs += lattice.num_arcs
+            return 1
+        for before, error in batch.faults:
+            if log.on_error is None and before:
+                sink.take_all(batch.first(before), None)
+            log.fail(error)
+        written = sink.take_all(batch.without_faults(), chunk.prepared)
+        if not batch.is_plain:
+            for lattice in written:
+                times.after(lattice)
+        if self.on_result is not None:
+            for lattice in written:
+                self.on_result(lattice)
+        self.written += len(written)
+        self.arcs += written.num_arcs
+        return len(written)
+
+    def _chunks(
+        self,
+        inputs: Inputs,
+        stage: Stage[Any],
+        done: Counter[str],
+        on_lattice: Callable[[Lattice], None] | None,
+        sink: LatticeSink | None,
+    ) -> Generator[_Chunk, None, None]:
+        """Yield the results of batches, or of single lattices, in input order."""
+        source = _Source(inputs, self.read, done, on_lattice)
+        log = inputs.log
+        if not isinstance(stage, BatchStage):
+            if isinstance(stage, ThreadedStage) and self.threads > 1:
+                results = stage.on_threads(source.lattices(), log, self.threads)
+            else:
+                results = stage(source.lattices(), log)
+            for key, result in results:
+                yield _Chunk([(key, result)], None, 1, source.share_of(key), key)
+            return
+
+        def work(task: tuple[Batch, float | None]) -> tuple[_Chunk | None, Log, BaseException | None]:
+            batch, share = task
+            part = type(log)(on_error=_keep)
+            try:
+                results = stage.apply(batch, part)
+                prepared = None
+                if sink is not None:
+                    if not isinstance(results, Batch):
+                        raise TypeError(f"{type(stage).__name__} returned no lattices, which are to be written")
+                    prepared = sink.prepared(results.without_faults())
+                num_failed = len(results.faults) if isinstance(results, Batch) else 0
+                return _Chunk(results, prepared, len(batch) - num_failed, share, batch.keys[-1]), part, None
+            except BaseException as error:  # raised when the log is merged
+                return None, part, error
+
+        tasks = ((batch, inputs.share) for batch in source.batches())
+        with closing(in_order(work, tasks, self.threads)) as chunks:  # type: ignore[type-var]
+            for chunk, part, error in chunks:
+                log.merge(part)
+                if chunk is None:
+                    assert error is not None
+                    raise error
+                yield chunk
+
+    def _show(self, log: Log, chunk: _Chunk) -> None:
+        if self.progress is not None:
+            self.progress(chunk.key, log.lattices + log.skipped, chunk.share)
+
+    def _refuse_nothing(self, inputs: Inputs, before: tuple[int, int]) -> None:
+        """Refuse to write nothing.
+
+        Raises:
+            LatticeError: There is not a single result.
+        """
+        done, failed = (now - then for now, then in zip(_counts(inputs.log), before, strict=True))
+        if done or self.may_be_empty is None or (self.may_be_empty and not failed) or inputs.tables is not None:
+            return
+        if failed:
+            raise LatticeError(f"not one lattice of {failed} could be used; nothing is written")
+        raise LatticeError(f"there is no lattice in {', '.join(inputs.places)}; nothing is written")
+
+
+def _counts(log: Log) -> tuple[int, int]:
+    """Return how many lattices of a run are done, and how many failed."""
+    return log.lattices + log.skipped, len(log.failures)
+
+
+def _keep(error: NinjaError) -> None:
+    """Leave a failure in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The results of a batch, or of one lattice."""
+
+    results: Any  # a batch, or pairs of key and result or error
+    prepared: Any  # by the writer of the output
+    num_lattices: int  # processed without a failure
+    share: float | None  # of the inputs' bytes read with it
+    key: str  # of the last lattice
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        return self.results.entries() if isinstance(self.results, Batch) else iter(self.results)
+
+
+class _Source:
+    """Lattices of inputs without those that are done; keys that occur again are noted."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        read: Read | None,
+        done: Counter[str],
+        on_lattice: Callable[[Lattice], None] | None,
+    ) -> None:
+        self._inputs = inputs
+        self._read = read
+        self._done = Counter(done)
+        self._on_lattice = on_lattice
+        self._seen: set[str] = set()
+        self._shares: deque[tuple[str, float | None]] = deque()  # of lattices that have no result yet
+
+    def lattices(self) -> Iterator[tuple[str, Lattice]]:
+        log = self._inputs.log
+        for key, lattice in self._pairs():
+            self._note(key)
+            if self._done[key] > 0:
+                self._done[key] -= 1
+                log.skipped += 1
+                continue
+            self._shares.append((key, self._inputs.share))
+            if self._on_lattice is not None:
+                self._on_lattice(lattice)
+            yield key, lattice
+
+    def batches(self) -> Iterator[Batch]:
+        for batch in self._inputs.batches() if self._read is None else collect_batches(self._pairs()):
+            keys = batch.keys
+            distinct = set(keys)
+            if len(distinct) == len(keys) and self._seen.isdisjoint(distinct):
+                self._seen.update(distinct)
+            else:
+                for key in keys:
+                    self._note(key)
+            rest = self._without_done(batch, keys) if self._done else batch
+            if self._on_lattice is not None and not rest.is_plain:
+                for lattice in rest:
+                    self._on_lattice(lattice)
+            if len(rest):
+                yield rest
+
+    def share_of(self, key: str) -> float | None:
+        """Return the share read with the lattice of a result; lattices that failed before it are forgotten."""
+        while self._shares:
+            read, share = self._shares.popleft()
+            if read == key:
+                return share
+        return None
+
+    def _pairs(self) -> Pairs:
+        return self._inputs.lattices() if self._read is None else self._read(self._inputs)
+
+    def _note(self, key: str) -> None:
+        if key in self._seen:
+            self._inputs.log.repeated.append(key)
+        self._seen.add(key)
+
+    def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
+        """Return a batch without the lattices that are done, each as often as its key is."""
+        places: set[int] = set()
+        for place, key in enumerate(keys):
+            if self._done[key] > 0:
+                self._done[key] -= 1
+                places.add(place)
+        self._inputs.log.skipped += len(places)
+        return batch.without(places) if places else batch
+
+
+class _Times:
+    """Counts lattices that had times, no labels, and whose results have neither."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._timed: dict[str, bool] = {}  # by the key
+
+    def before(self, lattice: Lattice) -> None:
+        self._timed[lattice.key] = lattice.time is not None or self._timed.get(lattice.key, False)
+
+    def after(self, lattice: Lattice) -> None:
+        self.lost += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)

@@ -1,0 +1,269 @@
+"""Outputs of a pipeline: lattices in one file or in one for each input, or lines of text."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
+from ninja.files.guard import writing
+from ninja.files.output import is_specifier, part_of, target
+from ninja.files.place import STDIN as STDOUT
+from ninja.files.remote import is_remote
+from ninja.files.stream import gives_bytes_once
+from ninja.formats.format import by_extension
+from ninja.io import folder as folders
+from ninja.io import writer as files
+from ninja.io.inputs import Inputs
+from ninja.io.lattice_writer import LatticeWriter
+from ninja.io.scales_beside import ChosenScales
+from ninja.io.sources import look_into, names_in, tables
+from ninja.io.symbol_tables import write_table
+from ninja.io.writer import KALDI, format_of, spells_words
+from ninja.lattice import Kind, Lattice, Scales
+from ninja.lattice.batch import Batch
+
+_JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Lattices to be written, by the arguments of ``ninja.write``.
+
+    The name of one file, or, for an output of each input file, that of a folder, or a name with ``JOB`` in the place
+    of a number.
+    """
+
+    name: str
+    to: str | None = None  # format with its options; None: by the extension
+    lossy: Literal["allow", "refuse"] = "allow"
+    words_out: str | None = None  # file for the symbol table
+    resume: bool = False  # continue the output of an attempt that was interrupted
+    kind: Kind | None = None  # of lattices in Kaldi archives; None: as they are
+    scales: Scales | None = None  # by which paths were compared
+    chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside them
+    keeps_scales: bool = True  # where none are chosen, those beside the inputs go beside the output, too
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether the lattices go to the standard output."""
+        return self.name == STDOUT
+
+    @property
+    def is_per_file(self) -> bool:
+        """Whether each input file has an output of its own."""
+        if names_job(self.name):
+            return True
+        form = format_of(self.name, self.to)[0]
+        assert form.write is not None
+        is_folder = not is_specifier(self.name) and (self.name.endswith(os.sep) or os.path.isdir(self.name))
+        return is_folder and form.write.files not in ("each", "named")  # these have a file for each lattice, or others
+
+
+def names_job(name: str) -> bool:
+    """Tell whether the name of a file has ``JOB`` in the place of a number, as in Kaldi's scripts."""
+    return _JOB.search(os.path.basename(name)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TextOutput:
+    """A text file for the lines of each lattice; ``-`` is the standard output."""
+
+    name: str
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether the lines go to the standard output."""
+        return self.name == STDOUT
+
+
+class LatticeSink:
+    """An open output; a lattice that cannot be written joins the run's failures."""
+
+    def __init__(self, writer: LatticeWriter, inputs: Inputs) -> None:
+        self.prepared = writer.prepared
+        self._writer = writer
+        self._inputs = inputs
+
+    @property
+    def keys_done(self) -> Counter[str]:
+        """Counts of keys that are in the output already."""
+        return self._writer.keys_done
+
+    def take(self, lattice: Lattice) -> bool:
+        """Write a lattice; return False if it cannot be written."""
+        try:
+            self._writer.write(lattice)
+        except NinjaError as error:
+            inputs = self._inputs
+            if inputs.table_error is not None and isinstance(error, SymbolError) and lattice.words is None:
+                raise inputs.table_error from error
+            if error.key is None:  # the whole output fails
+                raise
+            inputs.log.fail(error)
+            return False
+        return True
+
+    def take_all(self, batch: Batch, prepared: Any) -> Batch:
+        """Write a batch, as the writer prepared it; return the lattices that could be written."""
+        if prepared is not None and self._writer.write_all(batch, prepared):
+            return batch
+        failed = {place for place, lattice in enumerate(batch) if not self.take(lattice)}
+        return batch.without(failed) if failed else batch
+
+
+@contextmanager
+def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
+    """Open one output in a ``with`` block; a terminal gets text. Notes on losses follow when it is complete.
+
+    Raises:
+        OptionError: The name makes no sense, or is that of several outputs.
+    """
+    if output.is_per_file:
+        raise OptionError(f"{output.name}: this command has one output; name a file")
+    name, log = output.name, inputs.log
+    if output.is_stdout and sys.stdout.isatty() and output.to is None:
+        name = "ark,t:-"
+    is_kaldi = format_of(name, output.to)[0].name in KALDI
+    writer = files.write(
+        name,
+        resume=output.resume,
+        kind=output.kind if is_kaldi else None,
+        to=output.to,
+        lossy=output.lossy,
+        words_out=output.words_out,
+        scales=output.scales,
+        chosen=output.chosen or (_scales_of(inputs) if output.keeps_scales else None),
+    )
+    inputs.spells_output = inputs.spells_output or (lambda: spells_words(name, output.to))
+    try:
+        with writer:
+            if writer.resumed is not None:
+                log.note(writer.resumed)
+            yield LatticeSink(writer, inputs)
+    except BaseException as error:
+        if writer.kept and not isinstance(error, OptionError):
+            number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"
+            log.note(f"{number} kept; the same command with --resume goes on from there")
+        raise
+    if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
+        write_table(table, output.words_out)
+        writer.words_path = output.words_out
+    for note in writer.notes():
+        log.note(note)
+    if writer.repeated:
+        log.repeated.clear()  # a note lists them
+
+
+def _scales_of(inputs: Inputs) -> ChosenScales | None:
+    """Return the scales beside the inputs; a note says why there are none."""
+    try:
+        return inputs.scales
+    except OptionError as error:
+        inputs.log.note(f"{error.message.split(';')[0]}: no scales are written beside the output")
+        return None
+
+
+def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
+    """Return each input file with its output, or both as they are where there is one output.
+
+    ``JOB`` in the name of the output stands for the number in the name of each input. In a folder outputs have the
+    names of the inputs.
+
+    Raises:
+        OptionError: An input has no number or no name, two outputs would be one, there is no folder for them, an
+            output is an input, or the format of the files of a folder is not known.
+    """
+    if not output.is_per_file:
+        return [(output, inputs)]
+    pattern = output.name
+    by_job = names_job(pattern)
+    paths: dict[str, str] = {}  # the input of each output
+    pairs: list[tuple[Output, Inputs]] = []
+    for name, path, shape in _input_files(inputs):
+        place = _with_number(pattern, path, shape) if by_job else os.path.join(pattern, _with_extension(path, output))
+        if place in paths:
+            raise OptionError(f"{place}: {paths[place]} and {path} would both go there; name an output for each")
+        paths[place] = path
+        pairs.append((replace(output, name=place), inputs.part(name)))
+    folder = os.path.dirname(target(pattern).archive) if by_job else pattern
+    if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
+        raise OptionError(f"{pattern}: there is no folder {folder}; make it first")
+    for place in paths:
+        chosen = target(place)
+        for written in (chosen.archive, part_of(chosen.archive), *([chosen.script] if chosen.script else [])):
+            writing(written)
+    return pairs
+
+
+@contextmanager
+def output_folder(output: Output) -> Iterator[None]:
+    """Make the folder of several outputs for a ``with`` block, after which it is removed if it is empty.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    folder = output.name
+    if not output.is_per_file or names_job(folder) or os.path.isdir(folder) or is_remote(folder):
+        yield
+        return
+    try:
+        os.makedirs(folder)
+    except OSError as error:
+        raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def _input_files(inputs: Inputs) -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    """Yield how each file of the inputs is named to be read, its path, and the shape of a number in its name."""
+    for name in inputs.places:
+        before, job, behind = os.path.basename(name).partition("JOB")
+        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(behind)}$)") if job else _NUMBER
+        sources = tables(name, allow_pipes=inputs.allow_pipes)
+        for table in sources:
+            path = table.place.path
+            if table.place.command is not None or gives_bytes_once(path):
+                raise OptionError(f"{table.place.name} has no name for its output; name a file with -o")
+            if table.kind == "folder":
+                yield from ((file, file, shape) for file in folders.lattice_files(path))
+                continue
+            kind, content = look_into(table)
+            if kind == "list":
+                yield from ((listed.place.path, listed.place.path, shape) for listed in names_in(content))
+                continue
+            yield (name if len(sources) == 1 else path), path, shape
+
+
+def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
+    """Put the number of an input in the name of its output."""
+    numbers = shape.findall(os.path.basename(path))
+    if not numbers:
+        raise OptionError(f"{path} has no number for JOB in {pattern}; name a folder with -o, for outputs of its name")
+    return pattern.replace("JOB", numbers[-1])
+
+
+def _with_extension(path: str, output: Output) -> str:
+    """Return the name of an input with the extension of the output's format."""
+    name = os.path.basename(path)
+    form = format_of(output.name, output.to)[0]
+    known = by_extension(name)
+    if form in known or (form.name in KALDI and not known and not name.endswith(".scp")):
+        return name
+    if output.to is None and known and known[0].name not in KALDI:
+        advice = f"say with --to which format the files in {output.name} get, such as --to {known[0].name}"
+        raise OptionError(f"{path}: {advice}")
+    stem = name.removesuffix(".gz").removesuffix(".scp")
+    ending = next((end for each in known for end in each.extensions if stem.lower().endswith(end)), "")
+    return stem[: len(stem) - len(ending)] + form.extensions[0]

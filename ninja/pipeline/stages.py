@@ -1,0 +1,125 @@
+"""Stages of a pipeline: batch stages, which threads share, and stream stages, which hold several lattices in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
+from ninja.log import Log
+
+Pairs = Iterable[tuple[str, Lattice]]
+Result = TypeVar("Result")
+Output = TypeVar("Output", covariant=True)
+
+
+@runtime_checkable
+class BatchStage(Protocol[Output]):
+    """A stage without state, called on several threads at once, a batch each time."""
+
+    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Output | NinjaError]]:
+        """Process a batch.
+
+        Args:
+            batch: Lattices without faults.
+            log: For notes and counts; failures are returned.
+
+        Returns:
+            A batch, with failed lattices among its faults, if the results are lattices; else the key and the result,
+            or the error, of each lattice.
+        """
+        ...
+
+
+class StreamStage(Protocol[Output]):
+    """A stage that may hold several lattices in flight; its results are in input order."""
+
+    def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
+        """Yield ``(key, result)`` for each lattice; failures and notes go to the log, a `Log` of the stage's type."""
+        ...
+
+
+@runtime_checkable
+class ThreadedStage(StreamStage[Output], Protocol[Output]):
+    """A stream stage with threads of its own."""
+
+    def on_threads(self, lattices: Pairs, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
+        """Yield the results as a call of the stage does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OnBatches:
+    """The batch stage of a function of a batch.
+
+    Args:
+        function: Returns a batch, or a result for each lattice. If it raises an error, it is called for each lattice
+            alone, so that one lattice does not cost the others.
+        is_expanding: The function returns any number of lattices for one.
+    """
+
+    function: Callable[[Batch], Any]
+    is_expanding: bool = False
+
+    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Any]]:
+        """Call the function."""
+        try:
+            results = self.function(batch)
+        except (LatticeError, MemoryError):
+            return _joined([(lattice.key, call_safely(self._alone, lattice)) for lattice in batch])
+        return results if isinstance(results, Batch) else list(zip(batch.keys, results, strict=True))
+
+    def _alone(self, lattice: Lattice) -> Any:
+        results = self.function(Batch.of([lattice]))
+        return results if isinstance(results, Batch) else results[0]
+
+
+@dataclass(frozen=True, slots=True)
+class OnLattices(Generic[Result]):
+    """The batch stage of a function of one lattice.
+
+    Args:
+        function: Returns a lattice or any other result; raises what is wrong with a lattice.
+    """
+
+    function: Callable[[Lattice], Result]
+
+    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
+        """Call the function for each lattice of a batch."""
+        return _joined([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
+
+
+def _joined(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
+    """Return one batch of results that are lattices, batches or errors; other results as they are."""
+    entries: list[tuple[str, Lattice | NinjaError]] = []
+    for key, result in results:
+        if isinstance(result, Batch):
+            entries += result.entries()
+        elif isinstance(result, NinjaError):
+            entries.append((key, result))
+        elif isinstance(result, Lattice):
+            entries.append((result.key, result))
+        else:
+            return results
+    return Batch.of_entries(entries)
+
+
+def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Result | NinjaError:
+    """Return a function's result for a lattice, or the error that concerns this lattice alone.
+
+    Raises:
+        OptionError: The error applies to the whole run.
+    """
+    try:
+        return function(lattice)
+    except OptionError as error:
+        error.key = None
+        raise
+    except MemoryError:
+        return LatticeError("it takes more memory than there is; prune it first", key=lattice.key)
+    except NinjaError as error:
+        error.key = error.key or lattice.key
+        return error
