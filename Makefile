@@ -51,17 +51,23 @@ fuzz-long:
 tsan:
 	$(PYTHON) fuzz/tsan.py
 
-# All that the pinned versions need in their turn, with SHA-256 of each file; after every change of constraints.txt.
+# All that the pinned versions need in their turn, with SHA-256 of each file; after every change of constraints.txt. Wheels
+# are built for Python 3.10, too, which some libraries of the tests no longer support.
+LOCK = pipx run uv==0.13.9 pip compile -c constraints.txt --universal --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" --quiet
 lock:
-	pipx run uv==0.13.9 pip compile pyproject.toml --extra test --extra lint --extra docs -c constraints.txt \
-		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" --quiet -o constraints.lock
+	$(LOCK) pyproject.toml --all-extras --python-version 3.11 -o constraints.lock
+	$(LOCK) --group build --python-version 3.10 -o build.lock
 
 clean:
 	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
+# TORCH_INDEX: the address of an index that has torch without CUDA. Nothing else is installed from it, so that it cannot
+# replace another package of PyPI.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$@ -m pip install --quiet --no-deps --index-url $(TORCH_INDEX) "$$(grep ^torch== constraints.txt)")
 
 $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
