@@ -79,9 +79,13 @@ def _even(
 
 
 def computes_in_half() -> bool:
-    """Tell whether the processor multiplies bfloat16 matrices, in AVX-512 or AMX."""
+    """Tell whether the processor multiplies bfloat16 matrices, in AVX-512 or AMX, and oneDNN may use that.
+
+    oneDNN refuses bfloat16 where ``ONEDNN_MAX_CPU_ISA`` keeps it from the instructions that the processor has.
+    """
     has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(ask is not None and ask() for ask in has)
+    may_use = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return any(ask is not None and ask() for ask in has) and (may_use is None or may_use())
 
 
 def logsumexp(row: torch.Tensor) -> np.ndarray:
