@@ -190,6 +190,7 @@ def test_no_modules_import_each_other_in_a_circle():
 # Imports of our own modules inside functions: they wait until they are needed, since starting takes long with them.
 WAITING = {
     ("ninja", "ninja.build_tool"): "asked by build tools only, and `import ninja` loads as little as it can",
+    ("ninja", "ninja.doctor"): "for `__version__` only",
     ("ninja", "ninja.show"): "draws in notebooks only",
     ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
     ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
@@ -219,8 +220,6 @@ WAITING = {
     ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
     ("ninja.io.header_scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
-    ("ninja.lm", "ninja.lm.huggingface.loading"): "imports torch",
-    ("ninja.lm", "ninja.lm.imported.torch_module"): "imports torch",
 }
 MOST_WAITING = 60
 

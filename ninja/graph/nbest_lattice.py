@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.nbest import nbest
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
+
+__all__ = ["lattice_nbest", "nbest_lattice", "nbest_lattices"]
 
 
 def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
