@@ -217,6 +217,7 @@ def context(
         else:
             arcs = write(stage, source, destination, on_result=take).arcs
     write_words(destination.words_out, stage)
+    stage.note_late(log)
     source.console.say(str(addressed))
     source.console.close_counting(f"lattices, {arcs} arcs")
 

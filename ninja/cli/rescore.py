@@ -98,5 +98,6 @@ def rescore(
         write(rescorer, source, destination, batch_arcs=options.batch_arcs, on_result=take)
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
+        phrases.stage.note_late(log)
         log.note(str(phrases))
     source.console.close(log.summary(source.console.seconds, frame_shift or DEFAULT_FRAME_SHIFT))

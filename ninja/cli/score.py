@@ -34,6 +34,7 @@ from ninja.evaluate import (
 )
 from ninja.evaluate.stm import is_stm, read_stm
 from ninja.formats.kaldi.tables import read_segments
+from ninja.io import folder
 from ninja.io.sources import holds_lattices
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
@@ -125,7 +126,7 @@ def score(
     _check(reference)
     details = {name: given.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: given.pop(name) for name in _FILTERS})
-    are_lattices = source.words is not None or source.format is not None or holds_lattices(source.places[0])
+    are_lattices = source.words is not None or source.format is not None or _are_lattices(source.places)
     source.spell()
     words = source.table() if are_lattices else None  # None: transcripts
     if words is None and source.unnamed is not None:
@@ -177,6 +178,19 @@ def score(
     if rate.unreferenced:
         source.console.say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
     source.console.close()
+
+
+def _are_lattices(places: Sequence[str]) -> bool:
+    """Tell whether the first source holds lattices rather than transcripts.
+
+    Raises:
+        OptionError: Some of the sources hold lattices, and others transcripts.
+    """
+    lattices = [place for place in places if holds_lattices(place)]
+    for place in places if lattices else ():
+        if place not in lattices and os.path.isfile(place) and folder.holds_no_lattices(place):
+            raise OptionError(f"{lattices[0]} holds lattices, but {place} transcripts; score them apart")
+    return places[0] in lattices
 
 
 def _check(reference: str) -> None:

@@ -284,9 +284,17 @@ class Contextual:
         if context.augmentation is not None:
             self._augmenter = self._made_augmenter(context.augmentation, words, tracker)
         if first and log.on_note is not None and not words.grows:  # to find what cannot be pronounced takes a while
-            for note in self._notes(known):
-                log.note(note)
+            self._note(known, log)
         return tracker
+
+    def note_late(self, log: Log) -> None:
+        """Note suspicious contents of the files, once all lattices are read whose words make the table."""
+        if self.words is not None and self.words.grows:
+            self._note(self.words, log)
+
+    def _note(self, words: SymbolTable, log: Log) -> None:
+        for note in self._notes(words):
+            log.note(note)
 
     def _made_tracker(self, words: SymbolTable) -> Tracker:
         share, options = 1.0, self.context.options

@@ -202,6 +202,8 @@ class Tables:
             with open(os.devnull, "rb", buffering=0) as nothing:
                 content = Content(Stream(nothing, place.path), place.path)
                 yield from self._ahead(self._foreign(content, reader))
+            if said := folder.lattices_beside(place.path):
+                self.options.on_note(f"{place.path}: {said}")
             return
         found: Counter[str] = Counter()
         results: list[tuple[Table, Stream | None]] = []
