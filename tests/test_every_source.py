@@ -112,3 +112,13 @@ def test_phrases_that_no_lattice_can_say_are_noted_where_lattices_make_the_table
     code, _, said = ninja(verb, *how)
     assert code == 0, said
     assert "1 of 2 phrases have words that the symbol table lacks: 'kathi'" in said
+
+
+def test_scales_in_the_header_of_a_later_file_are_noted(slf, tmp_path, ninja):
+    slf[1].write_text(TWO_WORDS.replace("VERSION=1.0", "VERSION=1.0 lmscale=12"))
+    code, _, said = ninja("best", *slf)
+    assert code == 0
+    assert f"{slf[1]}: the scales of its header are not used: acoustic_scale 1, lm_scale 12, word_penalty 0" in said
+    code, _, said = ninja("best", *slf, "--lm-scale", "header")
+    assert code == 2
+    assert f"{slf[0]} and {slf[1]} have different scales" in said

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from ninja.cli.config import config_of
 from ninja.cli.options import Command, acoustic_scale, inv_acoustic_scale, section, word_penalty
 from ninja.errors import OptionError
-from ninja.io.header_scales import find_header_scales
+from ninja.io.header_scales import find_header_scales, header_scales_of
 from ninja.io.scales_beside import KEYS, ChosenScales, find_scales
 from ninja.lattice import Scales
 
@@ -237,18 +237,17 @@ def _with_headers(
     context: click.Context, given: dict[str, Any], asked: set[str], places: Sequence[str] | None
 ) -> dict[str, Any]:
     """Return options of scales with those of HTK lattices' headers, if they are asked for; else say what these are."""
-    use = given["lm_scale"] == HEADER
     sources = _sources(context) if places is None else places
-    found = find_header_scales(sources, all_files=use) if use or not asked else None
-    if found is None and use:
-        raise OptionError("--lm-scale header is for HTK lattices (SLF) in files, and there are none")
-    if found is None or (found[1] == Scales() and not use):
+    if given["lm_scale"] != HEADER:
+        others = ((name, scales) for name, scales in ([] if asked else header_scales_of(sources)) if scales != Scales())
+        for name, scales in itertools.islice(others, 1):
+            unused = _listed({option: getattr(scales, field) for option, field in KEYS.items()})
+            _say(f"{name}: the scales of its header are not used: {unused}; --lm-scale header takes them")
         return given
+    if (found := find_header_scales(sources)) is None:
+        raise OptionError("--lm-scale header is for HTK lattices (SLF) in files, and there are none")
     name, scales = found
     values = {option: getattr(scales, field) for option, field in KEYS.items()}
-    if not use:
-        _say(f"{name}: the scales of its header are not used: {_listed(values)}; --lm-scale header takes them")
-        return given
     taken = {option: value for option, value in values.items() if option == "lm_scale" or option not in asked}
     _say(f"scales of the header of {name}: {_listed(taken)}")
     context.params.update(taken)
