@@ -20,7 +20,7 @@ from ninja.build_tool import find_build_tool
 from ninja.libraries import LIBRARIES
 
 DISTRIBUTION = "ninja-asr"
-ALWAYS_NEEDED = ("numpy", "click", "isal")
+ALWAYS_NEEDED = ("numpy", "click", "isal", "lazy_loader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def examine() -> Iterator[Finding]:
         yield Finding(DISTRIBUTION, True, f"used from {home}, not installed")
     else:
         yield Finding(DISTRIBUTION, True, f"{version} in {home}")
-    for stub in sorted(home.glob("_*.pyi")):
+    for stub in sorted(home.glob("_[a-z]*.pyi")):
         yield _attempt(f"ninja.{stub.stem}", partial(_compiled, stub.stem), f"reinstall {DISTRIBUTION}")
     for name in ALWAYS_NEEDED:
         yield _attempt(name, partial(importlib.metadata.version, name), f"pip install {name}")

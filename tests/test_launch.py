@@ -209,6 +209,14 @@ def test_the_build_tools_folder_is_found_where_others_look_for_it(tool, monkeypa
     monkeypatch.delitem(vars(ninja), "BIN_DIR")
 
 
+def test_the_doctor_loads_each_kernel_and_names_each_library_without_which_nothing_works():
+    done = subprocess.run([sys.executable, "-m", "ninja", "doctor"], capture_output=True, text=True, timeout=120)
+    found = {line.split()[1] for line in done.stdout.splitlines()}
+    kernels = {f"ninja.{path.stem}" for path in (ROOT / "ext").glob("*/_*.pyx")}
+    assert {name for name in found if name.startswith("ninja.")} == kernels
+    assert {"numpy", "click", "isal", "lazy_loader"} <= found
+
+
 def test_the_doctor_runs_where_numpy_is_missing(tmp_path):
     (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('No module named numpy')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
