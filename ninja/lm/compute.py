@@ -40,8 +40,8 @@ def linear(
     """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
     On a CPU oneDNN with a weight laid out once, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS
-    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows). With bfloat16 it is twice as fast again. A row's
-    result has the same bits whatever other rows stand beside it.
+    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows). With bfloat16 it is twice as fast again. With
+    AVX2 or later a row's result has the same bits whatever other rows stand beside it.
 
     Args:
         half: Compute in bfloat16, with float32 sums, where the processor has the instructions.
