@@ -17,7 +17,7 @@ from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import refuse_pair
-from ninja.lattice.nbest import NBest, check
+from ninja.lattice.nbest import NBest, check, with_silence
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
 
@@ -365,6 +365,7 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
             return _network(item, settings)
         return item, []
     if isinstance(item, NBest) and format.holds == "nbest":
+        item = with_silence(item)
         check(item)
     elif not (isinstance(item, ConfusionNetwork) and format.holds == "network"):
         raise OptionError(f"{format.name} holds {_INSTEAD[format.holds]}")

@@ -44,7 +44,7 @@ def from_nbest(
         A lattice of at most ``sum of words`` arcs and one more for each hypothesis.
 
     Raises:
-        LatticeError: There is no hypothesis, or a score is not finite.
+        LatticeError: A score is not finite.
         OptionError: A hypothesis is not as above, or `scores` is neither.
         SymbolError: A word is not in ``words``.
     """

@@ -10,7 +10,10 @@ lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score`
 may be a text alone, whose score stands at its place in a list beside that of hypotheses. ``ESPnet``, ``icefall``,
 ``SpeechBrain`` and ``Whisper`` leave the form of such files to their users; name the fields as yours have them.
 
-Not read: other fields, a score of all models beside those of each, times of pieces joined to others without any.
+An empty list is an empty sentence: the recogniser heard no word.
+
+Not read: other fields, a score of all models beside those of each, the times of a hypothesis of which a word has none,
+and those of a list, or of joined pieces, of which one has none.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -30,7 +33,7 @@ from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.writing import ListOptions, recoded, spelled
 from ninja.formats.window import Pieces
-from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable
 
 Object = tuple[str, Any, int | None]  # a name for messages; an object, a key and its list, or an error; the line
@@ -46,8 +49,14 @@ class _Found:
     is_pair: bool  # whether the key stands before its list
 
     def nbest(self, fields: ObjectFields) -> NBest:
-        timed = any(each.begin is not None for each in self.hypotheses)
-        return NBest(self.key, tuple(self.hypotheses), fields.frame_shift if timed else None)
+        """Return the list, with times if no hypothesis lacks those of its words."""
+        spoken = [hypothesis for hypothesis in self.hypotheses if hypothesis.words]
+        hypotheses = self.hypotheses
+        timed = any(hypothesis.begin is not None for hypothesis in hypotheses)
+        if timed and any(hypothesis.begin is None for hypothesis in spoken):
+            hypotheses = [replace(hypothesis, begin=None, end=None) for hypothesis in hypotheses]
+            timed = False
+        return with_silence(NBest(self.key, tuple(hypotheses), fields.frame_shift if timed else None))
 
 
 # The key of an object where it is known; what is found, what is wrong with it, or None: it is to be skipped.
@@ -180,7 +189,7 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _Found | None
     listed = entry[1] if is_pair else listed_of(entry, fields, where)
     if fields.skip and not listed and not is_pair:
         return None
-    if not isinstance(listed, list) or not (listed or fields.join):
+    if not isinstance(listed, list):
         raise where.error(f"expected a list of hypotheses as {fields.nbest!r}")
     return _Found(where.key, hypotheses_of(listed, fields, where), where.line, is_pair)
 
