@@ -362,7 +362,8 @@ def test_an_empty_list_is_an_empty_hypothesis(content):
 
 
 def test_an_empty_list_adds_nothing_to_a_group():
-    text = lines({"key": "u", "nbest": []}, {"key": "u", "nbest": [{"text": "a", "score": -1}]}, {"key": "v", "nbest": []})
+    one = {"key": "u", "nbest": [{"text": "a", "score": -1}]}
+    text = lines({"key": "u", "nbest": []}, one, {"key": "v", "nbest": []})
     assert [said(found) for found in lists(text, group=True)] == [[("a", 0.0, 1.0)], [("", 0.0, 0.0)]]
 
 

@@ -127,8 +127,10 @@ def test_lists_of_dstc10_are_those_that_json_holds():
     for nbest, lattice in zip(lists[:40], nbest_lattices(lists[:40]), strict=True):
         back = lattice_nbest(lattice, 20)
         assert [each.words for each in back.hypotheses] == [each.words for each in nbest.hypotheses]
-    again = read_objects(b"".join(map(write_objects, lists)))
+    again = read_objects(b"".join(map(write_objects, lists)), fields=ObjectFields(text="hyp"))
     assert {each.key: said(each) for each in again} == slow
+    assert again[0].record is not None
+    assert again[0].record.utterance["speaker"] == "U"
 
 
 def test_srilm_scores_are_understood_by_their_bases():

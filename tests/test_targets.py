@@ -432,14 +432,6 @@ def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
     assert len(list(read_nemo(Path("x.tsv").read_bytes(), ["a", "b"]))) == 2
 
 
-@pytest.mark.parametrize(("name", "form"), [("x.jsonl", "json"), ("x.nbest", "srilm")])
-def test_a_list_without_hypotheses_is_written_as_an_empty_sentence(name, form):
-    with ninja.write(name) as output:
-        output.write(NBest("x", ()))
-    [(key, lattice)] = ninja.read(name, format=form)
-    assert (key, lattice.num_arcs) == ("x", 0)
-
-
 def test_the_key_given_is_the_one_written():
     reads = {
         "x.slf": lambda content: read_slf(content, "", options=SlfOptions(key="utterance")).key,

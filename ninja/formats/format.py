@@ -52,6 +52,7 @@ Field = Literal[
     "raw",
     "ids",
     "names",
+    "fields",
 ]
 # What a format may keep of lattices, lists and networks, in the words that say what is lost.
 FIELDS: dict[Field, str] = {
@@ -68,8 +69,9 @@ FIELDS: dict[Field, str] = {
     "raw": "raw kind",
     "ids": "word ids",
     "names": "word names",
+    "fields": "other fields of a list",
 }
-ALL_FIELDS = frozenset(FIELDS)
+ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ninja.errors import LatticeError
+from ninja.lattice.list_lattice import ListRecord
 
 Costs = tuple[float, ...]
 
@@ -45,6 +46,7 @@ class NBest:
     key: str
     hypotheses: tuple[Hypothesis, ...]
     frame_shift: float | None = None  # seconds, where there are times
+    record: ListRecord | None = field(default=None, compare=False)  # other fields of the file
 
     def __repr__(self) -> str:
         first = f", the first {self.hypotheses[0]!r}" if self.hypotheses else ""

@@ -10,6 +10,7 @@ from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
+from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest, check, with_silence
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
@@ -45,7 +46,7 @@ def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, pat
     return [_lattice(each, words, path) for each in lists]
 
 
-def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> Lattice:
+def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> ListLattice:
     """Make the lattice of a list."""
     nbest = with_silence(nbest)
     check(nbest)
@@ -53,7 +54,8 @@ def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> Latti
     trie = _Trie(nbest.key, path)
     for each in nbest.hypotheses:
         trie.add(each, _ids(each, words, nbest.key, path))
-    return trie.lattice(nbest.frame_shift if timed else None, words, timed)
+    lattice = trie.lattice(nbest.frame_shift if timed else None, words, timed)
+    return ListLattice.of(lattice, len(nbest.hypotheses), nbest.record)
 
 
 class _Trie:
