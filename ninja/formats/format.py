@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import Any, Literal, Protocol
 
 from ninja.errors import FormatError, OptionError
+from ninja.files.text import BOM
 from ninja.formats import options, unsupported
-from ninja.formats.content import BOM, Content, Entry
+from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
 
 # Modules of the formats in the order of detection, loaded when they are reached; at the end of each stands its FORMAT.

@@ -18,7 +18,8 @@ from ninja.files.cores import num_cores
 from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve
 from ninja.files.remote import is_remote
 from ninja.files.stream import Stream, gives_bytes_once, look, open_stream, peek
-from ninja.formats.content import BOM, Content, Entry
+from ninja.files.text import BOM, without_mark
+from ninja.formats.content import Content, Entry
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
@@ -262,6 +263,7 @@ class Tables:
         vocabulary = self.options.words.vocabulary()
         if stream.head(len(BOM)) == BOM:
             stream.readinto(memoryview(bytearray(len(BOM))))
+            without_mark(BOM, stream.name)
             found = self._ahead(kaldi.archive(stream, vocabulary))
         elif stream.head(len(MAGIC)) == MAGIC:
             found = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])

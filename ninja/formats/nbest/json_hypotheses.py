@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,7 @@ from ninja.formats.textual import check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
+NAME = re.compile(r"[\w.-]{1,40}")  # of a field, as messages spell it
 SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 
@@ -129,7 +131,7 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlac
             raise where.error(f"expected a hypothesis, found {shown(entry)}")
         scored = _costs(entry, fields, where)
         if scored is None and not (fields.join and fields.missing_score is None):
-            scored = _missing(fields, where)
+            scored = _missing(entry, fields, where)
         found.append((_spoken(entry, fields, where), scored))
     if fields.join:
         return [_joined(found, where)]
@@ -173,7 +175,7 @@ def _joined(found: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hyp
     return Spoken(words, begins, ends).hypothesis(both, where.line)
 
 
-def _missing(fields: ObjectFields, where: ObjectPlace) -> Costs:
+def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs:
     """Return the costs of a hypothesis without scores."""
     if fields.missing_score is None:
         names = repr(fields.score)
@@ -181,9 +183,22 @@ def _missing(fields: ObjectFields, where: ObjectPlace) -> Costs:
             names = f"neither {names} nor {fields.am_score!r} and {fields.lm_score!r}"
         else:
             names = f"no {names}"
-        raise where.error(f"a hypothesis has {names}; name its fields, or say what a missing score is")
+        seen = ", ".join(repr(str(name)[:20]) for name in list(entry)[:8])
+        advice = f"name the field of its score (--from json:score={_likely_score(entry)})"
+        advice += ", or say what a missing one is (--from json:missing_score=0)"
+        raise where.error(f"a hypothesis has {names}, but {seen}; {advice}")
     sign = 1.0 if fields.meaning == "cost" else -1.0
     return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)
+
+
+def _likely_score(entry: dict[str, Any]) -> str:
+    """Return the name of a field with a number, at best one that is called after a score."""
+    numbers = [
+        name
+        for name, value in entry.items()
+        if isinstance(value, int | float) and name not in (AM_SCORE, LM_SCORE) and NAME.fullmatch(name)
+    ]
+    return max(numbers, key=lambda name: "score" in name or "prob" in name, default="FIELD")
 
 
 def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
