@@ -45,6 +45,11 @@ def test_numbers_of_torch_and_numpy_lists_of_words_and_empty_texts_will_do() -> 
     assert listed(ninja.from_nbest("utt", rows)) == [("new york city", 1.0, 0.0), ("", 2.0, 0.0), ("a", 3.0, 0.0)]
 
 
+def test_an_empty_key_is_refused() -> None:
+    with pytest.raises(OptionError, match="key is empty, but an utterance id is needed"):
+        ninja.from_nbest("", LIST)
+
+
 def test_no_hypotheses_are_an_empty_sentence() -> None:
     assert listed(ninja.from_nbest("utt", [])) == [("", 0.0, 0.0)]
 

@@ -133,8 +133,9 @@ def score(
     words = source.table() if are_lattices else None  # None: transcripts
     if words is None and source.unnamed is not None:
         raise source.unnamed
-    if are_lattices and words is None:
-        _refuse_unreadable(source)
+    unread = _unreadable(source) if are_lattices and words is None else None
+    if unread is not None and (unread.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
+        raise unread
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     if words is None and (len(scales) > 1 or wer_dir is not None):
@@ -204,18 +205,12 @@ def _check(reference: str) -> None:
             raise click.UsageError(f"{name} needs --entities")
 
 
-def _refuse_unreadable(source: Source) -> None:
-    """Refuse lattices none of which can be read; a file with their extension alone may be transcripts.
-
-    Raises:
-        NinjaError: The error of the first lattice.
-    """
+def _unreadable(source: Source) -> NinjaError | None:
+    """Return the first error of lattices none of which can be read; transcripts may have the extension of lattices."""
     failures: list[NinjaError] = []
     for _ in source.read(source.places, failures.append):
-        return
-    for failure in failures:
-        if failure.key is not None:
-            raise failure
+        return None
+    return failures[0] if failures else None
 
 
 def _may_be_stm(path: str) -> bool:

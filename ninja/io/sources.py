@@ -344,7 +344,7 @@ def holds_lattices(source: str | Table) -> bool:
             return holds_lattices(table_of(os.fsdecode(head.split(b"\n")[0].split()[-1])))  # lists name no lists
         return is_kaldi(head) or recognised(head, place.name) is not None
     except NinjaError:
-        return False
+        return folder.needs_content(place.name)  # reading it says what is wrong
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
