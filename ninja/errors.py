@@ -18,6 +18,10 @@ LONGEST_SHOWN = 120  # characters of a key
 NAMED = 20  # keys in a message
 
 
+class NinjaWarning(UserWarning):
+    """A peculiarity of an input that was removed while it was read, which the user should know."""
+
+
 class NinjaError(Exception):
     """Base of all errors of this package.
 

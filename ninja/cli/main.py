@@ -18,7 +18,7 @@ import click
 
 from ninja.cli import wording
 from ninja.cli.commands import COMMANDS, SECTIONS
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import NinjaError, NinjaWarning, OptionError
 from ninja.files.terminal import printing
 from ninja.libraries import explained
 
@@ -144,6 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # what libraries warn programmers of is noise to users
+        warnings.simplefilter("default", NinjaWarning)
+        warnings.showwarning = lambda message, *_, **__: _say(str(message))
     with printing():
         return _run(arguments)
 

@@ -15,6 +15,7 @@ from ninja.files.output import target
 from ninja.io.scales_beside import refuse_other_scales
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
+from ninja.lattice.list_lattice import ListLattice
 from ninja.log import Log
 from ninja.parallel.pipeline import (
     ARCS_ON_A_THREAD,
@@ -212,21 +213,27 @@ def _write_one(
             )
     if times.lost:
         source.console.say(f"the times of {times.lost} lattices are lost: states of different times became one")
+    if times.lost_records:
+        source.console.say(f"other fields of {times.lost_records} n-best lists are not written: their paths changed")
     return written
 
 
 class _Times:
-    """Counts lattices that had times, not labels, and whose results have neither."""
+    """Counts lattices that had times, not labels, and whose results have neither; and lists whose fields are lost."""
 
     def __init__(self) -> None:
-        self.lost = 0
+        self.lost = self.lost_records = 0
         self._timed: dict[str, bool] = {}  # by the key
+        self._recorded: set[str] = set()  # keys
 
     def read(self, lattice: Lattice) -> None:
         self._timed[lattice.key] = lattice.time is not None or self._timed.get(lattice.key, False)
+        if isinstance(lattice, ListLattice) and lattice.record and lattice.record.others:
+            self._recorded.add(lattice.key)
 
     def written(self, lattice: Lattice) -> None:
         self.lost += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
+        self.lost_records += lattice.key in self._recorded and not isinstance(lattice, ListLattice)
 
 
 def _write_each(

@@ -20,7 +20,7 @@ from ninja.cli.run import results
 from ninja.cli.scales import by_default, grid_of_scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.evaluate import (
     BiasingList,
     ErrorRate,
@@ -32,8 +32,9 @@ from ninja.evaluate import (
     read_truth,
     score_entities,
 )
-from ninja.evaluate.stm import is_stm, read_stm
-from ninja.formats.kaldi.tables import read_segments
+from ninja.evaluate.filtered_lattices import LatticeFilter
+from ninja.evaluate.stm import read_transcripts
+from ninja.formats.kaldi.tables import is_stm, read_fields, read_segments
 from ninja.io import folder
 from ninja.io.sources import holds_lattices
 from ninja.lattice import Scales
@@ -47,6 +48,7 @@ _EXCLUDED = {
 }
 _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
+Segments = Mapping[str, tuple[str, float, float]]
 _MISSING = {"all": "scored as empty", "present": "left out"}
 
 
@@ -54,7 +56,7 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
 @click.argument("reference", type=InputFile())
 @click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
 @click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
-@reads("--segments", "Utterances of the recordings, as Kaldi's segments, where REFERENCE is an STM file.")
+@reads("--segments", "Utterances of the recordings, as Kaldi's segments, where REFERENCE or SOURCE is STM.")
 @reads("--biasing", "Biasing lists; print word error rates on rare words and on others.")
 @section(
     "Words",
@@ -109,7 +111,8 @@ def score(
     error rates comes first; what follows is that of the best, of fewest word errors. With --wer-dir Kaldi's files
     wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
 
-    An STM file as REFERENCE takes --segments, whose utterances are those of its lines.
+    Text files may also be NIST's trn, words and (id) on each line, or STM, which takes --segments, whose utterances are
+    those of its lines. Words are compared in Unicode's composed form (NFC).
 
     The tables of speakers, errors and utterances are those of Kaldi's scoring scripts and rest on the alignments of
     its align-text, which may split the same number of errors otherwise than the first line does.
@@ -131,19 +134,28 @@ def score(
     words = source.table() if are_lattices else None  # None: transcripts
     if words is None and source.unnamed is not None:
         raise source.unnamed
+    unread = _unreadable(source) if are_lattices and words is None else None
+    if unread is not None and (unread.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
+        raise unread
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     if words is None and (len(scales) > 1 or wer_dir is not None):
         raise click.UsageError("several scales, and --wer-dir, need lattices; SOURCE is transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
-    references = _said(lists) if lists is not None and biasing == reference else _read_references(reference, segments)
-    references = of_references.texts(references)
+    if segments is not None and not any(map(_may_be_stm, (reference, *(() if words else source.places)))):
+        raise click.UsageError("--segments is of use with STM only, which is neither REFERENCE nor SOURCE")
+    cut = None if segments is None else read_segments(segments)
+    given_texts = _said(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
+    if oracle:
+        LatticeFilter(of_hypotheses).check(given_texts)
+    references = of_references.texts(given_texts)
     if oracle and words is not None:
-        rate = evaluate.oracle_score((lattice for _, lattice in source.lattices()), references, words)
+        pairs = (lattice for _, lattice in source.lattices())
+        rate = evaluate.oracle_score(pairs, references, words, how=of_hypotheses)
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(source.places))
+            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(source.places, cut))
         else:
             found = dict(results(Each(partial(evaluate.hypotheses_under, scales=scales)), source))
             if by_default():
@@ -207,15 +219,17 @@ def _check(reference: str) -> None:
             raise click.UsageError(f"{name} needs --entities")
 
 
-def _read_references(path: str, segments: str | None) -> dict[str, list[str]]:
-    """Read references: lines of a key and words, or STM."""
-    if not is_stm(path):
-        if segments is not None:
-            raise click.UsageError("--segments is of use with a REFERENCE in STM (.stm) only")
-        return read_text(path)
-    if segments is None:
-        raise click.UsageError(f"{path}: an STM file has no keys of utterances; give their --segments")
-    return read_stm(path, read_segments(segments))
+def _unreadable(source: Source) -> NinjaError | None:
+    """Return the first error of lattices none of which can be read; transcripts may have the extension of lattices."""
+    failures: list[NinjaError] = []
+    for _ in source.read(source.places, failures.append):
+        return None
+    return failures[0] if failures else None
+
+
+def _may_be_stm(path: str) -> bool:
+    """Tell whether a file is STM, or can be read only once."""
+    return not os.path.isfile(path) or is_stm(list(read_fields(path)), path)
 
 
 def _filters(
@@ -296,11 +310,11 @@ def _score_entities(
     return found.overall
 
 
-def _transcripts(paths: tuple[str, ...]) -> dict[str, list[str]]:
+def _transcripts(paths: tuple[str, ...], cut: Segments | None) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in paths:
         try:
-            part = evaluate.read_text(path)
+            part = read_transcripts(path, cut)
         except FormatError as error:
             error.message += "; if it holds lattices, give their --words"
             raise

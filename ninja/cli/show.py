@@ -57,8 +57,9 @@ def show(
     """
     options = ShowOptions(**given)
     reference = None
-    if ref is not None and source.table() is None:
-        raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
+    source.spell()
+    if ref is not None:
+        source.need_table()
     if (context_model is None) != (entities is None):
         raise OptionError("--context-model and --entities go together; give both, or none")
     if context_model is None and rnnlm is not None:
@@ -156,9 +157,8 @@ def report(
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
     first: Source = opened((before,), how)["source"]
+    first.need_table()
     second = first.like((after,))
-    if first.table() is None:
-        raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
     found = [
         dict(results(Each(Outcomes(references, own)), source))
         for source, own in zip((first, second), scales, strict=True)

@@ -27,6 +27,7 @@ from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, ModelError, NinjaError, OptionError, VocabularyError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
+from ninja.lattice.list_lattice import as_list_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
@@ -168,7 +169,8 @@ class Contextual:
         if self._augmenter is not None:
             lattice, self.added = self._augmenter(lattice, lists)
         if self.context.context_model is None:
-            return add_context(lattice, self.tracker, lists)
+            boosted = add_context(lattice, self.tracker, lists)
+            return as_list_of(lattice, boosted) if self._augmenter is None else boosted
         if more:
             self._live[id(lattice)] = lattice, lists  # with the lattice, whose identity is no other's then
         return lattice

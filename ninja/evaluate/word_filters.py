@@ -7,8 +7,10 @@ import re
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from ninja.errors import FormatError, InputError
+from ninja.evaluate.normal_form import composed
 from ninja.files import text as utf8
 
 Line = tuple[str, Sequence[str]]  # key and words
@@ -44,7 +46,7 @@ class GlobalMapping:
 
 @dataclass(frozen=True, slots=True)
 class WordFilter:
-    """Changes of transcripts before scoring, applied in this order.
+    """Changes of transcripts before scoring, applied in this order; words are put into composed form (NFC) first.
 
     Args:
         script: Program that reads lines of a key and words and writes them changed, as Kaldi's
@@ -64,12 +66,13 @@ class WordFilter:
             InputError: The script cannot be run, or fails.
             FormatError: The script does not return each line with its key.
         """
-        words = [list(each) for _, each in lines]
+        words = composed([words for _, words in lines])
         if self.script is not None and lines:
-            words = _run(self.script, lines)
+            words = _run(self.script, [(key, line) for (key, _), line in zip(lines, words, strict=True)])
         if self.mapping is not None:
             words = [self.mapping.words(each) for each in words]
-        return [[word for word in each if word not in self.ignored] for each in words]
+        ignored = {normalize("NFC", word) for word in self.ignored}
+        return [[word for word in each if word not in ignored] for each in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Return transcripts by key, changed; as ``lines``."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, InputError, NinjaWarning
 from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.kind import kind_of
 from ninja.files.place import resolve
 from ninja.files.stream import Stream, open_raw, open_stream
 
+BOM = b"\xef\xbb\xbf"
 HEAD = 1 << 13  # bytes by which other files are told
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
@@ -55,6 +57,14 @@ def content(path: str | os.PathLike[str]) -> bytes:
     return Stream(io.BytesIO(found), os.fspath(path)).rest() if found.startswith(GZIP_MAGIC) else found
 
 
+def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
+    """Return text without the byte-order mark with which some editors begin it; warn if it had one."""
+    if not content.startswith(BOM):
+        return content
+    warnings.warn(f"{path or 'text'}: the byte-order mark at its beginning is left out", NinjaWarning, stacklevel=2)
+    return content[len(BOM) :]
+
+
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
     """Return bytes as text.
 
@@ -64,7 +74,7 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
     if (kind := kind_of(content[:HEAD])) is not None:
         raise FormatError(f"this is {kind}, but a text is expected here (are two arguments swapped?)", path)
     try:
-        return content.decode("utf-8")
+        return without_mark(content, path).decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", path, line=line) from error

@@ -12,7 +12,7 @@ from ninja.errors import named as shortened
 from ninja.files.place import Place, Table, natural
 from ninja.files.remote import is_file, is_remote, listing
 from ninja.files.stream import Stream, open_stream
-from ninja.formats.content import BOM
+from ninja.files.text import BOM
 from ninja.formats.format import HEAD, by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 

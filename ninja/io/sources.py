@@ -18,7 +18,8 @@ from ninja.files.cores import num_cores
 from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve
 from ninja.files.remote import is_remote
 from ninja.files.stream import Stream, gives_bytes_once, look, open_stream, peek
-from ninja.formats.content import BOM, Content, Entry
+from ninja.files.text import BOM, without_mark
+from ninja.formats.content import Content, Entry
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
@@ -264,6 +265,7 @@ class Tables:
         vocabulary = self.options.words.vocabulary()
         if stream.head(len(BOM)) == BOM:
             stream.readinto(memoryview(bytearray(len(BOM))))
+            without_mark(BOM, stream.name)
             found = self._ahead(kaldi.archive(stream, vocabulary))
         elif stream.head(len(MAGIC)) == MAGIC:
             found = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
@@ -344,7 +346,7 @@ def holds_lattices(source: str | Table) -> bool:
             return holds_lattices(table_of(os.fsdecode(head.split(b"\n")[0].split()[-1])))  # lists name no lists
         return is_kaldi(head) or recognised(head, place.name) is not None
     except NinjaError:
-        return False
+        return folder.needs_content(place.name)  # reading it says what is wrong
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:

@@ -25,6 +25,7 @@ from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
+from ninja.lattice.list_lattice import as_list_of
 from ninja.lm import LanguageModel
 from ninja.lm.protocol import PhraseMark
 from ninja.rescoring.carry_over import RecordingQueue, Utterance
@@ -156,7 +157,7 @@ class Engine(ABC):
 
     def _finish(self, utterance: Utterance, result: Lattice, said: Sequence[int] = ()) -> None:
         """Keep the result of an utterance, and pass its words to the next one of its recording."""
-        result = reverse(result) if self.options.backward else result
+        result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
             utterance.result = result
             utterance.is_done = True

@@ -108,6 +108,17 @@ def load_model(
         return lm
 
 
+def refuse_words(lm: Model, options: RescoreOptions) -> None:
+    """Refuse an algorithm that scores words with a model of whole sentences.
+
+    Raises:
+        ModelError: The model is one.
+    """
+    if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
+        message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
+        raise ModelError(message)
+
+
 class BoundModels:
     """New and old language model, bound to the words of the lattices.
 
@@ -117,14 +128,7 @@ class BoundModels:
     """
 
     def __init__(self, lm: Model, old_lm: Model, options: RescoreOptions) -> None:
-        """Take the models as one.
-
-        Raises:
-            ModelError: A model of whole sentences is to score words.
-        """
-        if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
-            message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
-            raise ModelError(message)
+        """Take the models as one."""
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options

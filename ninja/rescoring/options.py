@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ninja.errors import OptionError
-from ninja.lattice import Scales
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.list_lattice import ListLattice
 from ninja.lm.word_map import Coverage, WordMapping
 from ninja.log import Log
 
@@ -17,6 +18,8 @@ SENTENCES = ("nbest", "cover", "trie")  # algorithms that choose what is scored 
 Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]
 
+DEFAULT_ALGORITHM: Algorithm = "arcbeam"
+DEFAULT_NUM_BEST = 100
 DEFAULT_MAX_HYPS = {"arcbeam": 4, "pushforward": 5, "pruned": 0}
 DEFAULT_BEAM = {"arcbeam": 6.0, "pushforward": 6.0, "pruned": 6.0, "nbest": 8.0, "cover": 8.0, "trie": 8.0}
 COVER_PRUNE_BEAM = 5.0
@@ -76,7 +79,9 @@ class SentenceOptions:
 
     section: ClassVar[str] = "Search: nbest, cover, trie"
 
-    num_best: int = option(100, "nbest: sentences of each lattice.", 1, LARGEST)
+    num_best: int | None = option(
+        None, "nbest: sentences of each lattice.  [default: 100; all of an n-best list]", 1, LARGEST
+    )
     min_posterior: float = option(0.5, "cover: split states after arcs above this posterior.", 0, 1)
     max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0: as many as the beam holds.", 0, LARGEST)
 
@@ -109,8 +114,10 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
 
     section: ClassVar[str] = "Search"
 
-    algorithm: Algorithm = option(
-        "arcbeam", "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition)."
+    algorithm: Algorithm | None = option(
+        None,
+        "Hypotheses compete on each arc, in each state, all together (Kaldi's pruned composition), or as whole "
+        "sentences.  [default: arcbeam; nbest where the first lattice is an n-best list]",
     )
     output: Output = option("lattice", "Expanded lattice, input topology with replaced graph costs, or best path.")
     batch_arcs: int = option(200_000, "Arcs of lattices in flight at once.", 1)
@@ -131,13 +138,25 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
                 raise OptionError(f"map_words has {how!r}, but takes {', '.join(get_args(WordMapping))}")
         choices: dict[str, Any] = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
         for name, kind in choices.items():
-            if getattr(self, name) not in get_args(kind):
+            if getattr(self, name) not in get_args(kind) and (name, getattr(self, name)) != ("algorithm", None):
                 raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(get_args(kind))}")
+
+    def for_lattice(self, lattice: Lattice) -> RescoreOptions:
+        """Return the options with an algorithm: if there is none, the default one for such a lattice."""
+        if self.algorithm is not None:
+            return self
+        return replace(self, algorithm="nbest" if isinstance(lattice, ListLattice) else DEFAULT_ALGORITHM)
+
+    def sentences_of(self, lattice: Lattice) -> int:
+        """Return the largest number of sentences that ``nbest`` takes of a lattice."""
+        if self.num_best is not None:
+            return self.num_best
+        return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_NUM_BEST
 
     @property
     def hypotheses(self) -> int:
         """Live hypotheses per cell, 0 for unlimited."""
-        return DEFAULT_MAX_HYPS[self.algorithm] if self.max_hyps is None else self.max_hyps
+        return DEFAULT_MAX_HYPS[self.algorithm or DEFAULT_ALGORITHM] if self.max_hyps is None else self.max_hyps
 
     @property
     def history_words(self) -> int:
@@ -157,7 +176,7 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
     @property
     def search_beam(self) -> float:
         """Beam on the expected cost of hypotheses."""
-        return DEFAULT_BEAM[self.algorithm] if self.beam is None else self.beam
+        return DEFAULT_BEAM[self.algorithm or DEFAULT_ALGORITHM] if self.beam is None else self.beam
 
     @property
     def first_pass_beam(self) -> float:
@@ -189,6 +208,8 @@ class RescoreReport(Log):
     frames: int = 0  # alignment labels on the best paths, where the lattices carry any
     seconds: float = 0.0
     lm_seconds: float = 0.0  # of these, inside the language model
+    merged: int = 0  # hypotheses of n-best lists with the text of another, whose probability they were added to
+    left_out: int = 0  # hypotheses of n-best lists beyond num_best
     coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each language model
 
     def cover(self, coverages: Iterable[Coverage]) -> None:
@@ -202,9 +223,12 @@ class RescoreReport(Log):
         """Sum the run up in a line, given its wall time and the seconds of a frame."""
         audio = self.frames * frame_shift
         sound = f", {audio:.0f} s of audio (real-time factor {seconds / audio:.4f})" if audio else ""
+        lists = f", {self.merged} equal texts added up" if self.merged else ""
+        lists += f", {self.left_out} hypotheses beyond --num-best left out" if self.left_out else ""
         return (
-            f"{self.lattices} lattices, {self.arcs} arcs ({self.expanded_arcs} expanded), {self.histories} histories, "
-            f"{self.calls} LM steps of {self.scores} scores, {seconds:.1f} s ({self.lm_seconds:.1f} s in the LM){sound}"
+            f"{self.lattices} lattices{lists}, {self.arcs} arcs ({self.expanded_arcs} expanded), "
+            f"{self.histories} histories, {self.calls} LM steps of {self.scores} scores, {seconds:.1f} s "
+            f"({self.lm_seconds:.1f} s in the LM){sound}"
         )
 
     def merge(self, part: Log) -> None:

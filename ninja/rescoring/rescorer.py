@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -14,14 +14,15 @@ from typing import Any, Protocol
 
 from ninja.errors import LatticeError, OptionError, VocabularyError, check_range
 from ninja.graph import num_frames
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.keyed import pairs, refuse_pair
 from ninja.lattice.lattice import check
 from ninja.lm.protocol import PhraseMark
 from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine, unmarked
-from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
+from ninja.rescoring.equal_texts import merge_equal_texts
+from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass, refuse_words
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
 from ninja.rescoring.service import LiveReport, Request, Service
@@ -131,7 +132,7 @@ class Rescorer:
             ``(key, lattice)`` in input order, and None where all results are given out and the next lattice is awaited.
         """
         start = time.perf_counter()
-        lattices = _counted(lattices, log)
+        lattices = _counted(_with_merged_texts(lattices, self.options.scales, log), log)
         if self.context is not None:
             lattices = self.context(lattices, log)
         if not self._passes:
@@ -143,12 +144,26 @@ class Rescorer:
         old_lm = self.old_lm
         for lm, options in self._passes:
             queue = RecordingQueue(self.carry_over)
-            engine = self._engine(BoundModels(self._over(lm), old_lm, options), options, queue, log, num_threads)
-            lattices = engine.results(lattices)
+            models = BoundModels(self._over(lm), old_lm, options)
+            make_engine = partial(self._engine, lm, models, queue=queue, log=log, num_threads=num_threads)
+            lattices = self._rescored(lattices, options, make_engine)
             old_lm = None  # it is taken out when the first of the models is put in
         if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
             self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in self._passes]
         return _measured(lattices, log, start)
+
+    def _rescored(
+        self, lattices: Iterable[Coming], options: RescoreOptions, make_engine: Callable[[RescoreOptions], Engine]
+    ) -> Iterator[Coming]:
+        """Return the results of an engine, made at once if the options name its algorithm, else at the first lattice.
+
+        Raises:
+            OptionError: Options contradict each other.
+        """
+        if options.algorithm is not None:
+            return make_engine(options).results(lattices)
+        self._refuse_carry_over(options)
+        return _of_first(lattices, options, make_engine)
 
     def _load(self, lattice: Lattice, log: RescoreReport) -> None:
         assert self.files is not None
@@ -248,34 +263,44 @@ class Rescorer:
         )
 
     def _prepared(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
+        lattice, num_merged = merge_equal_texts(lattice, self.options.scales)
+        log.merged += num_merged
         return lattice if self.context is None else self.context.live(lattice, entities, log)
 
     def _live_engine(self, lattice: Lattice, queue: RecordingQueue, log: LiveReport) -> Engine:
         if not self._passes:
             self._load(lattice, log)
         lm, options = self._passes[0]
+        options = options.for_lattice(lattice)
+        self._passes[0] = lm, options  # what a lattice gets does not depend on the one it comes with
         if self._live_models is None:
             self._live_models = BoundModels(self._over(lm), self.old_lm, options)
         if log.is_settled:  # one lattice of rare words, the first of a later run, is not to be refused
             options = replace(options, max_unknown=1.0)
-        return self._engine(self._live_models, options, queue, log)
+        return self._engine(lm, self._live_models, options, queue=queue, log=log)
 
     def _over(self, lm: Model) -> Model:
         return lm if self.context is None else self.context.over(lm)
 
     def _engine(
         self,
+        lm: Model,
         models: BoundModels,
         options: RescoreOptions,
+        *,
         queue: RecordingQueue,
         log: RescoreReport,
         num_threads: int = 1,
     ) -> Engine:
-        if self.carry_over is not None and options.backward:
-            raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
+        self._refuse_carry_over(options)
+        refuse_words(lm, options)
         engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
         mark_of = unmarked if self.context is None else self.context.mark_of
         return engine(models, options, queue, log, num_threads, mark_of)
+
+    def _refuse_carry_over(self, options: RescoreOptions) -> None:
+        if self.carry_over is not None and options.backward:
+            raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.carry_over is not None:
@@ -398,6 +423,32 @@ def _counted(lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]
         if pair is not None:
             log.arcs += pair[1].num_arcs
         yield pair
+
+
+def _with_merged_texts(lattices: Iterable[Coming], scales: Scales, log: RescoreReport) -> Iterator[Coming]:
+    """Yield the lattices; of n-best lists, those with equal texts added up."""
+    for pair in lattices:
+        if pair is not None:
+            merged, num_merged = merge_equal_texts(pair[1], scales)
+            if num_merged and not log.merged:
+                log.note(f"{pair[0]}: {num_merged} hypotheses have the text of another one; their probabilities add up")
+            log.merged += num_merged
+            pair = pair[0], merged
+        yield pair
+
+
+def _of_first(
+    lattices: Iterable[Coming], options: RescoreOptions, make_engine: Callable[[RescoreOptions], Engine]
+) -> Iterator[Coming]:
+    """Yield the results of the engine for the first lattice, and None where the next one is awaited."""
+    source = iter(lattices)
+    for pair in source:
+        if pair is None:
+            yield None
+            continue
+        with closing(make_engine(options.for_lattice(pair[1])).results(chain([pair], source))) as results:  # type: ignore[type-var]
+            yield from results
+        return
 
 
 def _measured(results: Iterator[Coming], log: RescoreReport, start: float) -> Iterator[Coming]:

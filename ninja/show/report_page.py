@@ -15,7 +15,8 @@ from ninja.show.page import SCRIPTS, STYLES, render
 WIDTH, HEIGHT = 520.0, 170.0  # of a histogram's bars, in the picture's own units
 HEADROOM = 16.0  # for the count above the highest bar
 MOST_CHANGE = 8  # word errors; larger changes share a bar of a histogram
-DEPTH_BINS = 12
+DEPTH_BINS = 12  # at most
+DIGIT = 9.0  # width of a digit above a bar, in its larger size on small screens
 
 LISTED = 40  # missing keys shown
 
@@ -170,8 +171,10 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
     values = sorted([*before, *after])
     if not values:
         return None
-    size = _round_size(values[int(0.98 * (len(values) - 1))] / DEPTH_BINS)  # a few outliers share the last bin
-    bins = min(DEPTH_BINS, int(values[-1] / size) + 1)
+    digits = len(str(max(len(before), len(after))))
+    most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # counts stand above bars side by side
+    size = _round_size(values[int(0.98 * (len(values) - 1))] / most)  # a few outliers share the last bin
+    bins = min(most, int(values[-1] / size) + 1)
     cut = values[-1] >= bins * size  # the last bin holds larger depths, too
 
     def count(depth: Sequence[float]) -> Counter[int]:

@@ -98,7 +98,7 @@ class Section:
 
 def read_sections(path: str) -> list[Section]:
     """Read an entity file; its form is seen from the content."""
-    text = utf8.read(path).removeprefix("\ufeff")
+    text = utf8.read(path)
     start = text.lstrip()[:1]
     if start == "[":
         raise FormatError('a list at the top; entities are an object, {"@name": [...]}, or one object a line', path)
@@ -330,7 +330,7 @@ def _add_file(section: Section, file: object, first: object, place: Place | None
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device might never end
         raise InputError("is no regular file", path)
     found: list[Entry] = []
-    for row, fields in _rows(utf8.read(path).removeprefix("\ufeff"), path, 2, _LIST_COLUMNS):
+    for row, fields in _rows(utf8.read(path), path, 2, _LIST_COLUMNS):
         found.append(_entry(section, fields[0].strip(), fields[1:], row))
         if len(found) == first:
             break
