@@ -98,13 +98,6 @@ def _inside(url: str, asked: str, system: Any) -> str:
     return url
 
 
-def fetch(url: str, path: str) -> None:
-    """Copy a file to this machine."""
-    with _asking(url):
-        system, name = _system(url)
-        system.get_file(name, path)
-
-
 def put(path: str, url: str) -> None:
     """Copy a file of this machine to a URL, where it appears whole or not at all.
 

@@ -64,10 +64,9 @@ class KaldiWriter(LatticeWriter):
                 raise OptionError("what went to the standard output cannot be taken up again; name a file")
             self._file = StandardOutput()
         else:
-            if self._resume:
-                refuse_other_scales(target.archive, self._output.chosen)
-            point = resume_point(target) if self._resume else ResumePoint()
-            self._file, tail = PartFile(target.archive, point.length, keep=self._resume), point.tail
+            self._file = PartFile(target.archive, keep=self._resume)
+            point = self._resume_point(self._file) if self._resume else ResumePoint()
+            tail = point.tail
             self.resumed = point.story
             self._position = point.length
             self.keys_done = Counter(key for key, _ in point.entries)
@@ -80,6 +79,15 @@ class KaldiWriter(LatticeWriter):
                 self._packed.write(tail)
                 self._packed.end_member()
         self._kept_at = time.monotonic()
+
+    def _resume_point(self, file: PartFile) -> ResumePoint:
+        """Find what an earlier attempt left, unless it was another run's, which stays as it is."""
+        try:
+            refuse_other_scales(self._target.archive, self._output.chosen)
+        except OptionError:
+            file.abandon(keep=os.path.getsize(file.part) > 0)
+            raise
+        return resume_point(self._target, file)
 
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
