@@ -12,6 +12,7 @@ import numpy as np
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
 from ninja.formats.format import FIELDS, Field, Format, WriteSettings
+from ninja.io.run_facts import Facts
 from ninja.io.scales_beside import ChosenScales, ScalesBeside
 from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
@@ -37,6 +38,7 @@ class Output:
         note: How costs are joined, where the caller's scales decided it.
         beside: Files or folder whose scales stand beside them.
         chosen: These scales; None: none.
+        run: What the lattices depend on, where an unfinished output is another run's if that differs.
     """
 
     place: str
@@ -48,6 +50,7 @@ class Output:
     note: str | None = None
     beside: tuple[str, ...] = ()
     chosen: ChosenScales | None = None
+    run: Facts | None = None
 
 
 class LatticeWriter:

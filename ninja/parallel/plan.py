@@ -19,16 +19,14 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files import remote
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.formats.format import of_folder, reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
 from ninja.io import folder
+from ninja.io.run_facts import State, state_of
 from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, names_in, tables
 from ninja.parallel.cuts import LONGEST_HEAD, next_lattice
-
-State = tuple[str, int, int]  # path, size, time of the last change in ns; -1 both: it is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +192,6 @@ def units(source: Source, *, format: str | None = None, allow_pipes: bool = Fals
         script = _script(table, states) if table.kind == "scp" else None
         found.append(script or Unit(table, max(0, states[path][1]), whole=foreign))
     return found, list(states.values())
-
-
-def state_of(path: str) -> State:
-    """Return the state of a file, by which a change is told."""
-    if remote.is_remote(path):
-        size, mark = remote.state_of(path)
-        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path, -1, -1
-    return path, status.st_size, status.st_mtime_ns
 
 
 def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Table]:

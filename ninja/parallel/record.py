@@ -17,6 +17,7 @@ from typing import Any
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import reported
+from ninja.io.run_facts import difference
 from ninja.parallel.parts import Parts
 from ninja.parallel.plan import PartOutput, Plan, Shard
 
@@ -103,7 +104,7 @@ def settle_plan(plan: Plan) -> None:
     found = read_plan(plan.folder)
     if found.digest != plan.digest:
         if any(_RECORD.fullmatch(name) for name in parts.names()):
-            raise OptionError(_other_plan(plan.folder, _difference(found.facts(), plan.facts())))
+            raise OptionError(_other_plan(plan.folder, difference(found.facts(), plan.facts())))
         _write_plan(plan, replace=True)
 
 
@@ -145,22 +146,6 @@ def read_plan(folder: str) -> Plan:
 
 def _other_plan(folder: str, difference: str) -> str:
     return f"{folder} holds parts made with {difference}; remove it, or name another output"
-
-
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say in what two plans differ."""
-    for name, what in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
-        if before[name] != now[name]:
-            return what.format(before[name])
-    old, new = before["options"], now["options"]
-    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    if changed:
-        return f"another {', '.join('--' + name.replace('_', '-') for name in changed)}"
-    if before["sources"] != now["sources"]:
-        old, new = ({state[0]: state for state in map(tuple, each["sources"])} for each in (before, now))
-        names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-        return f"other sources, or {names[0]} before it was written anew" if names else "sources in another order"
-    return "other outputs"
 
 
 def _record(facts: dict[str, Any]) -> Record:
