@@ -358,7 +358,8 @@ REFUSED = [
     (["prune", "lat.ark", "-o", "folder/"], "writes the parts of one output"),
     (["convert", "lat.ark", "--words", "words.txt", "-o", "out.arrow"], "parts of .* cannot be joined"),
     (["copy", "lat.ark", "-o", "out.ark", "--strict"], "--strict needs all lattices"),
-    (["best", "lat.ark", "-o", "a/x", "--cost", "b/x"], "need different names"),
+    (["best", "lat.ark", "-o", "a/x", "--cost", "b/y"], "must be in one folder"),
+    (["best", "lat.ark", "-o", "a/x", "--cost", "./a/../a/x"], "two results would go there"),
 ]
 
 

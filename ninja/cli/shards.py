@@ -21,9 +21,9 @@ from ninja.errors import OptionError, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.writer import KALDI, format_of
 from ninja.parallel.gather import Gathered
-from ninja.parallel.plan import PartOutput, Plan, Shard, units
+from ninja.parallel.plan import PartOutput, Plan, Shard, parts_folder, units
 from ninja.parallel.record import Failure, Record
-from ninja.parallel.shard import Outcome, Part, checksum, parts_folder, run_shard
+from ninja.parallel.shard import Outcome, Part, checksum, run_shard
 
 
 def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
@@ -149,6 +149,7 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
         OptionError: One that has no parts which can be joined.
     """
     names: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for each in command.params:
         name = each.name or ""
         value = values.get(name)
@@ -164,11 +165,18 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
             if form.name not in KALDI:
                 raise OptionError(f"{value}: parts of {form.name} cannot be joined; write an archive, convert it then")
         kind = "lattices" if isinstance(each.type, LatticeFile) else "same" if name == "words_out" else "text"
-        base = os.path.basename(value)
-        if base in names:
-            raise OptionError(f"{names[base]} and {value} need different names with --shard")
-        names[base] = value
-        yield PartOutput(name, value, kind)  # type: ignore[arg-type]
+        output = PartOutput(name, value, kind)  # type: ignore[arg-type]
+        for path in OutputFile().targets(value):
+            folders.setdefault(os.path.dirname(path), path)
+        if len(folders) > 1:
+            raise OptionError(f"{' and '.join(folders.values())} must be in one folder with --shard")
+        for base in output.names:
+            if base in names:
+                raise OptionError(f"{names[base]} and {value} need different names with --shard")
+            if base.startswith("."):
+                raise OptionError(f"{value}: with --shard the name of a file must not begin with a dot")
+            names[base] = value
+        yield output
 
 
 def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:

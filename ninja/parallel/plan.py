@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
+from ninja.files.output import is_specifier, target
 from ninja.files.place import Place, Table, resolve
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.formats.format import of_folder, reader
@@ -27,6 +28,8 @@ from ninja.io import folder
 from ninja.io.run_facts import State, state_of
 from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, names_in, tables
 from ninja.parallel.cuts import LONGEST_HEAD, next_lattice
+
+MOST_SHARDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Shard:
         """Refuse a shard that there is not."""
         if not 1 <= self.number <= self.of:
             raise OptionError(f"shard {self.number}/{self.of}: shards are counted from 1 to their number")
+        if self.of > MOST_SHARDS:
+            raise OptionError(f"shard {self.number}/{self.of}: there are {MOST_SHARDS:,} shards at most")
 
     @classmethod
     def parse(cls, text: str) -> Shard:
@@ -65,13 +70,47 @@ class Unit:
     whole: bool = False  # never cut
 
 
+SUFFIX = ".shards"  # of the folder of an output's parts
+
+
+def parts_folder(output: str) -> str:
+    """Return the folder of the parts of an output, named by a path or in Kaldi's way."""
+    return target(output).archive + SUFFIX
+
+
+def renamed(name: str, place: Callable[[str], str]) -> str:
+    """Return the name of an output, in the same form, with its files elsewhere.
+
+    Args:
+        place: Returns the new path of a file.
+    """
+    chosen = target(name)
+    if not is_specifier(name):
+        return place(chosen.archive)
+    form = ",t" if chosen.text else ""
+    if chosen.script is not None:
+        return f"ark,scp{form}:{place(chosen.archive)},{place(chosen.script)}"
+    if chosen.packed and not chosen.archive.endswith(".gz"):
+        return f"ark{form}:| gzip -c > {place(chosen.archive)}"
+    return f"ark{form}:{place(chosen.archive)}"
+
+
+OutputKind = Literal["lattices", "text", "same"]  # "same": all shards write the same
+
+
 @dataclass(frozen=True, slots=True)
 class PartOutput:
     """One output of a command."""
 
     option: str  # by which it is named
     name: str  # as typed: a path, or Kaldi's way of naming one
-    kind: Literal["lattices", "text", "same"]  # "same": all shards write the same
+    kind: OutputKind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its files, without their folder."""
+        chosen = target(self.name)
+        return tuple(os.path.basename(path) for path in (chosen.archive, chosen.script) if path is not None)
 
 
 @dataclass(frozen=True)
@@ -109,7 +148,7 @@ class Plan:
             "version": self.version,
             "command": self.command,
             "options": dict(self.options),
-            "outputs": [[each.option, os.path.basename(each.name), each.kind] for each in self.outputs],
+            "outputs": [[each.option, renamed(each.name, os.path.basename), each.kind] for each in self.outputs],
             "shards": self.shards,
             "sources": [list(state) for state in self.states],
         }
