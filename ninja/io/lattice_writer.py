@@ -18,6 +18,7 @@ from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import refuse_pair
+from ninja.lattice.lattice import check_costs
 from ninja.lattice.nbest import NBest, check
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
@@ -155,6 +156,7 @@ class LatticeWriter:
             made: Any = item
             lost: list[str] = []
             if isinstance(item, Lattice):
+                check_costs(item)
                 self._table.check(item)
                 self._names.check(item, name)
             if self.format.holds != "lattice" or not isinstance(item, Lattice):

@@ -137,7 +137,13 @@ class Folder(LatticeWriter):
         name = key + self.format.extensions[0]
         # A name with a dot before it would be passed over when the folder is read.
         is_chain = is_remote(self.name) and "::" in key  # in a URL, it ends the name of a file
-        if is_chain or not key or key[0] == "." or {os.sep, os.altsep, "\0"} & {*key} or len(os.fsencode(name)) > LONGEST_NAME:
+        if (
+            is_chain
+            or not key
+            or key[0] == "."
+            or {os.sep, os.altsep, "\0"} & {*key}
+            or len(os.fsencode(name)) > LONGEST_NAME
+        ):
             raise OutputError("the key cannot name a file; give the lattice another", self.name, key=key)
         if identity_of(self._path(key)) in self._written:
             raise OutputError("the file of its key was written already; keys must differ", self.name, key=key)
