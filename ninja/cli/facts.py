@@ -20,6 +20,7 @@ NO_MATTER = ("shard", "ray", "jobs", "resume", "config", "source", "first")  # t
 _OF_THE_RUN = ("batch_arcs", "device", "on_error", "allow_pipes")  # may be other ones where a run goes on
 
 Identity = Callable[[list[str]], Any]  # of the files that an option names
+Archives = Callable[[tuple[str, ...]], list[State]]
 
 
 def options_of(
@@ -27,6 +28,7 @@ def options_of(
     values: dict[str, Any],
     places: tuple[str, ...],
     identity: Identity,
+    archives: Archives,
     *,
     without: Collection[str] = NO_MATTER,
 ) -> tuple[dict[str, Any], list[State]]:
@@ -36,6 +38,7 @@ def options_of(
         values: The value of each parameter; names of files as they were typed.
         places: The sources.
         identity: What tells files from others.
+        archives: Returns the states of lattices beside the sources.
         without: Parameters that are left out.
     """
     options: dict[str, Any] = {}
@@ -47,7 +50,7 @@ def options_of(
         spelled = each.opts[0].lstrip("-").replace("-", "_")
         value = values[name]
         if isinstance(each.type, Lattices):
-            others = units(value, allow_pipes=True)[1]
+            others = archives(value if isinstance(value, tuple) else (value,))
             states.extend(others)
             options[spelled] = len(others)
         elif isinstance(each.type, InputFile):
@@ -72,18 +75,25 @@ def run_facts(places: tuple[str, ...]) -> Facts | None:
     if context is None or VALUES not in context.meta:
         return None
     command, values = context.command, context.meta[VALUES]
-    options, states = options_of(command, values, places, _states, without=(*NO_MATTER, *_OF_THE_RUN))
-    for place in places:
-        try:
-            states += units(place, format=values.get("format"), allow_pipes=True)[1]
-        except NinjaError:  # a pipe, or what reading it will say
-            states.append((place, -1, -1))
+    without = (*NO_MATTER, *_OF_THE_RUN)
+    options, states = options_of(command, values, places, _states, _states_of_archives, without=without)
+    states += _states_of_archives(places, values.get("format"))
     version = installed_version()
     return {"version": version, "command": command.name, "options": options, "sources": list(map(list, states))}
 
 
 def _states(paths: list[str]) -> list[list[Any]]:
     return [list(state_of(path)) for path in paths]
+
+
+def _states_of_archives(places: tuple[str, ...], format: str | None = None) -> list[State]:
+    states: list[State] = []
+    for place in places:
+        try:
+            states += units(place, format=format, allow_pipes=True)[1]
+        except NinjaError:  # a pipe, or what reading it will say
+            states.append((place, -1, -1))
+    return states
 
 
 def _content(kind: InputFile, name: str, identity: Identity) -> list[Any]:

@@ -101,7 +101,7 @@ def plan_of(context: click.Context, shards: int) -> Plan:
             )
     places = _sources(command, values)
     found, states = units(places, format=values.get("format"), allow_pipes=True)
-    options, others = options_of(command, values, places, _checksums)
+    options, others = options_of(command, values, places, _checksums, lambda names: units(names, allow_pipes=True)[1])
     states += others
     return Plan(
         parts_folder(outputs[0].name),
