@@ -160,7 +160,7 @@ def checksum(path: str) -> str:
 
 def _written(plan: Plan, shard: Shard, attempt: str) -> dict[str, PartFile]:
     """Return the files that an attempt wrote."""
-    options = {}
+    options: dict[str, str] = {}
     for each in plan.outputs:
         options |= {f"{shard.name}.{name}": each.option for name in each.names}
     found = {}
