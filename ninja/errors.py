@@ -137,6 +137,12 @@ class WorkerError(NinjaError, RuntimeError):
     of_run = True
 
 
+class ThreadError(NinjaError, RuntimeError):
+    """The system has no more threads for this process."""
+
+    of_run = True
+
+
 class BusyError(NinjaError, TimeoutError):
     """As many lattices are in flight as may be, and the time to wait for one of them is over."""
 

@@ -72,3 +72,9 @@ def test_our_short_options_are_none_of_the_build_tools_at_top_level():
     from ninja._launch import BUILD_OPTIONS
 
     assert not {name for option in group.params for name in option.opts} & set(BUILD_OPTIONS)
+
+
+@pytest.mark.parametrize("command", [[], *(name.split() for name in COMMANDS)], ids=" ".join)
+def test_a_short_option_asks_for_help_too(ninja, command):
+    code, printed, _ = ninja(*command, "-h")
+    assert (code, printed) == (0, ninja(*command, "--help")[1])

@@ -102,7 +102,8 @@ def _print_version(context: click.Context, parameter: click.Parameter, value: bo
 
 
 @click.command(
-    cls=Commands, context_settings={"help_option_names": ["--help"], "max_content_width": 110, "show_default": True}
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
 )
 @click.option(
     "--version",

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, check_stdin, guard
-from ninja.cli.shard_source import ARGUMENTS
+from ninja.cli.shard_source import ARGUMENTS, VALUES
 from ninja.errors import OptionError
 from ninja.files.output import opened_as_text, target
 
@@ -160,6 +160,7 @@ class Sectioned(click.Command):
         """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
         with guard(self, ctx.params):
             check_stdin(self, ctx.params)
+            ctx.meta[VALUES] = dict(ctx.params)
             shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
             if address is not None:
                 from ninja.cli.cluster import run_on_cluster

@@ -13,12 +13,13 @@ import click
 from ninja.cli.files import Lattices, names_job
 from ninja.cli.options import Destination
 from ninja.cli.source import Source
-from ninja.errors import OptionError, OutputError
+from ninja.errors import NinjaError, OptionError, OutputError
 from ninja.files.guard import writing
 from ninja.files.output import is_specifier, part_of, target
+from ninja.files.place import Place
 from ninja.files.remote import is_remote
-from ninja.files.stream import gives_bytes_once
-from ninja.formats.format import by_extension
+from ninja.files.stream import gives_bytes_once, open_stream
+from ninja.formats.format import HEAD, Format, by_extension, detect
 from ninja.io.sources import look_into, names_in, tables
 from ninja.io.writer import KALDI, format_of
 
@@ -42,11 +43,11 @@ def parts(source: Source, destination: Destination) -> list[Part]:
     """Return each input file with its output, or both as they are where there is one output.
 
     ``JOB`` in the name of the output stands for the number in the name of each input. In a folder outputs have the
-    names of the inputs; a folder written with a slash is made.
+    names of the inputs, and their format unless ``--to`` says another; a folder written with a slash is made.
 
     Raises:
         OptionError: An input has no number or no name, two outputs would be one, there is no folder for them, an
-            output is an input, or the format of the files of a folder is not said.
+            output is an input, or the format of the files of a folder is only read.
         OutputError: The folder cannot be made.
     """
     if not is_parted(destination):
@@ -56,11 +57,16 @@ def parts(source: Source, destination: Destination) -> list[Part]:
     made: dict[str, str] = {}  # the input of each output
     found: list[Part] = []
     for name, path, shape in _files(source):
-        output = _with_number(pattern, path, shape) if by_job else os.path.join(pattern, _name(path, destination))
+        to = destination.to
+        if by_job:
+            output = _with_number(pattern, path, shape)
+        else:
+            base, to = _name(path, destination)
+            output = os.path.join(pattern, base)
         if output in made:
             raise OptionError(f"{output}: {made[output]} and {path} would both go there; name an output for each")
         made[output] = path
-        found.append((source.part(name), replace(destination, output_file=output)))
+        found.append((source.part(name), replace(destination, output_file=output, to=to)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
     if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
         raise OptionError(f"{pattern}: there is no folder {folder}; make it first")
@@ -116,16 +122,27 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
     return pattern.replace("JOB", numbers[-1])
 
 
-def _name(path: str, destination: Destination) -> str:
-    """Return the name of an input with the extension of the output's format."""
+def _name(path: str, destination: Destination) -> tuple[str, str | None]:
+    """Return the name of an output in a folder, that of its input with the extension of its format, and the format."""
     name = os.path.basename(path)
-    form = format_of(destination.output_file, destination.to)[0]
     known = by_extension(name)
+    form, to = format_of(destination.output_file, destination.to)[0], destination.to
+    if to is None and (kept := _format_of(path)) is not None and kept.name not in KALDI:
+        if kept.write is None or kept.write.files == "named":
+            folder = destination.output_file
+            raise OptionError(f"{path}: {kept.name} is not written so; say with --to which format {folder} gets")
+        form, to = kept, kept.name
     if form in known or (form.name in KALDI and not known and not name.endswith(".scp")):
-        return name
-    if destination.to is None and known and known[0].name not in KALDI:
-        folder = destination.output_file
-        raise OptionError(f"{path}: say with --to which format the files in {folder} get, such as --to {known[0].name}")
+        return name, to
     stem = name.removesuffix(".gz").removesuffix(".scp")
     ending = next((end for each in known for end in each.extensions if stem.lower().endswith(end)), "")
-    return stem[: len(stem) - len(ending)] + form.extensions[0]
+    return stem[: len(stem) - len(ending)] + form.extensions[0], to
+
+
+def _format_of(path: str) -> Format | None:
+    """Return the format of an input by its content; None: it is not known, or reading it will say what is wrong."""
+    try:
+        with open_stream(Place(path), is_input=False) as stream:
+            return detect(stream.head(HEAD), path)
+    except NinjaError:
+        return None

@@ -12,6 +12,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
 SHARD, ARGUMENTS = "ninja.shard", "ninja.arguments"  # keys in a context's meta
+VALUES = "ninja.values"  # key of the values of the parameters, before files are loaded
 
 
 @dataclass(slots=True)

@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 
+from ninja.cli.facts import run_facts
 from ninja.cli.options import Destination
 from ninja.cli.parts import is_parted
 from ninja.cli.source import Source
 from ninja.errors import NinjaError, OptionError, SymbolError
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.stream import gives_bytes_once
 from ninja.io import writer as files
 from ninja.io.lattice_writer import LatticeWriter
 from ninja.io.scales_beside import ChosenScales, find_scales
@@ -89,6 +91,7 @@ def open_output(destination: Destination, source: Source, *, kind: Kind | None =
         words_out=words_out,
         scales=_scales(),
         chosen=chosen,
+        run=run_facts(source.places) if is_kaldi and source.shard is None and not gives_bytes_once(name) else None,
     )
     source.spelled_output = source.spelled_output or (lambda: spells_words(name, destination.to))
     try:

@@ -135,8 +135,8 @@ def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: 
         )
     if missing and mode == "strict":
         raise FormatError(
-            f"{len(missing)} of {len(references)} references have no hypothesis; score them as empty with mode 'all', "
-            "or leave them out with 'present'",
+            f"{len(missing)} of {len(references)} references have no hypothesis; score them as empty with "
+            "--mode all (mode='all'), or leave them out with --mode present (mode='present')",
             key=missing[0],
         )
     return [key for key in references if mode == "all" or key in hypotheses]

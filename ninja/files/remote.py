@@ -98,13 +98,6 @@ def _inside(url: str, asked: str, system: Any) -> str:
     return url
 
 
-def fetch(url: str, path: str) -> None:
-    """Copy a file to this machine."""
-    with _asking(url):
-        system, name = _system(url)
-        system.get_file(name, path)
-
-
 def put(path: str, url: str) -> None:
     """Copy a file of this machine to a URL, where it appears whole or not at all.
 
@@ -121,14 +114,32 @@ def put(path: str, url: str) -> None:
             system.makedirs(folder, exist_ok=True)
             try:
                 system.put_file(path, part)
-                if system.exists(name):  # some do not rename to a name that there is
-                    system.rm_file(name)
-                system.mv(part, name)
+                _replace(system, part, name)
             except BaseException:
                 if system.exists(part):
                     system.rm_file(part)
                 raise
         system.invalidate_cache()
+
+
+def _replace(system: Any, part: str, name: str) -> None:
+    """Give a file its name; one that has it already goes when the new one is there, not before."""
+    try:
+        system.mv(part, name)
+    except Exception:  # some do not rename to a name that there is
+        if not system.exists(part) or not system.exists(name):
+            raise
+    else:
+        return
+    old = f"{part.removesuffix('.part')}.old"
+    system.mv(name, old)
+    try:
+        system.mv(part, name)
+    except BaseException:
+        system.mv(old, name)
+        raise
+    with suppress(Exception):  # the output is there; a hidden file stays
+        system.rm_file(old)
 
 
 def remove(url: str) -> None:

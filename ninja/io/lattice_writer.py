@@ -12,11 +12,13 @@ import numpy as np
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
 from ninja.formats.format import FIELDS, Field, Format, WriteSettings
+from ninja.io.run_facts import Facts
 from ninja.io.scales_beside import ChosenScales, ScalesBeside
 from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import refuse_pair
+from ninja.lattice.lattice import check_costs
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import NBest, check, with_silence
 from ninja.lattice.network import ConfusionNetwork
@@ -38,6 +40,7 @@ class Output:
         note: How costs are joined, where the caller's scales decided it.
         beside: Files or folder whose scales stand beside them.
         chosen: These scales; None: none.
+        run: What the lattices depend on, where an unfinished output is another run's if that differs.
     """
 
     place: str
@@ -49,6 +52,7 @@ class Output:
     note: str | None = None
     beside: tuple[str, ...] = ()
     chosen: ChosenScales | None = None
+    run: Facts | None = None
 
 
 class LatticeWriter:
@@ -153,6 +157,7 @@ class LatticeWriter:
             made: Any = item
             lost: list[str] = []
             if isinstance(item, Lattice):
+                check_costs(item)
                 self._table.check(item)
                 self._names.check(item, name)
             if self.format.holds != "lattice" or not isinstance(item, Lattice):

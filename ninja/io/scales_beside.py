@@ -6,7 +6,6 @@ Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``,
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -170,21 +169,23 @@ class ScalesBeside:
 
 
 def _remove(path: str) -> None:
-    with reported(path), contextlib.suppress(FileNotFoundError):
-        (remove if is_remote(path) else os.remove)(path)
+    if is_file(path):
+        with reported(path):
+            (remove if is_remote(path) else os.remove)(path)
 
 
 def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
     """Refuse to go on with a file whose lattices have other scales than those that are to be added.
 
     Args:
-        place: The file, finished or under its temporary name; of one without scales beside it nothing is known.
+        place: The file, finished or begun under its temporary name; of one without scales beside it nothing is known.
         chosen: The scales of the lattices that are to be added; None: they have none.
 
     Raises:
         OptionError: The scales differ; it says which.
     """
-    if not is_file(place) and not os.path.isfile(part_of(place)):
+    part = part_of(place)
+    if not is_file(place) and not (os.path.isfile(part) and os.path.getsize(part)):
         return
     path = scales_path(place)
     found = next(filter(is_file, (part_of(path), path)), None)  # an unfinished attempt is the last one

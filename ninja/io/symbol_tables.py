@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ninja.errors import OptionError, SymbolError
-from ninja.files.output import opened_as_text
+from ninja.files.output import LONGEST_NAME, opened_as_text
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.remote import is_file
@@ -160,7 +160,12 @@ class TableBeside:
         """Read the table that is already at the path of the output's."""
         self._begun = True
         path = self._path(words)
-        if path is None or self._words_out is not None or not is_file(path):
+        if path is None or self._words_out is not None:
+            return
+        if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
+            message = "is too long a name for the words' table; name a shorter output, or the table: --words-out"
+            raise OptionError(f"{path} {message} (words_out=)")
+        if not is_file(path):
             return
         if words is None:
             raise OptionError(f"{path} would be taken for the new lattices' symbol table; move it away")

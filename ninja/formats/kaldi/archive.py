@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, OptionError, TableError
+from ninja.files.cores import starting_threads
 from ninja.files.place import Place, resolve
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import Content, Entry
@@ -84,16 +85,17 @@ class Vocabulary:
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     """Read ahead in a thread that does not hold the interpreter up."""
-    reader = FileBatches(
-        stream.name,
-        stream.descriptor(),
-        vocabulary.known,
-        begin=stream.begin,
-        end=LARGEST_OFFSET if stream.end is None else stream.end,
-        chunk=CHUNK,
-        ahead=AHEAD,
-        largest=LARGEST_ENTRY,
-    )
+    with starting_threads():
+        reader = FileBatches(
+            stream.name,
+            stream.descriptor(),
+            vocabulary.known,
+            begin=stream.begin,
+            end=LARGEST_OFFSET if stream.end is None else stream.end,
+            chunk=CHUNK,
+            ahead=AHEAD,
+            largest=LARGEST_ENTRY,
+        )
     position = 0
     with closing(reader):
         while found := reader.next():
