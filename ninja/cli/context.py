@@ -29,14 +29,15 @@ from ninja.cli.options import (
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales
 from ninja.cli.source import Source, reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import DEFAULT_MODEL, NO_MODEL, Augmentation, Context, Contextual
 from ninja.errors import OptionError
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice, Scales
+from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.word_map import WordMapping
 from ninja.rescoring.options import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
@@ -202,6 +203,7 @@ def context(
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
     destination = replace(destination, chosen=ChosenScales(scales))
     addressed = PhraseCounts(stage)
+    log.vocabulary = check = stage.vocabulary_check(log)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
 
@@ -211,11 +213,13 @@ def context(
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
         if report is None and destination.output_file == "-" and sys.stdout.isatty():
-            for key, lattice in results(stage, source, to_stdout=True):
+            for key, lattice in results(stage, source, checked(check)(source), to_stdout=True):
                 take(lattice)
                 click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = write(stage, source, destination, on_result=take).arcs
+            arcs = write(stage, source, destination, checked(check), on_result=take).arcs
+    check.close()
+    log.tell_coverage()
     write_words(destination.words_out, stage)
     source.console.say(str(addressed))
     source.console.close_counting(f"lattices, {arcs} arcs")

@@ -18,6 +18,7 @@ from ninja.cli.parts import is_parted
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales
 from ninja.cli.source import Source, reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.errors import OptionError
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice
@@ -82,6 +83,7 @@ def rescore(
         contextual.bind(words, log)
         phrases = PhraseCounts(contextual)
 
+    log.vocabulary = check = rescorer.vocabulary_check(log)
     frame_shift: float | None = None
 
     def take(lattice: Lattice) -> None:
@@ -91,11 +93,14 @@ def rescore(
             phrases.count(lattice)
 
     if destination.output_file == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, source, to_stdout=True, batch_arcs=options.batch_arcs):
+        lattices = checked(check)(source)
+        for key, lattice in results(rescorer, source, lattices, to_stdout=True, batch_arcs=options.batch_arcs):
             take(lattice)
             click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
-        write(rescorer, source, destination, batch_arcs=options.batch_arcs, on_result=take)
+        write(rescorer, source, destination, checked(check), batch_arcs=options.batch_arcs, on_result=take)
+    check.close()
+    log.tell_coverage()
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
         log.note(str(phrases))

@@ -132,6 +132,11 @@ class Source:
         """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None: not known."""
         return None if self._current is None else self._current.share
 
+    @property
+    def file(self) -> str | None:
+        """File of the last lattice read."""
+        return None if self._current is None else self._current.file
+
     def _watched(self, reading: Reading) -> Iterator[tuple[str, Lattice]]:
         """Yield the lattices, and show how many they are unless results are counted."""
         if self.console.bar is not None and not self.console.bar.by_reading:

@@ -132,6 +132,11 @@ class Reading:
         size = self._tables.size
         return min(1.0, self._position / size) if size and self._position else None
 
+    @property
+    def file(self) -> str | None:
+        """File of the last lattice given, or the script file that lists it."""
+        return self._tables.file
+
     def begin(self) -> SymbolTable | None:
         """Read the first lattices and return the symbol table of their words; None: they have ids alone."""
         seen: list[Batch] = []

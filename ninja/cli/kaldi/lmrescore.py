@@ -11,6 +11,7 @@ from ninja.cli.models import word_options
 from ninja.cli.options import Destination, command, lattice_output, reads
 from ninja.cli.run import write
 from ninja.cli.source import Source, reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.errors import ModelError, OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -21,6 +22,8 @@ from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.parallel.pipeline import Each
 from ninja.rescoring.models import load_model
+from ninja.rescoring.options import HELP, RescoreReport
+from ninja.rescoring.vocabulary import VocabularyCheck
 
 
 @lru_cache(1)  # in each worker process
@@ -53,6 +56,7 @@ def composed(
 @reads("--lm", "N-gram model: ARPA, const-arpa or G.fst.", required=True)
 @click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
 @click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
+@click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
 @word_options("oov_score")
 @lattice_output("The lattices")
 @reads_lattices
@@ -61,6 +65,7 @@ def lmrescore(
     lm: str,
     lm_scale: float,
     unk_penalty: float | None,
+    max_unknown: float,
     load_options: LoadOptions,
     destination: Destination,
 ) -> None:
@@ -84,5 +89,9 @@ def lmrescore(
     if model.oov_score is not None:
         source.console.say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
-    arcs = write(Each(function), source, destination).arcs
+    log = source.console.use_log(RescoreReport())
+    check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)
+    arcs = write(Each(function), source, destination, checked(check)).arcs
+    check.close()
+    log.tell_coverage()
     source.console.close_counting(f"lattices, {arcs} arcs")
