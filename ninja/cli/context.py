@@ -27,7 +27,7 @@ from ninja.cli.options import (
     writes,
 )
 from ninja.cli.run import results, write
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import Source, reads_lattices
 from ninja.cli.vocabulary import checked
 from ninja.context.options import ContextOptions
@@ -38,7 +38,7 @@ from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice, Scales
 from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import LoadOptions
-from ninja.rescoring.options import RescoreReport
+from ninja.rescoring.options import HELP, RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
@@ -119,6 +119,14 @@ def entities(
     return add
 
 
+def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
+    """Return a context whose augmentation has an acoustic scale."""
+    if context.augmentation is None:
+        return context
+    options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)
+    return replace(context, augmentation=replace(context.augmentation, options=options))
+
+
 @dataclass(slots=True)
 class PhraseCounts:
     """Counts of all lattices and of those with phrases."""
@@ -159,7 +167,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @word_options("oov_score")
 @section(
     "Scales",
-    click.option("--acoustic-scale", default=0.1, help="Factor of acoustic costs in best paths; 1 for chain models."),
+    click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
     click.option("--word-penalty", default=0.0, help="Cost of each word in best paths."),
 )
 @lattice_output("The lattices with their context")
@@ -195,6 +203,8 @@ def context(
     words = source.need_table()
     if source.workers > 1 and context.options.unk_penalty is None:
         words.complete()  # workers know only the words so far
+    acoustic_scale = fitting_acoustic_scale(source, acoustic_scale)
+    context = with_acoustic_scale(context, acoustic_scale)
     log = source.console.use_log(RescoreReport())
     context = replace(context, options=replace(context.options, map_words=map_words), load_options=load_options)
 

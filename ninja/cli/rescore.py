@@ -10,13 +10,13 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.config import config
-from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, write_words
+from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import NO_MODEL, language_models, map_words
 from ninja.cli.options import Destination, command, from_fields, lattice_output
 from ninja.cli.parts import is_parted
 from ninja.cli.run import results, write
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import Source, reads_lattices
 from ninja.cli.vocabulary import checked
 from ninja.errors import OptionError
@@ -61,7 +61,6 @@ def rescore(
       ninja rescore lat.ark.gz --rnnlm model.pt --words words.txt -o rescored.ark.gz
     """
     options = RescoreOptions(**chosen)
-    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
     if not models.models and models.old_lm is None:
         raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     if models.directions and options.backward:
@@ -71,6 +70,8 @@ def rescore(
     if carry_over is not None and is_parted(destination):
         raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
     words = source.need_table()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(source, options.acoustic_scale))
+    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
     log = source.console.use_log(RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
@@ -79,6 +80,7 @@ def rescore(
     if context is not None:
         from ninja.context.stage import Contextual
 
+        context = with_acoustic_scale(context, options.acoustic_scale)
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
         phrases = PhraseCounts(contextual)

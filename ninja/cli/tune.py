@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from ninja.cli.config import write_config
-from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
+from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
@@ -136,6 +136,7 @@ def _tune_weights(
     references = read_text(ref)
     log = source.console.use_log(RescoreReport())
     words = source.need_table()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(source, options.acoustic_scale))
     words.complete()
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
@@ -152,6 +153,7 @@ def _tune_weights(
 def _tune_first_pass(source: Source, ref: str, options: RescoreOptions, output_file: str) -> None:
     references = read_text(ref)
     source.need_table().complete()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(source, options.acoustic_scale))
     tuned = tune_first_pass(source.lattices(), references, options.scales, log=source.console.log)
     comments = [f"ninja tune {shlex.join(source.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
     values = {"acoustic_scale": tuned.scales.acoustic, "word_penalty": tuned.scales.word_penalty}
@@ -209,6 +211,8 @@ def _tune_boosts(
     context = replace(context, options=replace(context.options, **shared))
     source.beside = general
     words, log = source.need_table(), source.console.log
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(source, options.acoustic_scale))
+    context = with_acoustic_scale(context, options.acoustic_scale)
     words.complete()
     old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
     stage = other = Contextual(context)
@@ -272,6 +276,7 @@ def _tune_pointer(
         raise OptionError("--general and --general-ref go together; give both, or none")
     source.beside = general
     words, log = source.need_table(), source.console.use_log(RescoreReport())
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(source, options.acoustic_scale))
     words.complete()
     file = context.context_model
     assert file is not None

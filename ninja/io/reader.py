@@ -125,6 +125,7 @@ class Reading:
         self._tables = Tables(options)
         self._batches = self._tables.batches(tables(source, allow_pipes=allow_pipes))
         self._position = 0.0  # bytes of all files up to the end of the last entry
+        self.first: Batch | None = None  # once reading has begun
 
     @property
     def share(self) -> float | None:
@@ -143,6 +144,7 @@ class Reading:
         for batch in self._batches:
             seen.append(batch)
             if len(batch):
+                self.first = batch
                 break
         self._batches = _behind(seen, self._batches)
         return self.options.words.found

@@ -90,7 +90,12 @@ class ScoreOptions:
 
     backward: bool = option(False, "The models read sentences from their end.")
     lm_weight: float = option(0.5, "Share of the language model in the graph cost, 0 to 1.", 0, 1)
-    acoustic_scale: float = option(0.1, "Factor of acoustic costs; 1 for chain models.", 0)
+    acoustic_scale: float = option(
+        0.1,
+        "Factor of acoustic costs; 1 for n-best lists and CTC, where commands take it by default, and for chain models "
+        "decoded without --post-decode-acwt 10.",
+        0,
+    )
     word_penalty: float = option(0.0, "Cost of each word while searching; never written back.")
     unk_penalty: float | None = option(
         None, "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]"
