@@ -47,6 +47,7 @@ OPTIONS = (
     config_of(KEYS, "Take scales from FILE, as `ninja tune` writes it; what is typed has precedence."),
 )
 _BY_DEFAULT, _ACOUSTIC_BY_DEFAULT = f"{__name__}.by_default", f"{__name__}.acoustic_by_default"
+_TOLD = f"{__name__}.told"  # of the scales in a header
 MOST_SCALES = 10_000  # of one option
 
 
@@ -240,8 +241,9 @@ def completed(given: dict[str, Any], places: Sequence[str] | None = None) -> dic
 
 
 def by_default() -> bool:
-    """Tell whether the scales of the running command are neither given nor found beside the lattices."""
-    return click.get_current_context().meta.get(_BY_DEFAULT, False)
+    """Tell whether the scales of the running command are neither given nor found, beside lattices or in a header."""
+    meta = click.get_current_context().meta
+    return meta.get(_BY_DEFAULT, False) and not meta.get(_TOLD, False)
 
 
 def say_default() -> None:
@@ -274,6 +276,7 @@ def _with_headers(
     name, scales = found
     values = {option: getattr(scales, field) for option, field in KEYS.items()}
     if not use:
+        context.meta[_TOLD] = True
         _say(f"{name}: the scales of its header are not used: {_listed(values)}; --lm-scale header takes them")
         return given
     taken = {option: value for option, value in values.items() if option == "lm_scale" or option not in asked}

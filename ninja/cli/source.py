@@ -20,8 +20,6 @@ from ninja.errors import NinjaError, OptionError
 from ninja.files.cores import num_cores
 from ninja.files.place import SPECIFIER, STDIN
 from ninja.files.stream import open_stream
-from ninja.formats.format import by_name
-from ninja.formats.kaldi.archive import KALDI
 from ninja.io.lookup import Lookup
 from ninja.io.reader import Reading, spelled_words
 from ninja.io.sources import ReadOptions, Words, tables
@@ -70,22 +68,11 @@ class Source:
         self.console.use_log(self.console.log)
 
     def single_scores(self) -> str | None:
-        """Describe lattices whose paths have one score, by the first of them; None: they have others.
-
-        N-best lists are taken for such, also where their files keep several scores, which recognisers weigh alike.
-        """
+        """Describe lattices whose paths have one score, see `Reading.single_scores`."""
         if self._begun is None:
             self._begun = self._reading(self.places, self.on_failure)
             self._begun.begin()
-        if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.formats):
-            return "n-best lists"
-        first = self._begun.first
-        for lattice in () if first is None else first:
-            if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
-                return None
-            if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
-                return "lattices without graph costs"
-        return None
+        return self._begun.single_scores()
 
     @property
     def threads(self) -> int:

@@ -10,6 +10,8 @@ from typing import Any, Literal, overload
 
 from ninja.errors import NinjaError, OptionError
 from ninja.files.stream import gives_bytes_once
+from ninja.formats.format import by_name
+from ninja.formats.kaldi.archive import KALDI
 from ninja.formats.textual import check_encoding
 from ninja.io.sources import ReadOptions, Source, Tables, Words, tables
 from ninja.lattice import Lattice
@@ -148,6 +150,20 @@ class Reading:
                 break
         self._batches = _behind(seen, self._batches)
         return self.options.words.found
+
+    def single_scores(self) -> str | None:
+        """Describe lattices whose paths have one score, by the first ones that were read; None: they have several.
+
+        N-best lists count as such also where their files keep several scores.
+        """
+        if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
+            return "n-best lists"
+        for lattice in () if self.first is None else self.first:
+            if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
+                return None
+            if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
+                return "lattices without graph costs"
+        return None
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Yield the key and the lattice of each entry."""

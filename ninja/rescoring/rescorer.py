@@ -21,6 +21,7 @@ from ninja.lm.protocol import PhraseMark
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
+from ninja.rescoring.determinism import ADVICE, is_ambiguous
 from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine, unmarked
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
@@ -448,6 +449,8 @@ def _counted(lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]
     for pair in lattices:
         if pair is not None:
             log.arcs += pair[1].num_arcs
+            if ADVICE not in log.notes and is_ambiguous(pair[1]):
+                log.note(ADVICE)
         yield pair
 
 

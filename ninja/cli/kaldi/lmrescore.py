@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 
 import click
@@ -21,6 +22,7 @@ from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.parallel.pipeline import Each
+from ninja.rescoring.determinism import ADVICE, is_ambiguous
 from ninja.rescoring.models import load_model
 from ninja.rescoring.options import HELP, RescoreReport
 from ninja.rescoring.vocabulary import VocabularyCheck
@@ -52,8 +54,16 @@ def composed(
     return compose_ngram(lattice, lm, scale, word_map=word_map)
 
 
+def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tuple[str, Lattice]]:
+    """Yield lattices; note once if some should be determinized first."""
+    for key, lattice in lattices:
+        if ADVICE not in log.notes and is_ambiguous(lattice):
+            log.note(ADVICE)
+        yield key, lattice
+
+
 @command
-@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst.", required=True)
+@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst; a shipped one: english-ngram.", required=True)
 @click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
 @click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
 @click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
@@ -73,7 +83,9 @@ def lmrescore(
 
     Every path keeps its words, times and acoustic costs, and its graph cost changes by the model's cost of its words,
     times --lm-scale. Nothing is pruned; states split where the model tells histories apart. A model without <unk> needs
-    --oov-score where it lacks a word. Without --words, words.txt or words.txt.gz beside SOURCE is taken.
+    --oov-score where it lacks a word. Lattices that are not determinized, such as PocketSphinx's, grow many times:
+    `ninja prune` and `ninja determinize-pruned` come first. Without --words, words.txt or words.txt.gz beside SOURCE is
+    taken.
 
     \b
     Example:
@@ -91,7 +103,7 @@ def lmrescore(
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
     log = source.console.use_log(RescoreReport())
     check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)
-    arcs = write(Each(function), source, destination, checked(check)).arcs
+    arcs = write(Each(function), source, destination, lambda part: _advised(checked(check)(part), log)).arcs
     check.close()
     log.tell_coverage()
     source.console.close_counting(f"lattices, {arcs} arcs")
