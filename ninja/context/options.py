@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from ninja.errors import OptionError, check_range, described
+from ninja.errors import OptionError, check_range, described, documented
 from ninja.lm.coverage import WordMapping
 
 # Beyond it, float32 sums of a sentence's scores are too coarse.
 LARGEST_BOOST = 1000.0
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
     """Boosts of phrases, and their limits.

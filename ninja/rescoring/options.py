@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, documented
 from ninja.lattice import Scales
 from ninja.lm.coverage import Coverage, WordMapping, added
 from ninja.log import Log
@@ -106,6 +106,7 @@ class ScoreOptions:
     )
 
 
+@documented
 @dataclass(frozen=True)
 class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions):
     """Options of ``ninja.rescore``: those of its scores, of the chosen algorithm, and of the run.
