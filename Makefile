@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long tsan lock
+.PHONY: demo test lint bench docs pages clean dist-check cluster-check programs fuzz fuzz-long tsan lock
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -29,6 +29,10 @@ docs: $(VENV)/.tools $(VENV)/.docs programs
 	$(BIN)/python -m pytest tests/test_tutorials.py tests/test_readme.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	NINJA_SITE=build/site $(BIN)/python -m pytest tests/test_site.py
+
+# Writes what the pages' code prints into the pages.
+pages: $(VENV)/.tools $(VENV)/.docs programs
+	NINJA_WRITE_PAGES=1 $(BIN)/python -m pytest tests/test_tutorials.py
 
 # From the source archive to an installed command, in an environment of its own.
 dist-check: $(VENV)/.tools

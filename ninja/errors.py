@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import ClassVar, TypeVar
 
 Default = TypeVar("Default")
+Options = TypeVar("Options")
 
 LONGEST_SHOWN = 120  # characters of a key
 NAMED = 20  # keys in a message
@@ -159,6 +160,13 @@ def described(default: Default, help: str) -> Default:
     """Make a field of an options dataclass with its help text."""
     found: Default = field(default=default, metadata={"help": help})
     return found
+
+
+def documented(options: type[Options]) -> type[Options]:
+    """List the fields of an options dataclass, with their help texts, in its docstring."""
+    lines = (f"        {each.name}: {each.metadata['help']}" for each in fields(options) if "help" in each.metadata)  # type: ignore[arg-type]
+    options.__doc__ = "\n".join([(options.__doc__ or "").rstrip(), "", "    Attributes:", *lines, "    "])
+    return options
 
 
 def check_range(

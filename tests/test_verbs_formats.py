@@ -197,7 +197,7 @@ MAKING = {
     "expand-ngram --n 2": True,
     "interp": True,
     "limit-depth --max-arcs-per-frame 3": True,
-    "lmrescore --lm lm.arpa": True,
+    "lmrescore --lm lm.arpa --max-unknown 1": True,
     "merge": True,
     "minimize": False,
     "project": True,

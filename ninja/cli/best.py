@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ninja import graph
 from ninja.cli.options import command, output_file, section, text_output, writes
 from ninja.cli.run import results, run_lines
-from ninja.cli.scales import scales
+from ninja.cli.scales import say_default, scales
 from ninja.cli.source import Source, reads_lattices
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
@@ -107,6 +107,7 @@ def _transcribe(
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost:
         run_lines(partial(best_lines, scales=scales), source, output_file)
+        say_default()
         source.console.close()
     found = results(Each(partial(transcripts, n=n, scales=scales)), source, to_stdout=to_stdout)
     with ExitStack() as stack:
@@ -122,4 +123,5 @@ def _transcribe(
                     alignments.write(" ".join([key, *map(str, path.alignment.tolist())]) + "\n")
                 if costs is not None:
                     costs.write(f"{key} {path.graph_cost:.7g} {path.acoustic_cost:.7g}\n")
+    say_default()
     source.console.close()

@@ -232,9 +232,9 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
     return add
 
 
-acoustic_scale = click.option(
-    "--acoustic-scale", default=1.0, help="Factor of acoustic costs; 0.1 is usual without chain models."
-)
+# Kaldi's decode.sh multiplies acoustic costs of chain models by --post-decode-acwt, 10 in its recipes.
+USUAL_SCALE = "0.1 is usual, 1 for chain models decoded without --post-decode-acwt 10"
+acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor of acoustic costs; {USUAL_SCALE}.")
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")

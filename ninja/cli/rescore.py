@@ -10,14 +10,15 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.config import config
-from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, write_words
+from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import NO_MODEL, language_models, map_words
 from ninja.cli.options import Destination, command, from_fields, lattice_output
 from ninja.cli.parts import is_parted
 from ninja.cli.run import results, write
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import Source, reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.errors import OptionError
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice
@@ -60,7 +61,6 @@ def rescore(
       ninja rescore lat.ark.gz --rnnlm model.pt --words words.txt -o rescored.ark.gz
     """
     options = RescoreOptions(**chosen)
-    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
     if not models.models and models.old_lm is None:
         raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     if models.directions and options.backward:
@@ -70,6 +70,8 @@ def rescore(
     if carry_over is not None and is_parted(destination):
         raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
     words = source.need_table()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(source, options.acoustic_scale))
+    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
     log = source.console.use_log(RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
@@ -78,10 +80,12 @@ def rescore(
     if context is not None:
         from ninja.context.stage import Contextual
 
+        context = with_acoustic_scale(context, options.acoustic_scale)
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
         phrases = PhraseCounts(contextual)
 
+    log.vocabulary = check = rescorer.vocabulary_check(log)
     frame_shift: float | None = None
 
     def take(lattice: Lattice) -> None:
@@ -91,11 +95,14 @@ def rescore(
             phrases.count(lattice)
 
     if destination.output_file == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, source, to_stdout=True, batch_arcs=options.batch_arcs):
+        lattices = checked(check)(source)
+        for key, lattice in results(rescorer, source, lattices, to_stdout=True, batch_arcs=options.batch_arcs):
             take(lattice)
             click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
-        write(rescorer, source, destination, batch_arcs=options.batch_arcs, on_result=take)
+        write(rescorer, source, destination, checked(check), batch_arcs=options.batch_arcs, on_result=take)
+    check.close()
+    log.tell_coverage()
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
         phrases.stage.note_late(log)

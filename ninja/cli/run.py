@@ -10,7 +10,7 @@ from ninja.cli.options import Destination, text_output
 from ninja.cli.parts import parts
 from ninja.cli.source import Source
 from ninja.cli.written import LatticeOutput, open_output
-from ninja.errors import LatticeError, NinjaError
+from ninja.errors import LatticeError, NinjaError, VocabularyError
 from ninja.files.output import target
 from ninja.io.scales_beside import refuse_other_scales
 from ninja.lattice import Kind, Lattice
@@ -174,10 +174,10 @@ def write(
         source.console.output = number
         try:
             written += _write_one(stage, part, output, lattices, may_be_empty=True, **how)
-        except LatticeError as error:
+        except (LatticeError, VocabularyError) as error:
             if error.key is not None or source.on_error == "raise":
                 raise
-            error.path = output.output_file  # an input with nothing to be used, which others need not be
+            error.path = error.path or output.output_file  # an input with nothing to be used, unlike others
             source.console.log.fail(error)
     if not any(_counts(source)) and not may_be_empty:
         raise LatticeError(f"there is no lattice in {', '.join(source.places)}")

@@ -17,7 +17,7 @@ from ninja.cli.grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command, reads, section, text_output, typed, writes
 from ninja.cli.run import results
-from ninja.cli.scales import by_default, grid_of_scales
+from ninja.cli.scales import grid_of_scales, say_default
 from ninja.cli.source import Source, reads_lattices
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, NinjaError, OptionError
@@ -158,8 +158,7 @@ def score(
             hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(source.places, cut))
         else:
             found = dict(results(Each(partial(evaluate.hypotheses_under, scales=scales)), source))
-            if by_default():
-                source.console.say("acoustic scale 1: none is given (--acoustic-scale, --lmwt), and none stands beside")
+            say_default()
             found = evaluate.filtered(found, of_hypotheses)
             place = 0
             if len(scales) > 1 or wer_dir is not None:

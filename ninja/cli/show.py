@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 from ninja.cli.files import Lattices
 from ninja.cli.options import command, jobs, output_file, reads, text_output
 from ninja.cli.run import results
-from ninja.cli.scales import scales, scales_of
+from ninja.cli.scales import scales, shared_scales
 from ninja.cli.source import Source, opened, reading_options, reads_lattices_alone
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
@@ -127,7 +126,7 @@ Sides = tuple[Source, Source]
 @click.option("--lattices", type=click.IntRange(0), default=10, help="Draw this many gains and losses.")
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
-@scales_of("before", "after")
+@shared_scales("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with 1 where references or lattices are missing.")
 @output_file("Page to write, such as report.html")
 @reading_options(jobs)
@@ -138,16 +137,17 @@ def report(
     lattices: int,
     max_arcs: int,
     frame_shift: float | None,
-    scales: tuple[Scales, Scales],
+    scales: Scales,
     strict: bool,
     output_file: str,
     **how: Any,
 ) -> None:
     """Write a page that compares lattices before and after rescoring with the references.
 
-    BEFORE and AFTER are lattices of the same utterances. The page, for any browser and without a network, shows word
-    and oracle error rates, how they changed, the utterances that gained and lost most with their alignments and
-    lattices, and a table of all. References without lattices and lattices without references are listed and counted.
+    BEFORE and AFTER are lattices of the same utterances, compared at the same scales: those given, else those noted
+    beside either of them. The page, for any browser and without a network, shows word and oracle error rates, how they
+    changed, the utterances that gained and lost most with their alignments and lattices, and a table of all. References
+    without lattices and lattices without references are listed and counted.
 
     \b
     Example:
@@ -159,22 +159,19 @@ def report(
     first: Source = opened((before,), how)["source"]
     first.need_table()
     second = first.like((after,))
-    found = [
-        dict(results(Each(Outcomes(references, own)), source))
-        for source, own in zip((first, second), scales, strict=True)
-    ]
+    found = [dict(results(Each(Outcomes(references, scales)), source)) for source in (first, second)]
     failed = [
         [failure.key or failure.path or "?" for failure in source.console.log.failures] for source in (first, second)
     ]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
-    drawing = tuple(ShowOptions(own, max_arcs, frame_shift) for own in scales)
+    drawing = ShowOptions(scales, max_arcs, frame_shift)
     shown = _drawings(comparison, (first, second), references, drawing, lattices)
     with text_output(output_file) as stream:
-        stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
+        stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after)), scales))
     rates, oracles = comparison.rates, comparison.oracle_rates
     first.console.say(
         f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
-        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %"
+        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %; both at {scales}"
     )
     for absence in comparison.absences:
         first.console.say(f"{len(absence.keys)} {absence.what}")
@@ -183,7 +180,7 @@ def report(
 
 
 def _drawings(
-    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: Sequence[ShowOptions], count: int
+    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
     """Read again the lattices that are shown, and draw them."""
     keys = {each.key for each in [*comparison.gained[:count], *comparison.lost[:count]]}
@@ -194,11 +191,11 @@ def _drawings(
         """Pass over failures that the first reading reported."""
 
     drawn: list[dict[str, Drawing]] = []
-    for side, how in zip(sides, options, strict=True):
+    for side in sides:
         found: dict[str, Drawing] = {}
         for key, lattice in side.read(side.places, passed_over):
             if key in keys:
-                found[key] = draw(lattice, references[key], how)
+                found[key] = draw(lattice, references[key], options)
             if len(found) == len(keys):
                 break
         drawn.append(found)

@@ -67,6 +67,13 @@ class Source:
         self.console.tolerant = self.on_error == "skip"
         self.console.use_log(self.console.log)
 
+    def single_scores(self) -> str | None:
+        """Describe lattices whose paths have one score, see `Reading.single_scores`."""
+        if self._begun is None:
+            self._begun = self._reading(self.places, self.on_failure)
+            self._begun.begin()
+        return self._begun.single_scores()
+
     @property
     def threads(self) -> int:
         """Number of threads that compiled work is spread over."""
@@ -131,6 +138,11 @@ class Source:
     def share(self) -> float | None:
         """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None: not known."""
         return None if self._current is None else self._current.share
+
+    @property
+    def file(self) -> str | None:
+        """File of the last lattice read."""
+        return None if self._current is None else self._current.file
 
     def _watched(self, reading: Reading) -> Iterator[tuple[str, Lattice]]:
         """Yield the lattices, and show how many they are unless results are counted."""

@@ -86,13 +86,13 @@ def find_scales(source: Source, *, allow_pipes: bool = False) -> ChosenScales | 
     first = next(iter(read.values()))
     for place, path in beside:
         if path is None:
-            raise OptionError(f"{place} has no scales beside it, but others have: {first.path}; {_ADVICE}")
+            raise OptionError(f"{place} has no scales beside it, but others have: {first.path}; {SCALES_ADVICE}")
         if read[path] != first:
-            raise OptionError(f"{first.path} and {path} differ; {_ADVICE}")
+            raise OptionError(f"{first.path} and {path} differ; {SCALES_ADVICE}")
     return first
 
 
-_ADVICE = "say with --acoustic-scale and --word-penalty which scales all are to have"
+SCALES_ADVICE = "say with --acoustic-scale and --word-penalty which scales all are to have"
 
 
 def _beside(table: Table) -> Iterator[tuple[str, str | None]]:

@@ -158,6 +158,7 @@ class Tables:
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.size: int | None = 0  # bytes of the files of all tables; None: not known, as of a pipe
+        self.file: str | None = None  # of the last batch
         self._before = 0  # bytes of the files that have been read
         self._chosen: Reader | None = None  # None: Kaldi's, where a format was chosen
         if options.format is not None:
@@ -175,6 +176,7 @@ class Tables:
 
     def _table(self, table: Table, opened: Stream | None = None) -> Iterator[Batch]:
         end = self._before + (folder.size_of(table) or 0)
+        self.file = table.place.name
         try:
             if opened is not None:
                 opened.note_input()
@@ -200,6 +202,7 @@ class Tables:
         reader = of_folder(place.path, self.options.encoding) if self.options.format is None else self._chosen
         if reader is not None and reader.format.of_folder is not None:
             self.options.formats[reader.format.name] += 1
+            self.file = place.path
             with open(os.devnull, "rb", buffering=0) as nothing:
                 content = Content(Stream(nothing, place.path), place.path)
                 yield from self._ahead(self._foreign(content, reader))

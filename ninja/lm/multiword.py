@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,11 +47,12 @@ class MultiwordLM(UnitLM):
 class _Multiwords(SymbolTable):
     """A model's words, and after them multiwords, numbered when they are first looked up."""
 
-    __slots__ = ("_inner", "_multi_char", "_split")
+    __slots__ = ("_adding", "_inner", "_multi_char", "_split")
 
     def __init__(self, inner: SymbolTable, multi_char: str) -> None:
         super().__init__(inner, inner.path)
         self._inner = inner
+        self._adding = threading.Lock()
         self._multi_char = multi_char
         self._split: dict[int, list[int]] = {}  # parts of each multiword
 
@@ -65,11 +67,10 @@ class _Multiwords(SymbolTable):
         parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
         if not parts or -1 in parts:
             return None
-        found = super().id(word)
-        if found is None:
-            found = self._added(word, len(self))
-        self._split[found] = parts
-        return found
+        with self._adding:  # the models of several passes may be asked on several threads
+            number = self._added(word, len(self))
+            self._split[number] = parts
+        return number
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the id of each of some words, -1 for those of which the model lacks a part."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
-from ninja.graph import connect
+from ninja.graph.connect import connect
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 from ninja.lattice.list_lattice import ListLattice, as_list_of
 from ninja.lattice.symbols import EPSILON
+from ninja.rescoring.engine import Coming
+from ninja.rescoring.options import RescoreReport
 
 
 def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
@@ -46,6 +50,18 @@ def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
     listed = as_list_of(lattice, merged)
     assert isinstance(listed, ListLattice)
     return ListLattice.of(listed, len(groups), lattice.record), num_merged
+
+
+def with_merged_texts(lattices: Iterable[Coming], scales: Scales, log: RescoreReport) -> Iterator[Coming]:
+    """Yield the lattices; of n-best lists, those with equal texts added up."""
+    for pair in lattices:
+        if pair is not None:
+            merged, num_merged = merge_equal_texts(pair[1], scales)
+            if num_merged and not log.merged:
+                log.note(f"{pair[0]}: {num_merged} hypotheses have the text of another one; their probabilities add up")
+            log.merged += num_merged
+            pair = pair[0], merged
+        yield pair
 
 
 def _paths_by_words(lattice: Lattice) -> list[tuple[list[int], list[float], list[float]]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, documented
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.list_lattice import ListLattice
-from ninja.lm.word_map import Coverage, WordMapping
+from ninja.lm.coverage import Coverage, WordMapping, added
 from ninja.log import Log
+from ninja.rescoring.vocabulary import VocabularyCheck
 
 Algorithm = Literal["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
 SENTENCES = ("nbest", "cover", "trie")  # algorithms that choose what is scored on first-pass costs alone
@@ -94,17 +95,23 @@ class ScoreOptions:
 
     backward: bool = option(False, "The models read sentences from their end.")
     lm_weight: float = option(0.5, "Share of the language model in the graph cost, 0 to 1.", 0, 1)
-    acoustic_scale: float = option(0.1, "Factor of acoustic costs; 1 for chain models.", 0)
+    acoustic_scale: float = option(
+        0.1,
+        "Factor of acoustic costs; 1 for n-best lists and CTC, where commands take it by default, and for chain models "
+        "decoded without --post-decode-acwt 10.",
+        0,
+    )
     word_penalty: float = option(0.0, "Cost of each word while searching; never written back.")
     unk_penalty: float | None = option(
         None, "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]"
     )
-    max_unknown: float = option(0.5, "Refuse when a larger share of arcs carries words the model lacks.", 0, 1)
+    max_unknown: float = option(0.5, "Refuse files with a larger share of arcs whose words the model lacks.", 0, 1)
     map_words: tuple[WordMapping, ...] = option(
         (), "Find words a model lacks in lower or upper case, or as another spelling of <unk>."
     )
 
 
+@documented
 @dataclass(frozen=True)
 class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions):
     """Options of ``ninja.rescore``: those of its scores, of the chosen algorithm, and of the run.
@@ -210,12 +217,16 @@ class RescoreReport(Log):
     lm_seconds: float = 0.0  # of these, inside the language model
     merged: int = 0  # hypotheses of n-best lists with the text of another, whose probability they were added to
     left_out: int = 0  # hypotheses of n-best lists beyond num_best
-    coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each language model
+    coverages: tuple[Coverage, ...] = ()  # of the words of all lattices, by each language model
+    vocabulary: VocabularyCheck | None = None  # made by the caller, who knows the files: stages make none
 
-    def cover(self, coverages: Iterable[Coverage]) -> None:
-        """Keep the coverage of the first lattices' words by the language models."""
-        for coverage in coverages:
-            self.coverages = (*self.coverages, coverage)
+    def cover(self, coverages: Sequence[Coverage]) -> None:
+        """Add the coverage of some lattices' words by the language models."""
+        self.coverages = added(self.coverages, coverages)
+
+    def tell_coverage(self) -> None:
+        """Pass the coverage of all lattices' words on as notes."""
+        for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
 
@@ -232,7 +243,7 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add the log of a worker process; the coverage is the first one's."""
-        if isinstance(part, RescoreReport) and not self.coverages:
+        """Add the log of a worker process."""
+        if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)

@@ -7,25 +7,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
 from ninja.errors import LatticeError, OptionError, VocabularyError, check_range
 from ninja.graph import num_frames
-from ninja.lattice import Lattice, Scales
+from ninja.lattice import Lattice
 from ninja.lattice.keyed import pairs, refuse_pair
 from ninja.lattice.lattice import check
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import PhraseMark
+from ninja.lm.word_map import WordMap
 from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
+from ninja.rescoring.determinism import ADVICE, is_ambiguous
 from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine, unmarked
-from ninja.rescoring.equal_texts import merge_equal_texts
+from ninja.rescoring.equal_texts import merge_equal_texts, with_merged_texts
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass, refuse_words
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
 from ninja.rescoring.service import LiveReport, Request, Service
+from ninja.rescoring.vocabulary import VocabularyCheck, unknown_words
 
 NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
 
@@ -35,8 +38,14 @@ class ContextStage(Protocol):
 
     old_model: Any  # the first pass's language model, where it is loaded
 
-    def __call__(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
+    def unchecked(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
         """Yield the lattices with their context, and None where the next is awaited."""
+
+    def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
+        """Load the models for the lattices' words."""
+
+    def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
+        """Return the maps of a symbol table to the words of class models, which may lack any of them."""
 
     def live(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
         """Return a lattice with its context, and phrases given with it: the same one, or one made for it."""
@@ -58,6 +67,9 @@ class Rescorer:
 
     Lattices that are in flight at once are rescored in one batch by a thread of the Rescorer's own, which others join
     and leave as they come and are done. The models are not to be used elsewhere meanwhile.
+
+    Each lattice that is submitted is refused by itself if models lack more than ``max_unknown`` of its words, whatever
+    else is in flight; those of an iterable are judged as `rescore` judges them.
 
     Args:
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out. Or
@@ -91,6 +103,8 @@ class Rescorer:
         self.old_lm = old_lm  # once it is loaded
         self.carry_over = carry_over
         self.context = context
+        self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # of the last table, and its size
+        self._is_copy = False  # for batches of a worker process, which end where no file does
         self._passes: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
         self._live_models: BoundModels | None = None
         self._service: Service | None = None
@@ -132,14 +146,16 @@ class Rescorer:
             ``(key, lattice)`` in input order, and None where all results are given out and the next lattice is awaited.
         """
         start = time.perf_counter()
-        lattices = _counted(_with_merged_texts(lattices, self.options.scales, log), log)
+        lattices = _counted(with_merged_texts(lattices, self.options.scales, log), log)
+        if log.vocabulary is None:
+            lattices = self.vocabulary_check(log)(lattices)
         if self.context is not None:
-            lattices = self.context(lattices, log)
+            lattices = self.context.unchecked(lattices, log)
         if not self._passes:
             first = next((pair for pair in lattices if pair is not None), None)
             if first is None:
                 return lattices
-            self._load(first[1], log)
+            self._load(first[1].words, log)
             lattices = chain([first], lattices)
         old_lm = self.old_lm
         for lm, options in self._passes:
@@ -148,8 +164,6 @@ class Rescorer:
             make_engine = partial(self._engine, lm, models, queue=queue, log=log, num_threads=num_threads)
             lattices = self._rescored(lattices, options, make_engine)
             old_lm = None  # it is taken out when the first of the models is put in
-        if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
-            self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in self._passes]
         return _measured(lattices, log, start)
 
     def _rescored(
@@ -165,11 +179,38 @@ class Rescorer:
         self._refuse_carry_over(options)
         return _of_first(lattices, options, make_engine)
 
-    def _load(self, lattice: Lattice, log: RescoreReport) -> None:
+    def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
+        """Return the check of lattices' words, for callers that know the files; they set ``log.vocabulary``."""
+        return VocabularyCheck(
+            lambda words: self._word_maps(words, log),
+            self.options.max_unknown,
+            log.cover,
+            other_maps=lambda words: () if self.context is None else self.context.class_maps(words, log),
+            judges_ends=not self._is_copy,
+        )
+
+    def _word_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
+        """Return the maps of a symbol table to the words of each model of each pass."""
+        if self._maps is not None and self._maps[0] is words and self._maps[1] == len(words):
+            return self._maps[2]
+        if not self._passes:
+            self._load(words, log)
+        old_lm, maps = self.old_lm, []
+        for lm, options in self._passes:
+            models = BoundModels(self._over(lm), old_lm, options)
+            for name, model in models.named_models():
+                maps.append(WordMap(words, model, options.unk_penalty, map_words=options.map_words, name=name))
+            old_lm = None
+        self._maps = words, len(words), maps  # a growing table was completed where that matters
+        return maps
+
+    def _load(self, words: SymbolTable | None, log: RescoreReport) -> None:
         assert self.files is not None
         if self.context is not None:
+            if words is not None:
+                self.context.bind(words, log)
             self.old_lm = self.context.old_model
-        self._passes, self.old_lm = self.files.load(self.options, lattice.words, log, self.old_lm)
+        self._passes, self.old_lm = self.files.load(self.options, words, log, self.old_lm)
 
     def submit(self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None) -> Future[Lattice]:
         """Rescore a lattice together with those of other callers; to be called from any thread.
@@ -265,18 +306,21 @@ class Rescorer:
     def _prepared(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
         lattice, num_merged = merge_equal_texts(lattice, self.options.scales)
         log.merged += num_merged
-        return lattice if self.context is None else self.context.live(lattice, entities, log)
+        prepared = lattice if self.context is None else self.context.live(lattice, entities, log)
+        assert lattice.words is not None
+        for word_map in self._word_maps(lattice.words, log):
+            if word_map.unknown_share(lattice) > self.options.max_unknown:
+                error = unknown_words(word_map.coverage([lattice]), self.options.max_unknown)
+                error.key = lattice.key
+                raise error
+        return prepared
 
     def _live_engine(self, lattice: Lattice, queue: RecordingQueue, log: LiveReport) -> Engine:
-        if not self._passes:
-            self._load(lattice, log)
         lm, options = self._passes[0]
         options = options.for_lattice(lattice)
         self._passes[0] = lm, options  # what a lattice gets does not depend on the one it comes with
         if self._live_models is None:
             self._live_models = BoundModels(self._over(lm), self.old_lm, options)
-        if log.is_settled:  # one lattice of rare words, the first of a later run, is not to be refused
-            options = replace(options, max_unknown=1.0)
         return self._engine(lm, self._live_models, options, queue=queue, log=log)
 
     def _over(self, lm: Model) -> Model:
@@ -307,7 +351,14 @@ class Rescorer:
             raise OptionError("context cannot be carried over from one worker process to another; use one process")
         if self.files is None:
             raise OptionError("worker processes load models for themselves: give ModelFiles, or use one process")
-        return partial(Rescorer, context=self.context), (self.files, self.options)
+        return partial(_copy, context=self.context), (self.files, self.options)
+
+
+def _copy(files: ModelFiles, options: RescoreOptions, context: ContextStage | None) -> Rescorer:
+    """Make the copy of a worker process."""
+    rescorer = Rescorer(files, options, context=context)
+    rescorer._is_copy = True
+    return rescorer
 
 
 def _is_sound(request: Request) -> bool:
@@ -356,7 +407,8 @@ def rescore(
         early should close it, or forget it: the source is closed then, too.
 
     Raises:
-        VocabularyError: More than ``options.max_unknown`` of the first lattices' arcs carry words a model lacks.
+        VocabularyError: More than ``options.max_unknown`` of the arcs carry words a model lacks: of the first hundred
+            lattices', or of all.
         ModelError: The memory does not hold a single step of the model, or one of whole sentences is to score words.
         OptionError: There is no model, or context is to be carried over to a model that reads backwards.
         NinjaError: Without ``on_error``, the first failure of a lattice.
@@ -422,18 +474,8 @@ def _counted(lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]
     for pair in lattices:
         if pair is not None:
             log.arcs += pair[1].num_arcs
-        yield pair
-
-
-def _with_merged_texts(lattices: Iterable[Coming], scales: Scales, log: RescoreReport) -> Iterator[Coming]:
-    """Yield the lattices; of n-best lists, those with equal texts added up."""
-    for pair in lattices:
-        if pair is not None:
-            merged, num_merged = merge_equal_texts(pair[1], scales)
-            if num_merged and not log.merged:
-                log.note(f"{pair[0]}: {num_merged} hypotheses have the text of another one; their probabilities add up")
-            log.merged += num_merged
-            pair = pair[0], merged
+            if ADVICE not in log.notes and is_ambiguous(pair[1]):
+                log.note(ADVICE)
         yield pair
 
 
@@ -461,3 +503,5 @@ def _measured(results: Iterator[Coming], log: RescoreReport, start: float) -> It
             log.seconds = time.perf_counter() - start
         yield pair
     log.seconds = time.perf_counter() - start
+    if log.vocabulary is None:
+        log.tell_coverage()

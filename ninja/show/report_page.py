@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ninja.lattice import Scales
 from ninja.show.comparison import Comparison, Outcome, Utterance
 from ninja.show.drawing import Drawing
 from ninja.show.page import SCRIPTS, STYLES, render
@@ -25,12 +26,14 @@ def report_page(
     comparison: Comparison,
     drawings: Mapping[str, tuple[Drawing | None, Drawing | None]] | None = None,
     names: tuple[str, str] = ("before", "after"),
+    scales: Scales | None = None,
 ) -> str:
     """Return a page with the error rates, the utterances and their alignments.
 
     Args:
         drawings: Lattices before and after that the page shows, by utterance id.
         names: Where the lattices came from.
+        scales: Scales of the best paths on both sides, which the page shows.
     """
     drawn = drawings or {}
     before, after = comparison.rates
@@ -45,6 +48,7 @@ def report_page(
         },
         title=f"{names[0]} → {names[1]}",
         names=names,
+        scales=None if scales is None else str(scales),
         before=before,
         after=after,
         rows=_figures(comparison),

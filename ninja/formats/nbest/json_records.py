@@ -82,9 +82,7 @@ def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListO
     return lines.encode("utf-8", "surrogateescape")
 
 
-def _plain(
-    hypothesis: Hypothesis, names: list[str], frame_shift: float | None, layout: ObjectFields
-) -> dict[str, Any]:
+def _plain(hypothesis: Hypothesis, names: list[str], frame_shift: float | None, layout: ObjectFields) -> dict[str, Any]:
     """Return the text of a hypothesis, and the times of its words in seconds where they are known."""
     entry: dict[str, Any] = {layout.text: " ".join(names)}
     if hypothesis.begin is not None and hypothesis.end is not None and frame_shift is not None:

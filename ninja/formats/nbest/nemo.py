@@ -94,9 +94,7 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
     return list(read_manifest(content, field, path))
 
 
-def read_manifest(
-    content: bytes, field: str = "audio_filepath", path: str | None = None
-) -> dict[str, dict[str, Any]]:
+def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the objects of a manifest by utterance id: on each line one, in which the field names the utterance.
 
     Of the name of a file the folder and what follows the last dot are left out.

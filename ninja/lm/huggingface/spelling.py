@@ -160,11 +160,12 @@ class Spelling:
 class _Words(SymbolTable):
     """The words that pieces spell, numbered when they are first looked up."""
 
-    __slots__ = ("_refused", "_spelling")
+    __slots__ = ("_adding", "_refused", "_spelling")
 
     def __init__(self, spelling: Spelling, special: list[str], path: str | None) -> None:
         super().__init__(((word, number) for number, word in enumerate(special)), path)
         self._spelling = spelling
+        self._adding = threading.Lock()
         self._refused: set[str] = {EPSILON_NAME}
 
     def id(self, word: str) -> int | None:
@@ -176,11 +177,13 @@ class _Words(SymbolTable):
         """Return the id of each of some words, -1 for those that no pieces spell."""
         named = list(words)
         new = [word for word in dict.fromkeys(named) if word not in self._id and word not in self._refused]
-        for word, known in zip(new, self._spelling.known(new), strict=True):
-            if known:
-                self._added(word, len(self._id))
-            else:
-                self._refused.add(word)
+        known = self._spelling.known(new)
+        with self._adding:  # the models of several passes may be asked on several threads
+            for word, is_known in zip(new, known, strict=True):
+                if is_known:
+                    self._added(word, len(self._id))
+                else:
+                    self._refused.add(word)
         return super().ids(named)
 
     def __contains__(self, word: object) -> bool:

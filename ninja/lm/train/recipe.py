@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ninja.errors import OptionError, described
+from ninja.errors import OptionError, described, documented
 
 Architecture = Literal["lstm", "transformer"]
 Parallel = Literal["none", "ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"]
 AtBlockEnd = Literal["average", "keep", "reset"]
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
     """Options of training a model; sizes and rates default to those of the shipped English model."""
