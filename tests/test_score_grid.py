@@ -192,3 +192,15 @@ def test_rules_that_are_not_served_are_refused(tmp_path: Path, rule: str, messag
     (tmp_path / "en.glm").write_text(f"{rule}\n")
     with pytest.raises(FormatError, match=message):
         evaluate.read_glm(tmp_path / "en.glm")
+
+
+@pytest.mark.parametrize("command", ["s/a/touch ran/e", "e touch ran", "w ran", "s/a/b/w ran", "r /etc/hostname"])
+def test_a_script_of_sed_runs_and_writes_nothing(
+    ninja: Ninja, texts: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "filter").write_text(f"{command}\n")
+    code, printed, errors = ninja("score", *texts, "--filter", "filter")
+    assert (code, printed) == (1, "")
+    assert "without its commands e, r and w" in errors
+    assert not (tmp_path / "ran").exists()
