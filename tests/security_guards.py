@@ -41,7 +41,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("a file of options names no output", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
         Promise("a link at a temporary name is not followed", OWN + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/output.py", "flags | os.O_NOFOLLOW", "flags"),
         Promise("temporary files of URLs lie in one's own folder", "test_remote.py::test_the_temporary_folder_must_be_ones_own", "ninja/files/remote.py", "if not is_own:", "if False:"),
-        Promise("`file` of an entity list lies in its folder or below", OWN + "test_a_list_of_entities_lies_in_the_folder_of_its_file", "ninja/context/entities/parse.py", "path = below(file, section.place.path)", "below"),
+        Promise("`file` of an entity list lies in its folder or below", OWN + "test_a_list_of_entities_lies_in_the_folder_of_its_file", "ninja/context/entities/parse.py", "path = below(file, section.place.path)", "path = section.place.path.rpartition(\"/\")[0] + \"/\" + file"),
         Promise("ONNX weights lie in the model's folder", "test_onnx.py::test_weights_outside_the_models_directory_are_refused", "ninja/lm/imported/onnx.py", "    check_external_data(path)\n    session", "    session"),
         Promise("an index of Hugging Face names files beside it", MODELS + "test_an_index_names_weights_beside_it", "ninja/lm/huggingface/loading.py", "if os.path.basename(str(shard)) != shard:", "if False:"),
         Promise("an adapter names no other model", MODELS + "test_an_adapter_that_names_another_model_is_refused", "ninja/lm/huggingface/loading.py", "if os.path.exists(os.path.join(path, ADAPTER)):", "if False:"),
