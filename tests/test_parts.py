@@ -168,3 +168,22 @@ def test_what_is_noted_of_all_outputs_is_said_once(there, ninja):
     assert code == 0
     assert errors.count("scales are in") == 1, errors
     assert "2 other outputs were noted likewise" in errors
+
+
+@pytest.mark.timeout(60)  # a pipe that is never written to never ends
+def test_a_name_of_a_list_that_cannot_be_read_costs_no_other(there, ninja):
+    os.mkfifo("pipe")
+    (there / "lat.list").write_text(
+        "d/lat.1.gz\npipe\nd/lat.2.gz\ns3://b/lat.3.gz\nnone\nark:touch ran |\nd/lat.10.gz\n"
+    )
+    code, _, errors = ninja("prune", "lat.list", "-o", "d2/", "--allow-pipes")
+    assert code == 1
+    assert written() == EACH
+    assert not (there / "ran").exists()
+    for said in (
+        "pipe: cannot be read: it is no regular file",
+        "lat.list:4: 's3://b/lat.3.gz' is a URL",
+        "none: cannot",
+    ):
+        assert said in errors, errors
+    assert "4 failed" in errors

@@ -119,7 +119,7 @@ def test_formats_that_map_a_file_are_read_from_a_url(ninja, memory, pruned):
 @pytest.mark.parametrize("output", ["memory://in/lat.ark.gz", "memory:///in/lat.ark.gz"])
 def test_no_output_replaces_an_input(ninja, memory, output):
     for source in ("memory://in/lat.ark.gz", "memory://in/", "memory://in/list"):
-        memory.pipe_file("/in/list", b"memory:///in/lat.ark.gz\n")
+        memory.pipe_file("/in/list", b"memory://in/lat.ark.gz\n")
         code, _, errors = ninja(*PRUNE, source, "-o", output)
         assert (code, "is read and would be written over" in errors) == (2, True)
     with package.files.guard.guarded(package.files.guard.Guard(lambda: [])):  # known only once it is read
@@ -219,8 +219,11 @@ def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, mon
 def test_messages_name_what_is_missing(memory, monkeypatch):
     with pytest.raises(InputError, match=r"^memory://in/x.gz: cannot be read: there is no such file or bucket$"):
         list(package.read("memory://in/x.gz"))
-    with pytest.raises(InputError, match="no1:// is no protocol that fsspec knows"):
-        list(package.read("no1://in/x.gz"))
+    for url in ("no1://in/x.gz", "ftp://host/x", "http://host/x", "reference://x::data:;base64,e30="):
+        with pytest.raises(OptionError, match=r"is not served, but abfs://|chained to another"):
+            list(package.read(url))
+    with pytest.raises(OptionError, match=r"chained to another \(::\)"):
+        package.write("s3://bucket/a::b.ark").__enter__()
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(DependencyError, match=r"gs:// needs gcsfs.*pip install 'ninja-asr\[cloud\]'"):
         list(package.read("gs://in/x.gz"))

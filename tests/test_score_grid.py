@@ -199,3 +199,15 @@ def test_an_empty_archive_among_several_is_named(ninja, tmp_path):
     for source in (tmp_path, tmp_path / "lat.1.gz", f"{tmp_path}/lat.*.gz"):
         code, _, errors = ninja("score", EXAMPLES / "text", source, "--lmwt", "7:9")
         assert (code, "lat.1.gz: the file is empty" in errors) == (1, True), source
+
+
+@pytest.mark.parametrize("command", ["s/a/touch ran/e", "e touch ran", "w ran", "s/a/b/w ran", "r /etc/hostname"])
+def test_a_script_of_sed_runs_and_writes_nothing(
+    ninja: Ninja, texts: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "filter").write_text(f"{command}\n")
+    code, printed, errors = ninja("score", *texts, "--filter", "filter")
+    assert (code, printed) == (1, "")
+    assert "without its commands e, r and w" in errors
+    assert not (tmp_path / "ran").exists()

@@ -20,7 +20,8 @@ from ninja.files.place import Place
 from ninja.files.remote import is_remote
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.formats.format import HEAD, Format, by_extension, detect
-from ninja.io.sources import look_into, names_in, tables
+from ninja.io.listed import names_in
+from ninja.io.sources import look_into, tables
 from ninja.io.writer import KALDI, format_of
 
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
@@ -109,9 +110,26 @@ def _files(source: Source) -> Iterator[tuple[str, str, re.Pattern[str]]]:
                 continue
             kind, content = look_into(table)
             if kind == "list":
-                yield from ((each.place.path, each.place.path, shape) for each in names_in(content))
+                for each in _listed(content, table.place.name, source):
+                    yield each, each, shape
                 continue
             yield (name if len(found) == 1 else path), path, shape
+
+
+def _listed(content: bytes, listed_in: str, source: Source) -> Iterator[str]:
+    """Yield the paths of the files that a list names; each that cannot be read is a failure of the source."""
+    files, failures = names_in(content, listed_in)
+    for table in files:
+        try:
+            open_stream(table.place, is_input=False).close()
+        except NinjaError as error:
+            failures.append(error)
+        else:
+            yield table.place.path
+    for failure in failures:
+        if source.on_failure is None:
+            raise failure
+        source.on_failure(failure)
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:

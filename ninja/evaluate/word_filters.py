@@ -50,7 +50,8 @@ class WordFilter:
 
     Args:
         script: Program that reads lines of a key and words and writes them changed, as Kaldi's
-            ``local/wer_output_filter``; a file that cannot be executed is a script of sed.
+            ``local/wer_output_filter``; a file that cannot be executed is a script of GNU sed, whose
+            commands ``e``, ``r`` and ``w`` are refused.
         mapping: Rules of a global mapping file (``read_glm``).
         ignored: Words left out.
     """
@@ -83,7 +84,7 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
     """Run a filter as Kaldi's scoring scripts do."""
     if not os.path.isfile(script):
         raise InputError("no such file", script)
-    command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "-f", script]
+    command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "--sandbox", "-f", script]
     given = "".join(f"{' '.join([key, *words])}\n" for key, words in lines)
     try:
         done = subprocess.run(command, input=given.encode("utf-8", "surrogateescape"), capture_output=True, check=False)
@@ -91,7 +92,11 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
         raise InputError(f"cannot be run: {error.strerror or error}", script) from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-        advice = "" if command[0] != "sed" else "; it is read as a script of sed: chmod +x makes another a program"
+        advice = (
+            ""
+            if command[0] != "sed"
+            else "; it is read as a script of GNU sed without its commands e, r and w: chmod +x makes another a program"
+        )
         raise InputError(f"ended with exit code {done.returncode}: {said}{advice}", script)
     rows = [row.split() for row in done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
     if [row[:1] for row in rows] != [[key] for key, _ in lines]:

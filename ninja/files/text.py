@@ -9,17 +9,17 @@ import warnings
 from ninja.errors import FormatError, InputError, NinjaWarning
 from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.kind import kind_of
-from ninja.files.place import resolve
-from ninja.files.stream import Stream, open_raw, open_stream
+from ninja.files.place import STDIN, Place, resolve
+from ninja.files.stream import Stream, gives_bytes_once, open_raw, open_stream
 
 BOM = b"\xef\xbb\xbf"
 HEAD = 1 << 13  # bytes by which other files are told
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
-def read(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file; a gzip file, known by its content, is unpacked."""
-    return decoded(content(path), path)
+def read(path: str | os.PathLike[str], *, plain: bool = False) -> str:
+    """Return the text of a file; a gzip file, known by its content, is unpacked; see `open_raw` for `plain`."""
+    return decoded(content(path, plain=plain), path)
 
 
 def read_named(name: str | os.PathLike[str]) -> str:
@@ -35,7 +35,7 @@ def read_named(name: str | os.PathLike[str]) -> str:
             path = rest.strip()
         if path in ("", "-") or path.endswith("|"):
             texts = []
-            for place in resolve(path, typed=True):
+            for place in resolve(path):
                 with open_stream(place) as stream:
                     texts.append(decoded(stream.rest(), place.name))
             if not texts:
@@ -44,9 +44,12 @@ def read_named(name: str | os.PathLike[str]) -> str:
     return read(path)
 
 
-def content(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file; a gzip file, known by its content, is unpacked."""
-    file = open_raw(os.fspath(path))
+def content(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
+    """Return the bytes of a file; a gzip file, known by its content, is unpacked; see `open_raw` for `plain`."""
+    if not plain and os.fspath(path) != STDIN and gives_bytes_once(os.fspath(path)):
+        with open_stream(Place(os.fspath(path))) as stream:  # whose first bytes may have been peeked at
+            return stream.rest()
+    file = open_raw(os.fspath(path), plain=plain)
     try:
         with file:
             found = file.read()

@@ -9,7 +9,8 @@ from ninja.files.place import Place, Table
 from ninja.files.stream import gives_bytes_once, look
 from ninja.formats.format import HEAD
 from ninja.io import folder
-from ninja.io.sources import Source, is_kaldi, look_into, names_in, tables
+from ninja.io.listed import names_in
+from ninja.io.sources import Source, is_kaldi, look_into, tables
 from ninja.lattice import Scales
 
 
@@ -69,4 +70,4 @@ def _files(table: Table) -> list[Place]:
     if table.kind == "folder":
         return [Place(path) for path in folder.files(table.place.path) if not folder.is_companion(path)]
     kind, content = look_into(table)
-    return [each.place for each in names_in(content)] if kind == "list" else [table.place]
+    return [each.place for each in names_in(content, table.place.name)[0]] if kind == "list" else [table.place]

@@ -6,18 +6,20 @@ Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``,
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files import toml
 from ninja.files.output import PartFile, part_of, reported
-from ninja.files.place import Table
+from ninja.files.place import Table, resolve_listed
 from ninja.files.remote import is_file, is_remote, remove
 from ninja.files.stream import gives_bytes_once
 from ninja.io.folder import SCALES_NAME, SCALES_SUFFIX, files, lattice_files
-from ninja.io.sources import Source, look_into, names_in, tables
+from ninja.io.listed import names_in
+from ninja.io.sources import Source, look_into, tables
 from ninja.lattice import Scales
 
 KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_penalty"}  # with the fields of `Scales`
@@ -122,11 +124,15 @@ def _listed(table: Table) -> list[Table]:
     """Return the files that a list of files or a script file names; none where it is neither."""
     kind, content = look_into(table)
     if kind != "scp":
-        return names_in(content)
-    rows = (row.split(None, 1) for row in content.split(b"\n"))
-    names = (row[1].strip() for row in rows if len(row) == 2)
-    archives = dict.fromkeys(name.rpartition(b":")[0] or name for name in names if not name.endswith(b"|"))
-    return [found for name in archives for found in tables([os.fsdecode(name)]) if found.kind != "folder"]
+        return names_in(content, table.place.name)[0]
+    archives: dict[str, Table] = {}
+    for row in content.split(b"\n"):
+        fields = row.split(None, 1)
+        if len(fields) == 2 and not row.endswith(b"|"):
+            with contextlib.suppress(NinjaError):  # as reading it will say
+                for place in resolve_listed(os.fsdecode(fields[1].strip()), table.place.name):
+                    archives.setdefault(place.path, Table(replace(place, offset=0)))
+    return [archive for path, archive in archives.items() if not os.path.isdir(path)]
 
 
 class ScalesBeside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from ninja.lm.devices import chosen_device
 
 ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
 FEWEST_ROWS = 16  # for which a thread of its own is worth while
+# What libraries say that have no type for it; a file's name in a message may well hold the word memory.
+_NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
 EXACT_ROWS, ROUNDED = 32, 8  # beyond so many rows products are of multiples of 8: see `_even`
 
 
@@ -29,7 +32,7 @@ def device_of(name: str) -> torch.device:
 
 def reason(error: Exception) -> str:
     """Return the first line of another library's message; an error about memory, which is no model's fault, goes on."""
-    if isinstance(error, torch.OutOfMemoryError) or "memory" in str(error) or "llocat" in str(error):
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_MEMORY.search(str(error)):
         raise error
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 

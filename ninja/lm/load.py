@@ -164,7 +164,7 @@ def place_of(path: str | os.PathLike[str] | None) -> str:
 def kind_of(path: str | os.PathLike[str]) -> Kind:
     """Detect the kind of a language model; a `ModelError` says what else it is, or that there is no such file."""
     name = place_of(path)
-    head, names = (b"", os.listdir(name)) if os.path.isdir(name) else _contents(name)
+    head, names = (b"", _names(name)) if os.path.isdir(name) else _contents(name)
     candidate = Candidate(unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head, names)
     for kind in KINDS:
         if kind.recognise(candidate):
@@ -172,6 +172,22 @@ def kind_of(path: str | os.PathLike[str]) -> Kind:
     found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head, candidate.head)
     known = " or ".join(kind.name for kind in KINDS)
     raise ModelError(f"{found}, not {known}; train a model with `ninja train`", name)
+
+
+def _names(folder: str) -> list[str]:
+    """Return the names in the folder of a model.
+
+    Raises:
+        ModelError: A pipe or a device is there or in a folder below, from which a library might read for ever.
+    """
+    for place, folders, names in os.walk(folder):
+        if place != folder:
+            folders.clear()  # no model has folders further below
+        for name in names:
+            path = os.path.join(place, name)
+            if os.path.exists(path) and not os.path.isfile(path):
+                raise ModelError("it is no regular file; remove it from the model", path)
+    return os.listdir(folder)
 
 
 def _contents(path: str) -> tuple[bytes, list[str]]:

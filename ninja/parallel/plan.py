@@ -20,13 +20,14 @@ from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
 from ninja.files.output import is_specifier, target
-from ninja.files.place import Place, Table, resolve
+from ninja.files.place import Place, Table, resolve_listed
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.formats.format import of_folder, reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
 from ninja.io import folder
+from ninja.io.listed import names_in
 from ninja.io.run_facts import State, state_of
-from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, names_in, tables
+from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, tables
 from ninja.parallel.cuts import LONGEST_HEAD, next_lattice
 
 MOST_SHARDS = 1_000_000
@@ -250,7 +251,10 @@ def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Ta
             continue
         kind, content = look_into(table)
         if kind == "list":
-            yield from names_in(content)
+            files, refused = names_in(content, place.name)
+            if refused:
+                raise refused[0]
+            yield from files
         else:
             yield replace(table, kind=kind)
 
@@ -271,9 +275,8 @@ def _script(table: Table, states: dict[str, State]) -> Unit | None:
     begin = 0
     for line in content.split(b"\n"):
         if fields := line.split(None, 1):
-            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else ""
-            path, colon, at = name.rpartition(":")
-            rows.append((begin, path, int(at)) if colon and at.isdigit() else (begin, _path(name), 0))
+            listed = _listed(os.fsdecode(fields[1].strip()), table.place.name) if len(fields) > 1 else Place("")
+            rows.append((begin, listed.path, listed.offset))
         begin += len(line) + 1
     for path in dict.fromkeys(path for _, path, _ in rows if path):
         states[path] = state_of(path)
@@ -286,13 +289,13 @@ def _script(table: Table, states: dict[str, State]) -> Unit | None:
     return Unit(table, sum(sizes), lines)
 
 
-def _path(name: str) -> str:
-    """Return the path of a file that a line of a script file names; "" where it is none."""
+def _listed(name: str, script: str) -> Place:
+    """Return the place that a line of a script file names; one without a path where reading it will fail."""
     try:
-        places = resolve(name)
+        places = resolve_listed(name, script)
     except NinjaError:
-        return ""
-    return places[0].path if len(places) == 1 else ""
+        return Place("")
+    return places[0] if len(places) == 1 else Place("")
 
 
 def _shape(table: Table) -> Literal["whole", "binary", "text"]:
