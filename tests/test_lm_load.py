@@ -1,6 +1,7 @@
 """Model files: what is written is read back; what is no model, damaged or untrue is refused with a reason."""
 
 import gzip
+import io
 import os
 import pickle
 import zipfile
@@ -167,7 +168,7 @@ def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
 
 def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
     torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
-    wanted = r"file.pt: holds more than weights \(it wants torch.nn.modules.linear.Linear\); Ninja loads no files that"
+    wanted = r"file.pt: an object of torch.nn.modules.linear.Linear; holds more than weights; Ninja loads no files that"
     with pytest.raises(ModelError, match=wanted):
         load(tmp_path / "file.pt")
 
@@ -195,7 +196,7 @@ def test_every_truncation_is_noticed(tmp_path, path):
     broken = tmp_path / "broken.pt"
     for length in range(4, len(whole), 97):
         broken.write_bytes(whole[:length])
-        with pytest.raises(ModelError, match="truncated or damaged"):
+        with pytest.raises(ModelError, match="not a file that torch saved, or damaged"):
             load(broken)
 
 
@@ -211,12 +212,12 @@ def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path, path, content):
 def test_zips_that_are_no_checkpoints_are_refused(tmp_path, path):
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         other.writestr("readme", "hello")
-    with pytest.raises(ModelError, match="not one that torch wrote"):
+    with pytest.raises(ModelError, match="a zip file, but not one of torch"):
         load(tmp_path / "other.zip")
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as packed:
         for member in source.namelist():
             packed.writestr(member, source.read(member))
-    with pytest.raises(ModelError, match="packed anew"):
+    with pytest.raises(ModelError, match="a packed entry in the zip file"):
         load(tmp_path / "packed.pt")
 
 
@@ -271,7 +272,7 @@ def change(content, *keys, to):
         (["state", "bias"], None, "missing or not expected: bias"),
         (["state", "bias"], [0.0] * 6, "bias is no tensor"),
         (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is no tensor of numbers"),
-        (["state", "bias"], torch.zeros(1).expand(6), "bias repeats its bytes"),
+        (["state", "bias"], torch.zeros(1).expand(6), "state.bias repeats its bytes"),
         (["state", "bias"], torch.full((6,), float("nan")), "bias holds NaN"),
     ],
 )
@@ -280,6 +281,25 @@ def test_an_untrue_checkpoint_is_refused(path, content, keys, value, reason):
     with pytest.raises(ModelError, match=reason) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
+    """A storage that claims more numbers than the file has, and a tensor that claims more than its storage."""
+    torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
+    count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
+    places = {
+        "claims 65535 numbers, but has 1004 bytes": (count + b"tq", claim + b"tq"),
+        "a tensor that leaves its storage": (count + b"\x85q", claim + b"\x85q"),
+    }
+    whole = path.read_bytes()
+    for message, (old, new) in places.items():
+        with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(path, "w") as target:
+            for name in source.namelist():
+                data = source.read(name)
+                assert not name.endswith("data.pkl") or old in data
+                target.writestr(name, data.replace(old, new) if name.endswith("data.pkl") else data)
+        with pytest.raises(ModelError, match=message):
+            load(path)
 
 
 def test_a_bare_tensor_is_no_checkpoint(tmp_path):
