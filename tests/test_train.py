@@ -3,21 +3,23 @@
 import dataclasses
 import gzip
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_training import TOY, toy, toy_texts
+from toy_training import TOY, toy, toy_command, toy_texts
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
 from ninja.lm import load, sentence_logprobs, text
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm import checkpoint, compute  # noqa: E402
 from ninja.lm.train import loop as train  # noqa: E402
-from ninja.lm.train import objective  # noqa: E402
+from ninja.lm.train import objective, step  # noqa: E402
 from ninja.lm.train.objective import Sampler  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
@@ -352,3 +354,40 @@ def test_texts_that_cannot_be_used_are_refused(tmp_path, data, message):
     (tmp_path / "text").write_bytes(data)
     with pytest.raises(FormatError, match=message):
         text.make_vocabulary(tmp_path / "text", 100)
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+@pytest.mark.parametrize(
+    ("precision", "has_instructions", "dtype"),
+    [
+        ("auto", True, torch.bfloat16),
+        ("auto", False, torch.float32),
+        ("bfloat16", False, torch.bfloat16),
+        ("float32", True, torch.float32),
+    ],
+)
+def test_products_are_in_the_precision_that_the_processor_multiplies(
+    tmp_path, texts, monkeypatch, architecture, precision, has_instructions, dtype
+):
+    def watched(module, output, *rest):
+        seen.add(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else output.dtype)
+        return backward(module, output, *rest)
+
+    seen, backward = set(), step.backward
+    monkeypatch.setattr(step, "backward", watched)
+    monkeypatch.setattr(compute, "computes_in_half", lambda: has_instructions)
+    options = toy(architecture=architecture, precision=precision, epochs=0.2, heads=2)
+    train.train(*texts, tmp_path / "lm.pt", options)
+    assert seen == {dtype}
+    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("most", ["AVX2", "AVX512_CORE_VNNI"])
+def test_a_limit_on_the_instructions_of_onednn_is_respected(tmp_path, texts, most):
+    command = [sys.executable, "-m", "ninja", "train", *texts[:1], "--dev", texts[1], "-o", tmp_path / "lm.pt"]
+    limits = {"ONEDNN_MAX_CPU_ISA": most, "ATEN_CPU_CAPABILITY": "default"}
+    done = subprocess.run(
+        [*map(str, command), *toy_command(epochs=0.2)], env={**os.environ, **limits}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == "float32"

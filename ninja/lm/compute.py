@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from ninja.lm.devices import chosen_device
 
 ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
 FEWEST_ROWS = 16  # for which a thread of its own is worth while
+_ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # parts of the names of oneDNN's levels
 EXACT_ROWS, ROUNDED = 32, 8  # beyond so many rows products are of multiples of 8: see `_even`
 
 
@@ -79,7 +81,13 @@ def _even(
 
 
 def computes_in_half() -> bool:
-    """Tell whether the processor multiplies bfloat16 matrices, in AVX-512 or AMX."""
+    """Tell whether oneDNN multiplies bfloat16 matrices with instructions of the processor, in AVX-512 or AMX.
+
+    The variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
+    """
+    most = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
+    if not any(name in most.upper() for name in _ISA_WITH_HALF):
+        return False
     has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     return any(ask is not None and ask() for ask in has)
 

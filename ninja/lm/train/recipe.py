@@ -9,6 +9,7 @@ from ninja.errors import OptionError, described
 
 Architecture = Literal["lstm", "transformer"]
 Parallel = Literal["none", "ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"]
+Precision = Literal["auto", "float32", "bfloat16"]
 AtBlockEnd = Literal["average", "keep", "reset"]
 
 
@@ -56,6 +57,9 @@ class TrainOptions:
     patience: int = described(5, "Stop after this many measurements without a better perplexity.")
     seed: int = described(1, "Of everything random.")
     resume: bool = described(False, "Go on from FILE.state, which an interrupted training leaves.")
+    precision: Precision = described(
+        "auto", "Of products; auto is bfloat16 where the processor or GPU has instructions for it, else float32."
+    )
     device: str = described("auto", "Where torch computes: cpu, cuda, cuda:1, …; auto is cuda if torch can use it.")
     threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
 
@@ -74,7 +78,8 @@ class TrainOptions:
             raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
         if self.block_momentum is not None and not 0 <= self.block_momentum < 1:
             raise OptionError(f"block_momentum is {self.block_momentum}; it must be in [0, 1)")
-        for name, kind in (("architecture", Architecture), ("parallel", Parallel), ("block_optimizer", AtBlockEnd)):
+        kinds = {"architecture": Architecture, "parallel": Parallel, "block_optimizer": AtBlockEnd}
+        for name, kind in (*kinds.items(), ("precision", Precision)):
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
