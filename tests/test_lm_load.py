@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ninja.errors import ModelError, OptionError
-from ninja.lm import load
+from ninja.lm import load, sentence_logprobs
 
 torch = pytest.importorskip("torch")
 
@@ -79,12 +79,22 @@ def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path,
     torch.testing.assert_close(again, dict(stored.module.state_dict()), rtol=1e-6, atol=0)
 
 
-def test_embeddings_wider_than_the_layers_outputs_are_stored(tmp_path):
-    module = LSTMLanguageModel(Config(len(WORDS), embedding=6, hidden=8, projection=4))
-    checkpoint.save(Checkpoint(module, WORDS, {}), tmp_path / "model.pt")
+@pytest.mark.parametrize("storage", ["half", "int8"])
+@pytest.mark.parametrize(
+    "sizes", [{"hidden": 8, "projection": 4}, {"hidden": 6}, {"hidden": 4}, {"hidden": 4, "projection": 3}]
+)
+def test_an_lstm_of_another_shape_is_stored_and_scores_as_its_definition(tmp_path, sizes, storage):
+    module = LSTMLanguageModel(Config(len(WORDS), embedding=6, **sizes))
+    module.initialise()
+    checkpoint.save(Checkpoint(module, WORDS, {}, storage), tmp_path / "model.pt")
     stored = checkpoint.read(tmp_path / "model.pt").module
     assert stored.config == module.config
-    assert torch.equal(stored.more.weight, module.more.weight.half().float())
+    for name, weight in checkpoint.as_stored(module, storage).state_dict().items():
+        assert torch.equal(stored.state_dict()[name], weight)
+    with torch.inference_mode():
+        logprob = stored.logits(stored(torch.tensor([[0], [3], [4]]))[:, 0]).log_softmax(-1)
+    expected = float(logprob[0, 3] + logprob[1, 4] + logprob[2, 1])
+    assert sentence_logprobs(load(tmp_path / "model.pt"), [[3, 4]]) == pytest.approx([expected], abs=1e-4)
 
 
 def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp_path, module):
@@ -263,7 +273,7 @@ def change(content, *keys, to):
         (["config", "embedding"], -1, "absurd embedding of -1"),
         (["config", "layers"], 2.0, "absurd layers of 2.0"),
         (["config", "layers"], 65, "absurd shape"),
-        (["config", "embedding"], 6, "absurd shape"),
+        (["config", "embedding"], 6, "not expected: lstm.weight_hr_l0"),
         (["config", "projection"], 4, "absurd shape"),
         (["config", "projection"], -1, "absurd projection of -1"),
         (["config", "dropout"], 1.5, "absurd dropout"),

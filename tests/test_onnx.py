@@ -44,9 +44,10 @@ def lm(exported):
     return load(exported)
 
 
-def test_an_lstm_of_wider_embeddings_scores_as_its_definition(tmp_path):
-    export.to_onnx(tiny_lstm.WIDE, tmp_path / "model.onnx")
-    tiny_lstm.scores_as_the_definition(load(tmp_path / "model.onnx"), tiny_lstm.WIDE.module)
+@pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
+def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint):
+    export.to_onnx(checkpoint, tmp_path / "model.onnx")
+    tiny_lstm.scores_as_the_definition(load(tmp_path / "model.onnx"), checkpoint.module)
 
 
 def value(name, shape, kind=TensorProto.FLOAT):

@@ -35,8 +35,9 @@ SUBGRAPH = helper.make_graph([helper.make_node("Identity", ["words"], ["y"])], "
         (helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH), "Identity: its attribute 'x' holds g; only"),
         (helper.make_node("Identity", ["words"], ["logits"], x=[SUBGRAPH]), "its attribute 'x' holds graphs; only"),
         (helper.make_node("OneHot", ["words", "words", "words"], ["logits"]), "OneHot: an operator"),
-        (helper.make_node("Max", ["words", ""], ["logits"]), "Max: an input that is absent"),
-        (helper.make_node("Split", ["words", "words"], ["logits"], num_outputs=1), "Split: an input that is"),
+        (helper.make_node("Max", ["words", ""], ["logits"]), "Max: an input is absent"),
+        (helper.make_node("Split", ["words"], ["logits"], num_outputs=0), "Split: an input is absent, or"),
+        (helper.make_node("Split", ["words", "words"], ["logits"], num_outputs=1), "Split: an input is"),
         (
             helper.make_node("Constant", [], ["logits"], sparse_value=helper.make_sparse_tensor(
                 helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]),

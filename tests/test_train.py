@@ -2,9 +2,11 @@
 
 import dataclasses
 import gzip
+import math
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -306,7 +308,10 @@ def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"max_minutes": -1.0}, "max_minutes is -1.0"),
         ({"dropout": 1.0}, r"dropout is 1.0; it must be in \[0, 1\)"),
-        ({"hidden": 16}, "hidden is 16; it must be more than embedding, 16"),
+        (
+            {"hidden": 8, "projection": 8},
+            "projection is 8; only an lstm takes one, of less than its embedding and cells",
+        ),
         ({"samples": -1}, "samples is -1"),
     ],
 )
@@ -380,6 +385,21 @@ def test_products_are_in_the_precision_that_the_processor_multiplies(
     train.train(*texts, tmp_path / "lm.pt", options)
     assert seen == {dtype}
     assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("cells", [16, 12])
+def test_an_lstm_may_have_as_many_cells_as_its_embedding_is_wide_or_fewer(tmp_path, texts, cells, precision, ninja):
+    options = toy_command(hidden=cells, precision=precision, epochs=6)
+    assert ninja("train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", *options)[0] == 0
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    assert stored.module.config.hidden == cells
+    assert stored.module.config.width == cells
+    assert stored.card["perplexity"] < 20  # of 60 words
+    words = text.encode(texts[1], stored.words)
+    sentences = [words.word[begin:end].tolist() for begin, end in pairwise(words.begin)]
+    mean = -sum(sentence_logprobs(load(tmp_path / "lm.pt"), sentences)) / (len(words.word) + len(words))
+    assert math.exp(mean) == pytest.approx(stored.card["perplexity"], rel=1e-4)
 
 
 @pytest.mark.parametrize("most", ["AVX2", "AVX512_CORE_VNNI"])

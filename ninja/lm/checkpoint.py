@@ -233,7 +233,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
         if type(config[name]) is not int or not least <= config[name] <= os.path.getsize(path):
             raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
     if kind == "lstm":
-        odd = not config["projection"] < config["embedding"] < config["hidden"]
+        odd = config["projection"] >= min(config["embedding"], config["hidden"])
     else:
         odd = config["embedding"] % (2 * config["heads"]) > 0
     if config["layers"] > 64 or odd:

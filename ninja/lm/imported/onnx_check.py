@@ -79,11 +79,11 @@ def _constants(nodes: Any, path: str) -> Iterator[Any]:
         if node.domain not in DOMAINS or node.op_type not in OPERATORS:
             message = f"{place}: an operator that Ninja does not run; docs/networks.md lists those that it does"
             raise ModelError(message, path)
-        names = {attribute.name for attribute in node.attribute}
-        if (node.op_type in _VARIADIC and "" in node.input) or ("num_outputs" in names and len(node.input) > 1):
-            raise ModelError(
-                f"{place}: an input that is absent, or one too many; onnxruntime would end the process", path
-            )
+        counts = [attribute.i for attribute in node.attribute if attribute.name == "num_outputs"]
+        split_twice = counts and (len(node.input) > 1 or counts != [len(node.output)])
+        if (node.op_type in _VARIADIC and "" in node.input) or split_twice:
+            message = f"{place}: an input is absent, or the number of outputs does not fit; export the model again"
+            raise ModelError(message, path)
         for attribute in node.attribute:
             others = {field.name for field, _ in attribute.ListFields()} - _ATTRIBUTE
             if others:

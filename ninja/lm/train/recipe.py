@@ -21,10 +21,8 @@ class TrainOptions:
     vocabulary: int = described(32_700, "Most words, <s>, </s> and <unk> included.")
     min_count: int = described(2, "Rarer words become <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
-    hidden: int = described(
-        768, "LSTM cells per layer, more than --embedding; or width of a Transformer's hidden layers."
-    )
-    projection: int = described(0, "LSTM: width of each layer's output, if less than --embedding; 0: the same.")
+    hidden: int = described(768, "LSTM cells per layer, or width of a Transformer's hidden layers.")
+    projection: int = described(0, "LSTM: width of each layer's output; 0: as --embedding, at most --hidden.")
     layers: int = described(2, "LSTM layers or Transformer blocks.")
     heads: int = described(4, "Attention heads of each Transformer block; twice as many must divide --embedding.")
     dropout: float = described(0.1, "Share of activations left out in training.")
@@ -85,10 +83,10 @@ class TrainOptions:
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
         if self.workers > 1 and self.parallel == "none":
             raise OptionError(f"workers is {self.workers}, but parallel is none; bmuf is a good first choice")
-        if self.architecture == "lstm" and self.hidden <= self.embedding:
-            raise OptionError(f"hidden is {self.hidden}; it must be more than embedding, {self.embedding}")
-        if not 0 <= self.projection < self.embedding or (self.projection and self.architecture != "lstm"):
-            raise OptionError(f"projection is {self.projection}; only an lstm takes one, of less than its embedding")
+        least = min(self.embedding, self.hidden)
+        if not 0 <= self.projection < least or (self.projection and self.architecture != "lstm"):
+            message = f"projection is {self.projection}; only an lstm takes one, of less than its embedding and cells"
+            raise OptionError(message)
         if self.architecture != "lstm" and self.normaliser:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can estimate its normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
