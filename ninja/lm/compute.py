@@ -82,9 +82,9 @@ def _even(
 
 
 def computes_in_half() -> bool:
-    """Tell whether the processor multiplies bfloat16 matrices, in AVX-512 or AMX, and oneDNN may use that.
+    """Tell whether oneDNN multiplies bfloat16 matrices with instructions of the processor, in AVX-512 or AMX.
 
-    oneDNN refuses bfloat16 where ``ONEDNN_MAX_CPU_ISA`` keeps it from the instructions that the processor has.
+    The variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
     """
     has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     may_use = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)

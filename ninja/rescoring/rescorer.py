@@ -135,7 +135,7 @@ class Rescorer:
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
         """Do the same on several threads, with one copy of the models' weights; the results are the same bytes.
 
-        Models that only one thread may use, see `LanguageModel.twin`, share each product among torch's threads instead.
+        Models without twins, see `LanguageModel.twin`, share each product among torch's threads instead.
         """
         return self.coming(pairs(lattices), log, num_threads=num_threads)  # type: ignore[return-value]
 
