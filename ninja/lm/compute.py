@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -19,6 +20,7 @@ ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay i
 FEWEST_ROWS = 16  # for which a thread of its own is worth while
 # What libraries say that have no type for it; a file's name in a message may well hold the word memory.
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
+_ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # parts of the names of oneDNN's levels
 EXACT_ROWS, ROUNDED = 32, 8  # beyond so many rows products are of multiples of 8: see `_even`
 
 
@@ -86,9 +88,11 @@ def computes_in_half() -> bool:
 
     The variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
     """
+    most = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
+    if not any(name in most.upper() for name in _ISA_WITH_HALF):
+        return False
     has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    may_use = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return any(ask is not None and ask() for ask in has) and (may_use is None or may_use())
+    return any(ask is not None and ask() for ask in has)
 
 
 def logsumexp(row: torch.Tensor) -> np.ndarray:
