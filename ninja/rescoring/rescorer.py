@@ -11,11 +11,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
-from ninja.errors import LatticeError, OptionError, VocabularyError, check_range
+from ninja.errors import LatticeError, OptionError, check_range
 from ninja.graph import num_frames
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import pairs, refuse_pair
-from ninja.lattice.lattice import check
+from ninja.lattice.keyed import pairs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import PhraseMark
 from ninja.lm.word_map import WordMap
@@ -27,10 +26,8 @@ from ninja.rescoring.equal_texts import merge_equal_texts, with_merged_texts
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass, refuse_words
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
-from ninja.rescoring.service import LiveReport, Request, Service
+from ninja.rescoring.service import LiveReport, Request, Service, is_sound
 from ninja.rescoring.vocabulary import VocabularyCheck, unknown_words
-
-NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
 
 
 class ContextStage(Protocol):
@@ -232,7 +229,7 @@ class Rescorer:
         """
         service = self._opened(entities)
         request = Request(lattice, entities, Future())
-        if _is_sound(request):
+        if is_sound(request):
             service.wait_for_place(timeout)
             service.put(request)
         return request.future
@@ -247,7 +244,7 @@ class Rescorer:
 
         service = self._opened(entities)
         request = Request(lattice, entities, Future())
-        if _is_sound(request):
+        if is_sound(request):
             place = service.place()
             try:
                 await asyncio.wrap_future(place)
@@ -359,22 +356,6 @@ def _copy(files: ModelFiles, options: RescoreOptions, context: ContextStage | No
     rescorer = Rescorer(files, options, context=context)
     rescorer._is_copy = True
     return rescorer
-
-
-def _is_sound(request: Request) -> bool:
-    """Check a lattice in its caller's thread; what is wrong with it fails its future."""
-    refuse_pair(request.lattice)
-    if not isinstance(request.lattice, Lattice):
-        name = type(request.lattice).__name__
-        raise OptionError(f"lattice is of type {name}, but a Lattice is needed; read files with ninja.read")
-    try:
-        check(request.lattice)
-        if request.lattice.words is None:
-            raise VocabularyError(NO_TABLE, key=request.lattice.key)
-    except Exception as error:
-        request.future.set_exception(error)
-        return False
-    return True
 
 
 def rescore(

@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from ninja.errors import BusyError, ClosedError, NinjaError
+from ninja.errors import BusyError, ClosedError, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
+from ninja.lattice.keyed import refuse_pair
+from ninja.lattice.lattice import check
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue, Utterance
 from ninja.rescoring.engine import Coming, Engine
 from ninja.rescoring.options import RescoreReport
 
+NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
 IDLE_SECONDS = 5.0  # after which the thread ends; the next lattice starts another
 CLOSED = "this Rescorer was closed before the lattice was rescored; open another"
 
@@ -55,6 +58,22 @@ class _Deliveries(RecordingQueue):
     def leave(self, utterance: Utterance, words: Any) -> None:
         super().leave(utterance, words)
         self._deliver(utterance)
+
+
+def is_sound(request: Request) -> bool:
+    """Check a lattice in its caller's thread; what is wrong with it fails its future."""
+    refuse_pair(request.lattice)
+    if not isinstance(request.lattice, Lattice):
+        name = type(request.lattice).__name__
+        raise OptionError(f"lattice is of type {name}, but a Lattice is needed; read files with ninja.read")
+    try:
+        check(request.lattice)
+        if request.lattice.words is None:
+            raise VocabularyError(NO_TABLE, key=request.lattice.key)
+    except Exception as error:
+        request.future.set_exception(error)
+        return False
+    return True
 
 
 class Service:
