@@ -60,7 +60,8 @@ class LSTMLanguageModel(nn.Module):
             proj_size=config.width if config.width < config.hidden else 0,
             dropout=config.dropout if config.layers > 1 else 0.0,
         )
-        if config.width < config.embedding:
+        self.is_narrow = config.width < config.embedding  # of fewer cells than the softmax reads
+        if self.is_narrow:
             self.more = nn.Linear(config.hidden, config.embedding - config.width, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
@@ -78,7 +79,7 @@ class LSTMLanguageModel(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.1)
         nn.init.zeros_(self.bias)
         self.lstm.reset_parameters()
-        if self.config.width < self.config.embedding:
+        if self.is_narrow:
             self.more.reset_parameters()
         with torch.no_grad():
             for layer in range(self.config.layers):
@@ -96,8 +97,7 @@ class LSTMLanguageModel(nn.Module):
             Outputs, float [time, batch, embedding]; `logits` turns them into scores.
         """
         embedded = self.dropout(self.embedding(word))  # [time, batch, embedding]
-        wide = self.config.width < self.config.embedding
-        output = self._one_by_one(embedded) if wide else self.lstm(embedded)[0]
+        output = self._one_by_one(embedded) if self.is_narrow else self.lstm(embedded)[0]
         return self.dropout(output)  # [time, batch, embedding]
 
     def _one_by_one(self, embedded: Tensor) -> Tensor:

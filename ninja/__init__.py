@@ -39,7 +39,7 @@ def __getattr__(name: str) -> object:
     if name == "__all__":
         value = _names()[2]
     elif name == "__version__":
-        from ninja.doctor import installed_version
+        from ninja.libraries import installed_version
 
         value = installed_version()
     elif name == "BIN_DIR":

@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from ninja.build_tool import find_build_tool
-from ninja.libraries import LIBRARIES
+from ninja.libraries import DISTRIBUTION, LIBRARIES, installed_version
 
-DISTRIBUTION = "ninja-asr"
 ALWAYS_NEEDED = ("numpy", "click", "isal", "lazy_loader")
 
 
@@ -39,14 +38,6 @@ class Claim:
     path: str
     owners: tuple[str, ...]  # distributions whose record names the file
     present: str | None  # the one whose content lies there; None: another's, or the file is gone
-
-
-def installed_version() -> str:
-    """Return the version of the installed distribution; the package's own attribute may be another package's."""
-    try:
-        return importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return "0+unknown"
 
 
 def examine() -> Iterator[Finding]:

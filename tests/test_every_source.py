@@ -93,10 +93,10 @@ def test_lattices_in_a_folder_of_espnets_are_not_left_out_silently(slf, tmp_path
     for name, content in (("text", "u hello\n"), ("token", "u h\n"), ("score", "u tensor(-1.0)\n")):
         (folder / "1best_recog" / name).write_text(content)
     shutil.copy(folder / "1best_recog" / "text", folder / "text")
-    code, printed, said = ninja("best", folder)
+    code, printed, said = ninja("best", folder, "--acoustic-scale", "1")
     assert (code, printed, said) == (0, "u hello\n", "")
     shutil.copy(slf[0], folder)
-    code, printed, said = ninja("best", folder)
+    code, printed, said = ninja("best", folder, "--acoustic-scale", "1")
     assert (code, printed) == (0, "u hello\n")
     assert f"{folder}: 1 file of lattices is left out beside the lists of the folder: one.slf" in said
 

@@ -372,8 +372,9 @@ def test_a_killed_run_goes_on_where_it_was(first, tmp_path):
             assert time.monotonic() < until
             time.sleep(0.02)
         run.kill()
-    line = [sys.executable, "-m", "ninja", "prune", "whole.ark", "--beam", "1000", "-o", "a.ark.gz", "--resume"]
-    errors = subprocess.run(line, capture_output=True, text=True, check=True).stderr
+    line = [sys.executable, "-m", "ninja", "prune", "-", "--beam", "1000", "-o", "a.ark.gz", "--resume"]
+    with open("whole.ark", "rb") as whole:
+        errors = subprocess.run(line, stdin=whole, stderr=subprocess.PIPE, text=True, check=True).stderr
     (kept,) = re.findall(r"part: (\d+) lattices of an earlier attempt are kept", errors)
     assert int(kept) > 10
     assert f"{kept} lattices were in the output already" in errors

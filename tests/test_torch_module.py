@@ -179,7 +179,7 @@ def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
 
 
 def scripted(path):
-    torch.jit.script(Whole().eval()).save(str(path))
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
 
 
 def exported(path):

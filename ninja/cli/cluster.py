@@ -14,9 +14,8 @@ from click.core import ParameterSource
 from ninja.cli.console import Console
 from ninja.cli.shard_source import ARGUMENTS
 from ninja.cli.shards import CommandWork, plan_of, report
-from ninja.doctor import installed_version
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.libraries import needed_for
+from ninja.libraries import installed_version, needed_for
 from ninja.lm.load import hold_models
 from ninja.parallel.cluster import run
 from ninja.parallel.gather import gather, remove

@@ -9,11 +9,11 @@ import click
 
 from ninja.cli.files import InputFile, Lattices, OutputFile
 from ninja.cli.shard_source import VALUES
-from ninja.doctor import installed_version
 from ninja.errors import NinjaError
 from ninja.io.run_facts import Facts, State, state_of
 from ninja.io.scales_beside import find_scales
 from ninja.io.symbol_tables import find_table
+from ninja.libraries import installed_version
 from ninja.parallel.plan import units
 
 NO_MATTER = ("shard", "ray", "jobs", "resume", "config", "source", "first")  # to the results, or told otherwise

@@ -95,7 +95,7 @@ class Commands(click.Group):
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value:
-        from ninja.doctor import installed_version
+        from ninja.libraries import installed_version
 
         click.echo(f"ninja-asr {installed_version()}")
         context.exit()

@@ -16,10 +16,10 @@ from ninja.cli.console import SHOWN
 from ninja.cli.facts import options_of
 from ninja.cli.files import LatticeFile, OutputFile, OutputFolder, guard, names_job
 from ninja.cli.shard_source import SHARD, ShardSource
-from ninja.doctor import installed_version
 from ninja.errors import OptionError, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.writer import KALDI, format_of
+from ninja.libraries import installed_version
 from ninja.parallel.gather import Gathered
 from ninja.parallel.plan import PartOutput, Plan, Shard, parts_folder, units
 from ninja.parallel.record import Failure, Record
