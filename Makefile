@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs clean dist-check cluster-check programs fuzz fuzz-long tsan lock
+.PHONY: demo test lint bench docs pages clean dist-check cluster-check programs fuzz fuzz-long tsan lock
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -30,6 +30,10 @@ docs: $(VENV)/.tools $(VENV)/.docs programs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	NINJA_SITE=build/site $(BIN)/python -m pytest tests/test_site.py
 
+# Writes what the pages' code prints into the pages.
+pages: $(VENV)/.tools $(VENV)/.docs programs
+	NINJA_WRITE_PAGES=1 $(BIN)/python -m pytest tests/test_tutorials.py
+
 # From the source archive to an installed command, in an environment of its own.
 dist-check: $(VENV)/.tools
 	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_packaging.py
@@ -51,17 +55,23 @@ fuzz-long:
 tsan:
 	$(PYTHON) fuzz/tsan.py
 
-# All that the pinned versions need in their turn, with SHA-256 of each file; after every change of constraints.txt.
+# All that the pinned versions need in their turn, with SHA-256 of each file; after every change of constraints.txt. Wheels
+# are built for Python 3.10, too, which some libraries of the tests no longer support.
+LOCK = pipx run uv==0.13.9 pip compile -c constraints.txt --universal --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" --quiet
 lock:
-	pipx run uv==0.13.9 pip compile pyproject.toml --extra test --extra lint --extra docs -c constraints.txt \
-		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" --quiet -o constraints.lock
+	$(LOCK) pyproject.toml --all-extras --python-version 3.11 -o constraints.lock
+	$(LOCK) --group build --python-version 3.10 -o build.lock
 
 clean:
 	rm -rf build dist *.egg-info ninja/*.so $(VENV)/.package $(VENV)/.tools $(VENV)/.docs
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
+# TORCH_INDEX: the address of an index that has torch without CUDA. Nothing else is installed from it, so that it cannot
+# replace another package of PyPI.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$@ -m pip install --quiet --no-deps --index-url $(TORCH_INDEX) "$$(grep ^torch== constraints.txt)")
 
 $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .

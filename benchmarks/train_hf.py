@@ -16,6 +16,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+from ninja.lm.compute import computes_in_half
 from ninja.lm.text import Sentences, batches, pad, read_sentences
 
 SENTENCES = 300_000  # of the text, evenly spread: more than are seen in the time
@@ -96,7 +97,7 @@ def main() -> None:
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(1.0, (step + 1) / WARMUP) * (1 - spent)
         model.train()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=computes_in_half()):
             loss, num_tokens = loss_of(model, sentences, left.pop())
         optimizer.zero_grad(set_to_none=True)
         (loss / num_tokens).backward()

@@ -17,7 +17,8 @@ lattice that failed, 2 wrong usage, 130 interrupted, 143 ended by SIGTERM, 141 t
 
 def render() -> str:
     """Return the page."""
-    top = click.Context(group, info_name="ninja", max_content_width=100, terminal_width=100, show_default=True)
+    given = group.context_settings | {"max_content_width": 100, "terminal_width": 100}
+    top = click.Context(group, info_name="ninja", **given)
     pages = [INTRODUCTION]
     for name in COMMANDS:
         pages += _pages(group.get_command(top, name), name, top)

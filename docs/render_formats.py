@@ -29,7 +29,8 @@ def _row(format: Format) -> str:
         ways.append(f"written, {FILES[format.write.files]}")
         kept = format.kept(format.write.options())
         words = " and ".join(each for each in ("ids", "names") if each in kept)
-        told = FIELDS | ({"paths": "paths beyond `n`"} if format.holds == "nbest" else {})
+        told = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have none
+        told |= {"paths": "paths beyond `n`"} if format.holds == "nbest" else {}
         unsaid = kept | MEANINGLESS[format.holds] | {"ids", "names"}  # words have a column of their own
         lacks = ", ".join(text for field, text in told.items() if field not in unsaid) or "nothing is lost"
     return f"| {names} | {format.about} | {endings} | {'; '.join(ways)} | {words} | {lacks} |\n"

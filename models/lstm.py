@@ -5,7 +5,8 @@
 
 The projection makes a cell wide (memory) while its output, which every step reads again, stays narrow (speed). Input
 and output share one embedding matrix, so the output needs only a bias. Embeddings may be wider than outputs of layers:
-then layers read their first numbers, and the last layer has a second projection, which only the softmax reads.
+then layers read their first numbers, and the last layer has a second projection, which only the softmax reads. Layers
+of no more cells than the embedding has numbers have no projection: their output is what the cells let out.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
@@ -33,7 +34,7 @@ class Config:
 
     vocabulary: int  # number of words, <s>, </s> and <unk> included
     embedding: int = 256  # width of embeddings
-    hidden: int = 768  # LSTM cells per layer, more than `width` and `embedding`
+    hidden: int = 768  # LSTM cells per layer
     layers: int = 2
     dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
     normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0: there are none
@@ -42,7 +43,7 @@ class Config:
     @property
     def width(self) -> int:
         """Of each layer's output."""
-        return self.projection or self.embedding
+        return min(self.projection or self.embedding, self.hidden)
 
 
 class LSTMLanguageModel(nn.Module):
@@ -51,17 +52,17 @@ class LSTMLanguageModel(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.wide = config.projection > 0  # TorchScript takes no configurations
         self.embedding = nn.Embedding(config.vocabulary, config.embedding)
         self.lstm = nn.LSTM(
             config.width,
             config.hidden,
             config.layers,
-            proj_size=config.width,
+            proj_size=config.width if config.width < config.hidden else 0,
             dropout=config.dropout if config.layers > 1 else 0.0,
         )
-        if config.projection:
-            self.more = nn.Linear(config.hidden, config.embedding - config.projection, bias=False)
+        self.is_narrow = config.width < config.embedding  # of fewer cells than the softmax reads
+        if self.is_narrow:
+            self.more = nn.Linear(config.hidden, config.embedding - config.width, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
         self.dropout = nn.Dropout(config.dropout)
         if config.normaliser:
@@ -78,7 +79,7 @@ class LSTMLanguageModel(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.1)
         nn.init.zeros_(self.bias)
         self.lstm.reset_parameters()
-        if self.config.projection:
+        if self.is_narrow:
             self.more.reset_parameters()
         with torch.no_grad():
             for layer in range(self.config.layers):
@@ -96,10 +97,9 @@ class LSTMLanguageModel(nn.Module):
             Outputs, float [time, batch, embedding]; `logits` turns them into scores.
         """
         embedded = self.dropout(self.embedding(word))  # [time, batch, embedding]
-        output = self._one_by_one(embedded) if self.wide else self.lstm(embedded)[0]
+        output = self._one_by_one(embedded) if self.is_narrow else self.lstm(embedded)[0]
         return self.dropout(output)  # [time, batch, embedding]
 
-    @torch.jit.unused  # which needs annotations that are types, not text
     def _one_by_one(self, embedded: Tensor) -> Tensor:
         """Run the layers one by one, the last with both its projections as one."""
         value = embedded[..., : self.config.width]
@@ -112,13 +112,18 @@ class LSTMLanguageModel(nn.Module):
                 value = self.dropout(value)
             states = tuple(value.new_zeros(1, value.shape[1], size) for size in project.shape)
             weights = [entry, before, bias, more_bias, project]
+            if len(project) == self.config.hidden:  # torch takes no projection to as many numbers
+                del weights[-1]
             value = torch.lstm(value, states, weights, True, 1, 0.0, self.training, False, False)[0]
         return value
 
     def _weights(self, number: int) -> list[Tensor]:
         """Return a layer's weights: of the gates on input and last output, their biases, the projection."""
-        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-        return [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights: list[Tensor] = [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
+        if self.lstm.proj_size:
+            return [*weights, self.lstm.get_parameter(f"weight_hr_l{number}")]
+        return [*weights, torch.eye(self.config.hidden, dtype=weights[0].dtype, device=weights[0].device)]
 
     def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return a layer as the products of one step.

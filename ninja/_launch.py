@@ -42,7 +42,7 @@ def is_build_call(arguments: list[str], folder: str = ".") -> bool:
     from ninja.cli.commands import COMMANDS
 
     named = [argument for argument in arguments if not argument.startswith("-")]
-    return not (arguments[:1] == ["--help"] or (named[:1] and named[0] in COMMANDS))
+    return not (arguments[:1] in (["-h"], ["--help"]) or (named[:1] and named[0] in COMMANDS))
 
 
 def _build(arguments: list[str]) -> None:
@@ -59,12 +59,20 @@ def _build(arguments: list[str]) -> None:
 
 
 def _version(arguments: list[str]) -> None:
-    if find_build_tool():
-        _build(arguments)
-    if sys.stdout is None or not sys.stdout.isatty():
-        # CMake, Meson and torch probe for the build tool in this way, and must not take us for it.
+    """Print our version, and where the build tool is; a program that asks, through a pipe, gets the build tool's."""
+    tool = find_build_tool()
+    if sys.stdout is not None and sys.stdout.isatty():
+        if tool:
+            sys.stderr.write(f"ninja: the build tool of the same name is {tool}\n")
+        _command()
+    # CMake, Meson and torch probe for the build tool in this way, and must not take us for it.
+    if tool is None:
         sys.exit("ninja: error: this is ninja-asr, not the build tool; its version: ninja-asr --version")
-    _command()
+    if sys.stderr is not None:
+        said = f"this is the version of the build tool, {tool}; that of the lattice tool: ninja-asr --version"
+        sys.stderr.write(f"ninja: {said}\n")
+        sys.stderr.flush()
+    _build(arguments)
 
 
 def _command() -> None:

@@ -17,10 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from ninja.build_tool import find_build_tool
-from ninja.libraries import LIBRARIES
+from ninja.libraries import DISTRIBUTION, LIBRARIES, installed_version
 
-DISTRIBUTION = "ninja-asr"
-ALWAYS_NEEDED = ("numpy", "click", "isal")
+ALWAYS_NEEDED = ("numpy", "click", "isal", "lazy_loader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +40,6 @@ class Claim:
     present: str | None  # the one whose content lies there; None: another's, or the file is gone
 
 
-def installed_version() -> str:
-    """Return the version of the installed distribution; the package's own attribute may be another package's."""
-    try:
-        return importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return "0+unknown"
-
-
 def examine() -> Iterator[Finding]:
     """Look at everything the package needs, one finding at a time."""
     yield Finding("python", True, f"{platform.python_version()} on {platform.platform()}")
@@ -58,7 +49,7 @@ def examine() -> Iterator[Finding]:
         yield Finding(DISTRIBUTION, True, f"used from {home}, not installed")
     else:
         yield Finding(DISTRIBUTION, True, f"{version} in {home}")
-    for stub in sorted(home.glob("_*.pyi")):
+    for stub in sorted(home.glob("_[a-z]*.pyi")):
         yield _attempt(f"ninja.{stub.stem}", partial(_compiled, stub.stem), f"reinstall {DISTRIBUTION}")
     for name in ALWAYS_NEEDED:
         yield _attempt(name, partial(importlib.metadata.version, name), f"pip install {name}")

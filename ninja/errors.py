@@ -9,13 +9,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import ClassVar, TypeVar
 
 Default = TypeVar("Default")
+Options = TypeVar("Options")
 
 LONGEST_SHOWN = 120  # characters of a key
 NAMED = 20  # keys in a message
+
+
+class NinjaWarning(UserWarning):
+    """A peculiarity of an input that was removed while it was read, which the user should know."""
 
 
 class NinjaError(Exception):
@@ -133,6 +138,12 @@ class WorkerError(NinjaError, RuntimeError):
     of_run = True
 
 
+class ThreadError(NinjaError, RuntimeError):
+    """The system has no more threads for this process."""
+
+    of_run = True
+
+
 class BusyError(NinjaError, TimeoutError):
     """As many lattices are in flight as may be, and the time to wait for one of them is over."""
 
@@ -149,6 +160,13 @@ def described(default: Default, help: str) -> Default:
     """Make a field of an options dataclass with its help text."""
     found: Default = field(default=default, metadata={"help": help})
     return found
+
+
+def documented(options: type[Options]) -> type[Options]:
+    """List the fields of an options dataclass, with their help texts, in its docstring."""
+    lines = (f"        {each.name}: {each.metadata['help']}" for each in fields(options) if "help" in each.metadata)  # type: ignore[arg-type]
+    options.__doc__ = "\n".join([(options.__doc__ or "").rstrip(), "", "    Attributes:", *lines, "    "])
+    return options
 
 
 def check_range(

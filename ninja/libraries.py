@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from ninja.errors import DependencyError
 
+DISTRIBUTION = "ninja-asr"
+
 
 class Library(NamedTuple):
     """A library that is not needed for everything."""
@@ -80,3 +82,13 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
         return DependencyError(f"{subject} is not installed; {install}", path)
     fault = str(error).partition("\n")[0]
     return DependencyError(f"{subject} cannot be imported ({fault}); install it again: {install}", path)
+
+
+def installed_version() -> str:
+    """Return the version of the installed distribution; the package's own attribute may be another package's."""
+    from importlib import metadata  # takes longer to import than all the rest
+
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "0+unknown"

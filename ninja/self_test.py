@@ -110,7 +110,7 @@ def close(what: str, given: float, expected: float, digits: float = 1e-9) -> Non
 
 
 def _costs() -> None:
-    for stub in Path(__file__).parent.glob("_*.pyi"):  # what a module does to the processor as it is loaded lasts
+    for stub in Path(__file__).parent.glob("_[a-z]*.pyi"):  # what a module does to the processor as it is loaded lasts
         importlib.import_module(f"ninja.{stub.stem}")
     for value in (math.nan, -math.inf, math.inf):
         try:

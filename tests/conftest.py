@@ -12,8 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ninja.cli.main import main
+from ninja.files import remote
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[2] / "shared"))
+
+remote.SCHEMES |= {"memory"}  # stands in for a store; users have no files there
 
 # Tests run on all cores at once, each with programs of its own: more threads would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

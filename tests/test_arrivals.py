@@ -80,11 +80,11 @@ def test_context_does_not_hold_awaited_lattices_back() -> None:
     arrivals = iter([MANY[0], None, MANY[1], None])
     results = stage(arrivals)
     assert next(results)[0] == "seed-0"  # type: ignore[index]
-    assert [pair and pair[0] for pair in arrivals] == ["seed-1", None]  # they had not been asked for
-    assert [*stage(iter([None, None]))] == []
+    assert [pair and pair[0] for pair in arrivals] == [None, "seed-1", None]  # they had not been asked for
+    assert [*stage(iter([None, None]))] == [None, None]
 
 
-@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("count", [1, 140])
 def test_whether_the_model_fits_is_judged_by_more_than_the_first_words_said(count: int) -> None:
     live = Live()
     live.lattices = [(f"seed-{number}", random_lattice(number, 20, 1)) for number in range(count)]  # 39 arcs each
@@ -93,7 +93,7 @@ def test_whether_the_model_fits_is_judged_by_more_than_the_first_words_said(coun
     told = (live.seen.put(key) or found.append(key) for key, _ in results)
     with pytest.raises(VocabularyError, match="more than max_unknown = 50%"):
         list(told)
-    assert found == [key for key, _ in live.lattices[: 1000 // 39]]
+    assert found == [key for key, _ in live.lattices[:99]]
 
 
 def test_a_lattice_that_fails_holds_nothing_up() -> None:

@@ -146,7 +146,9 @@ def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: La
     for (lm, options), each in zip(passes, reports, strict=True):
         [(_, lattice)] = rescore([("k", lattice)], lm, options, report=each)
     assert report.histories == sum(each.histories for each in reports)
-    assert report.coverages == tuple(coverage for each in reports for coverage in each.coverages)
+    # Of the words that were read, by each model: what a pass leaves may carry them on other arcs.
+    assert {each.words for each in report.coverages} == {each.words for one in reports for each in one.coverages}
+    assert len({each.arcs for each in report.coverages}) <= 1
 
 
 def test_one_pass_is_rescoring_and_the_old_model_goes_out_once() -> None:

@@ -55,10 +55,10 @@ def test_batches_are_halved_once_for_the_rest_of_the_run_and_nothing_else_change
     assert all(lattice.identical(expected[key]) for key, lattice in found.items())
     assert not lm.history
     assert room / 2 <= lm.largest <= room
-    assert told == [f"vocabulary: {report.coverages[0]}", *report.notes]
+    assert told == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     limits = [int(note.split("at most ")[1].split()[0]) for note in report.notes]
     assert limits == sorted(set(limits), reverse=True)  # each is said once
-    assert told[-1].startswith("out of memory at ")
+    assert told[-2].startswith("out of memory at ")
     assert 1 <= limits[-1] <= room
 
 

@@ -58,9 +58,10 @@ def test_the_lstm_as_nets_scores_as_its_definition(exported, max_batch):
     tiny_lstm.scores_as_the_definition(load(exported, max_batch=max_batch))
 
 
-def test_an_lstm_of_wider_embeddings_scores_as_its_definition(tmp_path):
-    export.to_caffe2(tiny_lstm.WIDE, tmp_path / "nets")
-    tiny_lstm.scores_as_the_definition(load(tmp_path / "nets"), tiny_lstm.WIDE.module)
+@pytest.mark.parametrize("checkpoint", tiny_lstm.SHAPES.values(), ids=tiny_lstm.SHAPES)
+def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint):
+    export.to_caffe2(checkpoint, tmp_path / "nets")
+    tiny_lstm.scores_as_the_definition(load(tmp_path / "nets"), checkpoint.module)
 
 
 @settings(max_examples=30)

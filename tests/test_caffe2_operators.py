@@ -10,8 +10,9 @@ from ninja.errors import ModelError
 
 torch = pytest.importorskip("torch")
 
+from ninja.lm.imported.caffe2 import _run  # noqa: E402
 from ninja.lm.imported.caffe2_net import Operator  # noqa: E402
-from ninja.lm.imported.caffe2_operators import OPERATORS  # noqa: E402
+from ninja.lm.imported.caffe2_operators import OPERATORS, runner  # noqa: E402
 
 
 def run(kind, arrays, count=1, **arguments):
@@ -181,3 +182,12 @@ def test_constants_are_filled():
 def test_an_operator_that_cannot_run_is_named(kind, arrays, arguments, reason):
     with pytest.raises(ModelError, match=rf"net.pb: operator 1, {kind}, which makes 'out0': .*{reason}"):
         run(kind, arrays, **arguments)
+
+
+@pytest.mark.parametrize("kind", ["FC", "FCTransposed"])
+def test_a_weight_without_numbers_is_refused_when_it_is_used(kind):
+    operator = Operator(kind, ("x", "w", "b"), ("y",), {}, "net.pb", 1)
+    blobs = {"x": torch.zeros(2, 3), "w": torch.zeros(0, 3), "b": torch.zeros(0)}
+    function = runner(operator, blobs)
+    with pytest.raises(ModelError, match=rf"operator 1, {kind}, which makes 'y': cannot reshape"):
+        _run(operator, blobs, function)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ended import ended_at
 
 import ninja as package
 from ninja import _core
@@ -94,11 +95,15 @@ def test_the_standard_input_can_be_one_archive_only(ninja: Run, second: str) -> 
     assert (code, "the standard input, -, can be one of the archives only" in errors) == (2, True)
 
 
-def test_union_goes_on_where_it_was_cut_short(ninja: Run, first: str, second: str, tmp_path: Path) -> None:
+def test_union_goes_on_where_it_was_cut_short(
+    ninja: Run, first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "union.ark"
     assert ninja("union", first, second, "-o", out)[0] == 0
     whole = out.read_bytes()
-    archive(out, {key: union([A[key], B[key]]) for key in ["u1"]})
+    out.unlink()
+    with ended_at(2, monkeypatch):
+        assert ninja("union", first, second, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("union", first, second, "-o", out, "--resume")
     assert code == 0
     assert "1 lattices were in the output already" in errors

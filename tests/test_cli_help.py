@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import pydoc
 import runpy
 from dataclasses import fields
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 from ninja import graph
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
+from ninja.context.options import ContextOptions
+from ninja.context.sound.augment import AugmentOptions
+from ninja.ctc.search import CtcOptions
+from ninja.lm.ngram.kneser_ney import NgramOptions
 from ninja.lm.train.recipe import TrainOptions
 from ninja.rescoring import RescoreOptions
 
@@ -72,3 +77,20 @@ def test_our_short_options_are_none_of_the_build_tools_at_top_level():
     from ninja._launch import BUILD_OPTIONS
 
     assert not {name for option in group.params for name in option.opts} & set(BUILD_OPTIONS)
+
+
+@pytest.mark.parametrize("command", [[], *(name.split() for name in COMMANDS)], ids=" ".join)
+def test_a_short_option_asks_for_help_too(ninja, command):
+    code, printed, _ = ninja(*command, "-h")
+    assert (code, printed) == (0, ninja(*command, "--help")[1])
+
+
+@pytest.mark.parametrize(
+    "options", [RescoreOptions, TrainOptions, ContextOptions, CtcOptions, NgramOptions, AugmentOptions]
+)
+def test_help_of_an_options_class_explains_its_fields(options):
+    text = pydoc.plain(pydoc.render_doc(options))
+    described = [field for field in dataclasses.fields(options) if field.metadata]
+    assert described
+    for field in described:
+        assert f"{field.name}: {field.metadata['help']}" in text

@@ -49,7 +49,7 @@ def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, 
     output = tmp_path / "out.ark"
     code, printed, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output)
     assert (code, printed) == (0, "")
-    found, vocabulary, scales, summary = errors.splitlines()
+    found, scales, vocabulary, summary = errors.splitlines()
     assert scales == f"ninja: the scales are in {output}.scales.toml"
     assert found == f"ninja: words of {bed / 'words.txt'}"
     assert vocabulary.startswith("ninja: vocabulary: the language model knows all ")

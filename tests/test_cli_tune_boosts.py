@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -54,6 +55,19 @@ def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> No
     assert ninja(*with_entities, "-o", bed / "out.ark")[0] == 0
     found = {key: TABLE.spell(best_path(each).words) for key, each in package.read(bed / "out.ark", words=TABLE)}
     assert found == {"near": ["call", "tom", "chen"], "far": ["tell", "mary", "gin"]}
+
+
+@pytest.mark.parametrize("with_lm", [False, True])
+def test_the_rates_printed_are_those_of_context_with_the_boosts(ninja, bed, command, with_lm) -> None:
+    models = ["--class-lm", bed / "class.arpa", "--old-lm", bed / "class.arpa"] if with_lm else []
+    errors = ninja(*command, *models, "-o", bed / "boosts.toml")[2]
+    rates = re.search(r"by ninja context +([\d.]+) +([\d.]+)", errors)
+    assert rates is not None, errors
+    for name, rate in zip(("calls", "talk"), rates.groups(), strict=True):
+        given = ["--entities", bed / "names.json", "--config", bed / "boosts.toml", "-o", bed / "out.ark"]
+        assert ninja("context", bed / f"{name}.ark", *given)[0] == 0
+        score = ninja("score", bed / f"{name}.text", bed / "out.ark", "--words", bed / "words.txt")
+        assert score[1].startswith(f"%WER {rate} ")
 
 
 def test_the_command_names_the_models_it_chose_for(ninja, bed, command) -> None:

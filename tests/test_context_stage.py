@@ -334,8 +334,11 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
         (["context", "LAT", "--entities", "E", "--lexicon", "l"], 2, "--lexicon: of use with --augment only"),
         (["context", "LAT", "--entities", "E", "--augment-beam", "1"], 2, "--augment-beam: of use with --augment only"),
         (["context", "LAT", "--entities", "E", "--class-boost", "1"], 2, "--class-boost: of use with --class-lm only"),
-        (["context", "LAT", "--entities", "E", "--augment", "--augment-place-weight", "2"], 2,
-         "--augment-place-weight: of use with --class-lm only"),
+        (
+            ["context", "LAT", "--entities", "E", "--augment", "--augment-place-weight", "2"],
+            2,
+            "--augment-place-weight: of use with --class-lm only",
+        ),
         (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context goes with one pass forward"),
     ],
 )

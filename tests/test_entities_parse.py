@@ -236,7 +236,10 @@ def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, f
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("pools/none", "pools/none: cannot be read: No such file"), ("pools", "pools: is no regular file")],
+    [
+        ("pools/none", "pools/none: cannot be read: No such file"),
+        ("pools", "pools: cannot be read: it is no regular file"),
+    ],
 )
 def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, folder: Path) -> None:
     (folder / "e.json").write_text(json.dumps({"lists": {"p": {"file": name}}}))
@@ -247,7 +250,7 @@ def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, f
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_list_is_not_read_from_a_pipe_that_never_ends(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    with pytest.raises(InputError, match="pipe: is no regular file"):
+    with pytest.raises(InputError, match="pipe: cannot be read: it is no regular file"):
         Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
 
 

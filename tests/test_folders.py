@@ -84,7 +84,7 @@ def test_foreign_files_are_named_once_and_known_companions_are_not(tmp_path: Pat
 def test_the_command_names_them_too_and_succeeds(tmp_path: Path, ninja) -> None:
     (tmp_path / "utt.nbest").write_bytes(b"-12.5 -3.5 2 the cat\n")
     (tmp_path / "plot.png").write_bytes(FOREIGN["plot.png"])
-    code, out, err = ninja("best", tmp_path)
+    code, out, err = ninja("best", tmp_path, "--acoustic-scale", 1)
     assert (code, out) == (0, "utt the cat\n")
     assert err == f"ninja: {tmp_path}: 1 file without lattices is left out: plot.png\n"
 

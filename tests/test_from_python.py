@@ -45,6 +45,15 @@ def test_numbers_of_torch_and_numpy_lists_of_words_and_empty_texts_will_do() -> 
     assert listed(ninja.from_nbest("utt", rows)) == [("new york city", 1.0, 0.0), ("", 2.0, 0.0), ("a", 3.0, 0.0)]
 
 
+def test_an_empty_key_is_refused() -> None:
+    with pytest.raises(OptionError, match="key is empty, but an utterance id is needed"):
+        ninja.from_nbest("", LIST)
+
+
+def test_no_hypotheses_are_an_empty_sentence() -> None:
+    assert listed(ninja.from_nbest("utt", [])) == [("", 0.0, 0.0)]
+
+
 def test_lists_share_a_table_that_grows() -> None:
     words = ninja.SymbolTable.growing()
     first, second = (ninja.from_nbest(key, [(key, -1.0)], words=words) for key in ("a", "b"))
@@ -69,7 +78,6 @@ def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None
 @pytest.mark.parametrize(
     ("rows", "how", "message"),
     [
-        ([], {}, "'utt': there are no hypotheses"),
         ([("a", -math.inf)], {}, "'utt': hypothesis 1 has the score -inf; leave it out"),
         ([("a", -1.0), ("b", math.nan)], {}, "'utt': hypothesis 2 has the score nan; leave it out"),
         (["the cat"], {}, r"hypothesis 1 of 'utt' is 'the cat', but \(text, score\) or \(text, acoustic score"),

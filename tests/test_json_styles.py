@@ -16,6 +16,7 @@ from ninja.files.stream import Stream
 from ninja.formats.content import Content
 from ninja.formats.format import reader as named
 from ninja.formats.nbest.json_hypotheses import ObjectFields
+from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.graph import lattice_nbest
 
 
@@ -145,12 +146,13 @@ def test_a_hypothesis_may_be_a_list_of_its_words():
     assert first(bare, missing_score=0.0) == [("HE HOPED", 0.0, 0.0), ("", 0.0, 0.0), ("HE HOPE", 0.0, 0.0)]
     plain = {"key": "u", "nbest": [{"words": ["HE", "HOPED"], "score": -1}]}
     assert first(plain) == [("HE HOPED", 0.0, 1.0)]
+    parts = {"key": "u", "nbest": [{"text": ["a", "new york"], "score": -1}]}
+    assert first(parts) == [("a new york", 0.0, 1.0)]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (["a", "new york"], "f, key 'u': expected a list of words as 'text', found 'new york' in it, with a blank"),
         (["a", 7], "f, key 'u': expected text as 'text', found a list of 2"),
         (["a", "\ud800"], "f, key 'u': expected text as 'text', found '.ud800'"),
     ],
@@ -281,7 +283,7 @@ def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual
     assert said(found) == [("HE HOPED", 0.0, 8.0)]
     both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
     assert first(both, score="mine") == [("a", 0.0, 7.0)]
-    with pytest.raises(FormatError, match="a hypothesis has no 'other'; name its fields, or say what a missing"):
+    with pytest.raises(FormatError, match=r"has no 'other', but .*'mine'; name the field .*json:score=mine"):
         lists(both, score="other")
     assert first(both, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
 
@@ -301,6 +303,68 @@ def test_a_model_that_has_no_score_is_said_to_have_none(here):
     form = "json:key=id,nbest=hyps,text=hyp,score=attention_score,am_score=none,lm_score=none"
     [(_, lattice)] = ninja.read("f.json", format=form)
     assert lattice_nbest(lattice, 1).hypotheses[0].acoustic_cost == 8.0
+
+
+# Words with times, and without.
+
+SHERPA = {"text": "hello world", "tokens": ["hello", " world"], "timestamps": [0.1, 0.5], "words": [], "ys_probs": []}
+
+
+def timed(*words, **entry):
+    return {"key": "u", "nbest": [{"score": -1, "words": list(words), **entry}]}
+
+
+def test_an_empty_list_of_words_beside_a_text_is_no_sentence(here):
+    assert first({"key": "u", "nbest": [{**SHERPA, "score": -1}]}) == [("hello world", 0.0, 1.0)]
+    assert first(timed()) == [("", 0.0, 1.0)]
+    Path("u.json").write_text(json.dumps(SHERPA))
+    [(_, lattice)] = ninja.read("u.json", format="json:nbest=none,missing_score=0")
+    assert said(lattice_nbest(lattice, 2)) == [("hello world", 0.0, 0.0)]
+
+
+def test_a_joined_segment_without_a_list_of_words_keeps_its_text():
+    segments = [{"text": " Hello", "words": []}, {"text": " world.", "words": None}, {"text": "", "words": []}]
+    assert first({"segments": segments}, **PIECES) == [("Hello world.", 0.0, 0.0)]
+
+
+@pytest.mark.parametrize("times", [{}, {"start": 0.3}, {"start": None, "end": None}])
+def test_a_hypothesis_with_a_word_without_times_has_no_times(times):
+    [found] = lists(timed(spoken("in", 0.0, 0.2), {"word": "1984", **times}, spoken("yes", 0.5, 0.7)))
+    assert (said(found), found.hypotheses[0].begin, found.frame_shift) == ([("in 1984 yes", 0.0, 1.0)], None, None)
+
+
+def test_times_of_a_list_are_left_out_where_a_hypothesis_has_none():
+    row = timed(spoken("a", 0.0, 0.2))
+    row["nbest"] += [{"text": "", "score": -2}]
+    assert lists(row)[0].hypotheses[0].begin == (0,)  # no word lacks its time
+    row["nbest"] += [{"text": "b", "score": -3}]
+    [found] = lists(row)
+    assert [each.begin for each in found.hypotheses] == [None, None, None]
+    assert nbest_lattice(found).time is None
+
+
+def test_a_word_with_a_blank_is_several_words_that_share_its_time():
+    [found] = lists(timed(spoken(" new york ", 0.1, 0.3), spoken(" ", 0.3, 0.4), spoken("city", 0.4, 0.5)))
+    [hypothesis] = found.hypotheses
+    assert (hypothesis.words, hypothesis.begin, hypothesis.end) == (("new", "york", "city"), (10, 20, 40), (20, 30, 50))
+
+
+@pytest.mark.parametrize("times", [(0.5, 0.2), ("0.1", 0.2), (-1, 2), (0, 1e12)])
+def test_times_that_are_none_are_refused(times):
+    with pytest.raises(FormatError, match="key 'u': expected a word, its start and end, found an object"):
+        lists(timed(spoken("a", *times)))
+
+
+@pytest.mark.parametrize("content", [{"key": "u", "nbest": []}, {"u": []}, [{"key": "u", "nbest": []}]])
+def test_an_empty_list_is_an_empty_hypothesis(content):
+    [found] = lists(content)
+    assert (found.key, said(found)) == ("u", [("", 0.0, 0.0)])
+
+
+def test_an_empty_list_adds_nothing_to_a_group():
+    one = {"key": "u", "nbest": [{"text": "a", "score": -1}]}
+    text = lines({"key": "u", "nbest": []}, one, {"key": "v", "nbest": []})
+    assert [said(found) for found in lists(text, group=True)] == [[("a", 0.0, 1.0)], [("", 0.0, 0.0)]]
 
 
 # Pieces of one hypothesis.

@@ -1,6 +1,7 @@
 """The launcher: which calls are ours, which the build tool's, and how the two are told apart."""
 
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def test_a_call_without_our_command_in_a_build_folder_goes_to_the_build_tool(too
     assert done.stdout == f"built: {' '.join(arguments)}\n"
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--debug", "version"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["version"], ["--debug", "version"], ["--help"], ["-h"]])
 def test_our_commands_stay_ours_in_a_build_folder(tool, tmp_path, arguments):
     (tmp_path / "build.ninja").touch()
     done = call(*arguments, cwd=tmp_path, path=tool.parent)
@@ -71,6 +72,26 @@ def test_the_version_asked_for_is_the_build_tools_when_there_is_one(tool, tmp_pa
     ours = call("--version", main="main_asr", path=tool.parent)
     assert ours.stdout.startswith("ninja-asr ")
     assert ours.returncode == 0
+
+
+def test_a_program_that_asks_for_the_version_is_told_whose_it_is(tool, tmp_path):
+    done = call("--version", path=tool.parent)
+    said = f"this is the version of the build tool, {tool}; that of the lattice tool: ninja-asr --version"
+    assert done.stderr == f"ninja: {said}\n"
+
+
+def test_on_a_terminal_the_version_is_ours(tool):
+    script = START.format(root=str(ROOT), main="main")
+    controller, terminal = pty.openpty()
+    line = [sys.executable, "-c", script, "--version"]
+    variables = {"PATH": str(tool.parent)}
+    done = subprocess.run(line, env=variables, stdout=terminal, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(terminal)
+    printed = os.read(controller, 4096).decode()
+    os.close(controller)
+    assert printed.startswith("ninja-asr ")
+    assert "built" not in printed
+    assert (done.returncode, done.stderr) == (0, f"ninja: the build tool of the same name is {tool}\n")
 
 
 def test_without_a_build_tool_a_piped_version_call_does_not_pretend_to_be_one(tmp_path):
@@ -207,6 +228,14 @@ def test_the_build_tools_folder_is_found_where_others_look_for_it(tool, monkeypa
     monkeypatch.delitem(vars(ninja), "BIN_DIR", raising=False)
     assert str(tool.parent) == ninja.BIN_DIR
     monkeypatch.delitem(vars(ninja), "BIN_DIR")
+
+
+def test_the_doctor_loads_each_kernel_and_names_each_library_without_which_nothing_works():
+    done = subprocess.run([sys.executable, "-m", "ninja", "doctor"], capture_output=True, text=True, timeout=120)
+    found = {line.split()[1] for line in done.stdout.splitlines()}
+    kernels = {f"ninja.{path.stem}" for path in (ROOT / "ext").glob("*/_*.pyx")}
+    assert {name for name in found if name.startswith("ninja.")} == kernels
+    assert {"numpy", "click", "isal", "lazy_loader"} <= found
 
 
 def test_the_doctor_runs_where_numpy_is_missing(tmp_path):

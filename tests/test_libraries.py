@@ -16,7 +16,7 @@ from ninja.libraries import LIBRARIES, explained, needed_for
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-SMALL = ("click", "isal", "kaldialign", "numpy")
+SMALL = ("click", "isal", "kaldialign", "lazy_loader", "numpy")
 TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 # Runs command lines in one process: starting one for each would take a minute.

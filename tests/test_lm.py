@@ -1,6 +1,9 @@
 """Language models by slot: the network's one-step twin against its whole-sentence definition."""
 
 import copy
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -150,6 +153,18 @@ def test_a_row_of_a_product_has_the_same_bits_in_every_batch(half):
     assert whole == pytest.approx(rows @ weight.T + bias, abs=0.4 if half else 1e-4)
     for size in (1, 2, 31, 32, 64, 257):
         assert (product(rows[:size].contiguous()) == whole[:size]).all()
+
+
+def test_products_are_exact_where_onednn_may_not_use_the_instructions_of_bfloat16():
+    script = (
+        "import torch; from ninja.lm.compute import computes_in_half, linear; "
+        "torch.manual_seed(1); weight, rows = torch.randn(96, 40), torch.randn(64, 40); "
+        "assert not computes_in_half(); "
+        "assert (linear(weight, None, half=True)(rows) - rows @ weight.T).abs().max() < 1e-4"
+    )
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 256])

@@ -1,6 +1,7 @@
 """Model files: what is written is read back; what is no model, damaged or untrue is refused with a reason."""
 
 import gzip
+import io
 import os
 import pickle
 import zipfile
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from ninja.errors import ModelError, OptionError
-from ninja.lm import load
+from ninja.lm import load, sentence_logprobs
 
 torch = pytest.importorskip("torch")
 
@@ -78,12 +79,22 @@ def test_a_matrix_of_bytes_is_each_number_rounded_to_a_step_of_its_row(tmp_path,
     torch.testing.assert_close(again, dict(stored.module.state_dict()), rtol=1e-6, atol=0)
 
 
-def test_embeddings_wider_than_the_layers_outputs_are_stored(tmp_path):
-    module = LSTMLanguageModel(Config(len(WORDS), embedding=6, hidden=8, projection=4))
-    checkpoint.save(Checkpoint(module, WORDS, {}), tmp_path / "model.pt")
+@pytest.mark.parametrize("storage", ["half", "int8"])
+@pytest.mark.parametrize(
+    "sizes", [{"hidden": 8, "projection": 4}, {"hidden": 6}, {"hidden": 4}, {"hidden": 4, "projection": 3}]
+)
+def test_an_lstm_of_another_shape_is_stored_and_scores_as_its_definition(tmp_path, sizes, storage):
+    module = LSTMLanguageModel(Config(len(WORDS), embedding=6, **sizes))
+    module.initialise()
+    checkpoint.save(Checkpoint(module, WORDS, {}, storage), tmp_path / "model.pt")
     stored = checkpoint.read(tmp_path / "model.pt").module
     assert stored.config == module.config
-    assert torch.equal(stored.more.weight, module.more.weight.half().float())
+    for name, weight in checkpoint.as_stored(module, storage).state_dict().items():
+        assert torch.equal(stored.state_dict()[name], weight)
+    with torch.inference_mode():
+        logprob = stored.logits(stored(torch.tensor([[0], [3], [4]]))[:, 0]).log_softmax(-1)
+    expected = float(logprob[0, 3] + logprob[1, 4] + logprob[2, 1])
+    assert sentence_logprobs(load(tmp_path / "model.pt"), [[3, 4]]) == pytest.approx([expected], abs=1e-4)
 
 
 def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp_path, module):
@@ -167,7 +178,7 @@ def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
 
 def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
     torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
-    wanted = r"file.pt: holds more than weights \(it wants torch.nn.modules.linear.Linear\); Ninja loads no files that"
+    wanted = r"file.pt: an object of torch.nn.modules.linear.Linear; holds more than weights; Ninja loads no files that"
     with pytest.raises(ModelError, match=wanted):
         load(tmp_path / "file.pt")
 
@@ -195,7 +206,7 @@ def test_every_truncation_is_noticed(tmp_path, path):
     broken = tmp_path / "broken.pt"
     for length in range(4, len(whole), 97):
         broken.write_bytes(whole[:length])
-        with pytest.raises(ModelError, match="truncated or damaged"):
+        with pytest.raises(ModelError, match="not a file that torch saved, or damaged"):
             load(broken)
 
 
@@ -211,12 +222,12 @@ def test_a_flipped_bit_in_the_weights_is_noticed(tmp_path, path, content):
 def test_zips_that_are_no_checkpoints_are_refused(tmp_path, path):
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         other.writestr("readme", "hello")
-    with pytest.raises(ModelError, match="not one that torch wrote"):
+    with pytest.raises(ModelError, match="a zip file, but not one of torch"):
         load(tmp_path / "other.zip")
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as packed:
         for member in source.namelist():
             packed.writestr(member, source.read(member))
-    with pytest.raises(ModelError, match="packed anew"):
+    with pytest.raises(ModelError, match="a packed entry in the zip file"):
         load(tmp_path / "packed.pt")
 
 
@@ -262,7 +273,7 @@ def change(content, *keys, to):
         (["config", "embedding"], -1, "absurd embedding of -1"),
         (["config", "layers"], 2.0, "absurd layers of 2.0"),
         (["config", "layers"], 65, "absurd shape"),
-        (["config", "embedding"], 6, "absurd shape"),
+        (["config", "embedding"], 6, "not expected: lstm.weight_hr_l0"),
         (["config", "projection"], 4, "absurd shape"),
         (["config", "projection"], -1, "absurd projection of -1"),
         (["config", "dropout"], 1.5, "absurd dropout"),
@@ -271,7 +282,7 @@ def change(content, *keys, to):
         (["state", "bias"], None, "missing or not expected: bias"),
         (["state", "bias"], [0.0] * 6, "bias is no tensor"),
         (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is no tensor of numbers"),
-        (["state", "bias"], torch.zeros(1).expand(6), "bias repeats its bytes"),
+        (["state", "bias"], torch.zeros(1).expand(6), "state.bias repeats its bytes"),
         (["state", "bias"], torch.full((6,), float("nan")), "bias holds NaN"),
     ],
 )
@@ -280,6 +291,25 @@ def test_an_untrue_checkpoint_is_refused(path, content, keys, value, reason):
     with pytest.raises(ModelError, match=reason) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
+    """A storage that claims more numbers than the file has, and a tensor that claims more than its storage."""
+    torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
+    count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
+    places = {
+        "claims 65535 numbers, but has 1004 bytes": (count + b"tq", claim + b"tq"),
+        "a tensor that leaves its storage": (count + b"\x85q", claim + b"\x85q"),
+    }
+    whole = path.read_bytes()
+    for message, (old, new) in places.items():
+        with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(path, "w") as target:
+            for name in source.namelist():
+                data = source.read(name)
+                assert not name.endswith("data.pkl") or old in data
+                target.writestr(name, data.replace(old, new) if name.endswith("data.pkl") else data)
+        with pytest.raises(ModelError, match=message):
+            load(path)
 
 
 def test_a_bare_tensor_is_no_checkpoint(tmp_path):

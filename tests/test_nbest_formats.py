@@ -127,8 +127,10 @@ def test_lists_of_dstc10_are_those_that_json_holds():
     for nbest, lattice in zip(lists[:40], nbest_lattices(lists[:40]), strict=True):
         back = lattice_nbest(lattice, 20)
         assert [each.words for each in back.hypotheses] == [each.words for each in nbest.hypotheses]
-    again = read_objects(b"".join(map(write_objects, lists)))
+    again = read_objects(b"".join(map(write_objects, lists)), fields=ObjectFields(text="hyp"))
     assert {each.key: said(each) for each in again} == slow
+    assert again[0].record is not None
+    assert again[0].record.utterance["speaker"] == "U"
 
 
 def test_srilm_scores_are_understood_by_their_bases():
@@ -147,6 +149,13 @@ def test_srilm_lists_need_no_header_and_may_have_comments_and_empty_lines():
     assert read_srilm(b"\n## x\nNBestList1.0\n" + plain, "u") == read_srilm(SRILM_1, "u")
     impossible = read_srilm(SRILM_3 + b"-1234 -inf 2 a cat\n-Infinity -1 0\n", "u")
     assert impossible.hypotheses == read_srilm(SRILM_3, "u").hypotheses
+
+
+@pytest.mark.parametrize("header", ["NBestList1.0", "NBestList2.0"])
+def test_an_srilm_list_that_is_a_header_alone_is_an_empty_hypothesis(header):
+    nbest = read_srilm(f"{header}\n\n".encode(), "u")
+    assert said(nbest) == [((), 0.0, 0.0)]
+    assert lattice_nbest(nbest_lattice(nbest), 2).hypotheses[0].words == ()
 
 
 def test_srilm_states_that_outlast_their_word_are_left_out_and_words_like_them_are_not():
@@ -319,7 +328,6 @@ REFUSED = [
     ("kaldi", b"utt-1\n0 1 a 1,2,3-4\n", "f:2, key 'utt': expected labels such as 1_2_3, found '3-4'"),
     ("srilm 1", b"", "f, key 'u': there are no hypotheses"),
     ("srilm 1", b"NBestList1.0\n-3 a\n", "f:2, key 'u': expected a score in parentheses, found '-3'"),
-    ("srilm 1", b"NBestList1.0\n\n", "f, key 'u': there are no hypotheses"),
     ("srilm 3", b"-1 -inf 1 a\n", "f, key 'u': there are no hypotheses"),
     ("srilm 3", b"-1 inf 1 a\n", "f:1, key 'u': expected a language model score, found 'inf'"),
     ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2, key 'u': not UTF-8 \(invalid start byte\); give the encoding"),
@@ -361,7 +369,7 @@ REFUSED = [
     ("objects", b'{"u": [{"score": 1, "words": [1]}]}', "expected a word, found 1"),
     (
         "objects",
-        b'{"u": [{"score": 1, "words": [{"word": "a"}]}]}',
+        b'{"u": [{"score": 1, "words": [{"word": "a", "start": 2, "end": 1}]}]}',
         "expected a word, its start and end, found an object",
     ),
     ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, begin, duration, word, found"),

@@ -134,7 +134,6 @@ def test_words_that_are_ids_need_no_table():
 @pytest.mark.parametrize(
     ("nbest", "message"),
     [
-        (NBest("utt", ()), "key 'utt': there are no hypotheses"),
         (
             NBest("utt", (Hypothesis(("a",), (0.0,), (0.0, 0.0)),)),
             "hypothesis 1 has 1 words, but 1 values of graph; 2 are needed",
@@ -158,6 +157,12 @@ def test_words_that_are_ids_need_no_table():
 def test_lists_that_make_no_sense_are_refused(nbest, message):
     with pytest.raises(LatticeError, match=message):
         nbest_lattice(nbest)
+
+
+def test_a_list_without_hypotheses_is_an_empty_sentence():
+    lattice = nbest_lattice(NBest("utt", ()))
+    assert (lattice.num_states, lattice.num_arcs) == (1, 0)
+    assert lattice_nbest(lattice, 2).hypotheses == (sentence(()),)
 
 
 def test_words_must_be_in_the_table_and_be_words():

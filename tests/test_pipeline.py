@@ -1,13 +1,17 @@
-"""The stream of lattices: order, isolation of failures, workers and their deaths."""
+"""The pipeline: order, failures of single lattices, threads, outputs."""
 
+import shutil
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ninja as package
+from ninja import pipeline
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -187,3 +191,72 @@ def test_no_thread_outlives_a_stream(how):
     else:
         assert len(list(results)) == 80
     assert not [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("ninja-worker")]
+
+
+# Scripts of the library write the bytes of the commands.
+
+SCRIPTS = {
+    "prune": (
+        "prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o {}",
+        lambda: pipeline.OnBatches(partial(package.graph.prune, beam=6.0, scales=package.Scales(acoustic=0.1))),
+    ),
+    "minimize": ("minimize lat.ark.gz -o {}", lambda: pipeline.OnBatches(package.graph.minimize)),
+    "reverse": ("reverse lat.ark.gz -o {}", lambda: pipeline.OnLattices(package.graph.reverse)),
+    "convert": ("convert lat.ark.gz --words words.txt -o {}", lambda: pipeline.OnBatches(lambda batch: batch)),
+}
+
+
+@pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "out.jsonl", "folder/"])
+@pytest.mark.parametrize("command", SCRIPTS)
+def test_a_script_writes_the_bytes_of_the_command(ninja, tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    for file in ("lat.ark.gz", "words.txt"):
+        shutil.copy(EXAMPLES / file, file)
+    line, stage = SCRIPTS[command]
+    assert ninja(*line.format(f"by_command.{name}").split())[0] == 0
+    inputs = pipeline.Inputs("lat.ark.gz", words="words.txt" if "words" in line else None, log=Log(on_error=print))
+    scales = package.Scales(acoustic=0.1) if "--acoustic-scale" in line else None
+    summary = pipeline.run(inputs, stage(), pipeline.Output(f"by_script.{name}", scales=scales))
+    assert (summary.lattices, summary.failures) == (40, ())
+    by_command, by_script = Path(f"by_command.{name}"), Path(f"by_script.{name}")
+    if name.endswith("/"):
+        by_command, by_script = by_command / "lat.ark.gz", by_script / "lat.ark.gz"
+    assert by_command.read_bytes() == by_script.read_bytes()
+
+
+def test_a_script_goes_on_with_an_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    archive = str(EXAMPLES / "lat.ark.gz")
+    stage, output = pipeline.OnBatches(partial(package.graph.prune, beam=6.0)), pipeline.Output("out.ark", resume=True)
+
+    def fails_at_last(batch):
+        return [raises(lattice) for lattice in batch]
+
+    def raises(lattice):
+        raise LatticeError("it fails", key=lattice.key)
+
+    def interrupted(inputs):
+        for number, pair in enumerate(inputs.lattices()):
+            if number == 17:
+                raise KeyboardInterrupt
+            yield pair
+
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(pipeline.Inputs(archive), stage, output, jobs=1, read=interrupted)
+    assert not Path("out.ark").exists()
+    summary = pipeline.run(pipeline.Inputs(archive), stage, output)
+    assert (summary.lattices + summary.skipped, summary.skipped > 0) == (40, True)
+    pipeline.run(pipeline.Inputs(archive), stage, pipeline.Output("whole.ark"))
+    assert Path("out.ark").read_bytes() == Path("whole.ark").read_bytes()
+    inputs = pipeline.Inputs(archive, log=Log(on_error=[].append))
+    with pytest.raises(LatticeError, match="not one lattice of 40 could be used"):
+        pipeline.run(inputs, pipeline.OnBatches(fails_at_last), pipeline.TextOutput("none.txt"))
+    assert not Path("none.txt").exists()
+
+
+def test_lines_of_a_function_are_a_text(tmp_path, ninja):
+    archive = EXAMPLES / "lat.ark.gz"
+    lines = pipeline.OnLattices(lambda lattice: f"{lattice.key} {lattice.num_arcs}\n")
+    pipeline.run(pipeline.Inputs(archive), lines, pipeline.TextOutput(str(tmp_path / "arcs.txt")))
+    expected = [f"{key} {lattice.num_arcs}" for key, lattice in package.read(archive)]
+    assert (tmp_path / "arcs.txt").read_text().splitlines() == expected

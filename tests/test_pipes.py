@@ -190,3 +190,14 @@ def test_process_substitution_is_read_by_the_command(there):
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout == expected, command
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_transcripts_that_are_scored_may_come_out_of_a_pipe(pipe, capfd, packed):
+    Path("text").write_text("u a b\nv c\n")
+    content = Path("text").read_bytes()
+    assert main(["score", "text", pipe("hypotheses", gzip.compress(content) if packed else content)]) == 0
+    assert capfd.readouterr().out.startswith("%WER 0.00 [ 0 / 3,")
+    command = f"cat text | {sys.executable} -m ninja score text /dev/stdin"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("%WER 0.00 [ 0 / 3,"), done.stderr

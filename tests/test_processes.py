@@ -19,6 +19,7 @@ import ninja
 from benchmarks.interrupts import interrupt_calls, interrupt_commands
 from ninja.errors import ClosedError, InputError
 from ninja.files import output as output_files
+from ninja.files.lock import open_alone
 
 OPTIONS = ninja.RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 LATTICES = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(8)]
@@ -126,14 +127,6 @@ def test_a_writer_that_was_interrupted_before_its_block_leaves_nothing(tmp_path:
     assert not os.listdir(tmp_path)
 
 
-def test_nor_does_it_remove_what_another_writes(tmp_path: Path) -> None:
-    first, second = entered(tmp_path / "out.ark"), entered(tmp_path / "out.ark")
-    second.write(LATTICES[0])
-    del first
-    second.__exit__(None, None, None)
-    assert sorted(os.listdir(tmp_path)) == ["out.ark", "out.ark.words.txt"]
-
-
 def test_a_process_that_is_forked_removes_nothing(tmp_path: Path) -> None:
     writer = [entered(tmp_path / "out.ark")]
     assert in_a_fork(writer.clear) == 0
@@ -147,11 +140,11 @@ def test_an_output_that_is_taken_up_again_stays(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_as_the_file_is_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(path: str, flags: int) -> int:
-        os.close(os.open(path, flags))
+    def interrupted(path: str, *, keep: bool) -> int:
+        os.close(open_alone(path, keep=keep))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(output_files, "_open_no_link", interrupted)
+    monkeypatch.setattr(output_files, "open_alone", interrupted)
     with pytest.raises(KeyboardInterrupt):
         entered(tmp_path / "out.ark")
     assert not os.listdir(tmp_path)

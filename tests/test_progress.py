@@ -134,6 +134,7 @@ def arguments(name: str, command: click.Command, needed: set[str], files: Path, 
     if "acoustic_scale" in present:
         made += ["--acoustic-scale", "0.1"]
     more: dict[str, list[object]] = {
+        "lmrescore": ["--max-unknown", 1],
         "rescore": ["--output", "best"],
         "score": ["--mode", "present"],
         "show": ["--key", "libri-121-121726-0009"],

@@ -16,7 +16,7 @@ import pytest
 
 import ninja as package
 from ninja.errors import DependencyError, OptionError, OutputError, WorkerError
-from ninja.pipeline import run
+from ninja.pipeline import run_shards
 from ninja.pipeline.gather import gather
 from ninja.pipeline.plan import PartOutput, Plan, Shard, units
 from ninja.pipeline.shard import Outcome, missing
@@ -101,9 +101,9 @@ def is_whole():
 
 
 def test_shards_run_one_after_the_other_without_a_cluster(here):
-    records = run(plan_of(5), Copying(here), on_record=(seen := []).append)
+    records = run_shards(plan_of(5), Copying(here), on_record=(seen := []).append)
     assert seen == records
-    assert run(plan_of(5), None) == records  # all are done
+    assert run_shards(plan_of(5), None) == records  # all are done
     assert is_whole()
 
 
@@ -117,7 +117,7 @@ def test_what_is_said_without_a_cluster(here, ninja, monkeypatch):
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--ray")
     assert (code, "pip install 'ninja-asr[ray]'" in errors) == (1, True)
     with pytest.raises(DependencyError, match="a cluster needs ray, which is not installed"):
-        run(plan_of(2), Copying(here), cluster="auto")
+        run_shards(plan_of(2), Copying(here), cluster="auto")
     assert not os.path.exists("out.ark.shards")
 
 
@@ -145,23 +145,23 @@ def test_commands_on_a_cluster_write_what_one_run_writes(here, ninja, cluster):
 
 def test_a_shard_whose_worker_dies_is_tried_again_and_given_up_after_three_times(here, cluster):
     each = Counter(number for number in range(1, 9) if plan_of(8).tables(Shard(number, 8)))  # some are empty
-    run(plan_of(8), Copying(here, dies_at=(2, 5)), cluster=cluster.address)
+    run_shards(plan_of(8), Copying(here, dies_at=(2, 5)), cluster=cluster.address)
     assert attempts() == each + Counter((2, 5))
     assert is_whole()
     Path("attempts").unlink()
     plan = plan_of(8, "other.ark")
     with pytest.raises(WorkerError, match=r"1 of 8 shards was given up.*: 3/8 \(its worker died"):
-        run(plan, Copying(here, dies_at=(3,), always=True), cluster=cluster.address)
+        run_shards(plan, Copying(here, dies_at=(3,), always=True), cluster=cluster.address)
     assert attempts() == each + Counter((3, 3))
     assert missing(plan) == [Shard(3, 8)]
     Path("attempts").unlink()
     refused = Copying(here, dies_at=(3,), refuses=OutputError("the disk was full"))
     Path("died-3").unlink()
-    assert len(run(plan, refused, cluster=cluster.address)) == 8
+    assert len(run_shards(plan, refused, cluster=cluster.address)) == 8
     assert attempts() == Counter((3, 3))  # the others were done
     gather("other.ark")
     with pytest.raises(OptionError, match="holds parts made with"):
-        run(replace(plan, command="prune"), refused, cluster=cluster.address)
+        run_shards(replace(plan, command="prune"), refused, cluster=cluster.address)
 
 
 DRIVER = """
@@ -169,8 +169,8 @@ import os
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_ray import Copying, plan_of
-from ninja.pipeline import run
-run(plan_of(12), Copying(os.getcwd(), seconds=0.5), cluster=sys.argv[2])
+from ninja.pipeline import run_shards
+run_shards(plan_of(12), Copying(os.getcwd(), seconds=0.5), cluster=sys.argv[2])
 """
 
 
@@ -182,7 +182,7 @@ def test_a_driver_that_is_killed_and_started_again_runs_what_is_missing(here, cl
             time.sleep(0.05)
         driver.kill()
     before = {path: path.stat().st_mtime_ns for path in done}
-    assert len(run(plan_of(12), Copying(here), cluster=cluster.address)) == 12
+    assert len(run_shards(plan_of(12), Copying(here), cluster=cluster.address)) == 12
     assert {path: path.stat().st_mtime_ns for path in done} == before
     assert attempts().total() <= 12 + 2 + 2  # one in the hands of each of two actors, of which some had ended
     assert is_whole()
@@ -195,7 +195,7 @@ def test_a_node_that_dies_costs_nothing_but_time(here, cluster, monkeypatch):
     node = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
     killed = threading.Timer(3.0, cluster.remove_node, [node], {"allow_graceful": False})
     killed.start()
-    records = run(plan_of(15), Copying(here, seconds=0.7), cluster=cluster.address)
+    records = run_shards(plan_of(15), Copying(here, seconds=0.7), cluster=cluster.address)
     killed.join()
     assert [record.shard for record in records] == list(range(1, 16))
     assert is_whole()
@@ -210,7 +210,7 @@ class Unheard(Copying):
 
 def test_workers_that_cannot_begin_end_the_run(here, cluster):
     with pytest.raises(WorkerError, match="no worker could be started on the Ray cluster: NameError"):
-        run(plan_of(4), Unheard(here), cluster=cluster.address)
+        run_shards(plan_of(4), Unheard(here), cluster=cluster.address)
 
 
 def test_an_address_without_a_cluster(here, ninja, cluster):

@@ -51,13 +51,14 @@ def examples():
     return folder
 
 
-def with_examples(folder):
-    """Return the folder with all that the pages name."""
+def with_examples(folder, source=None):
+    """Return the folder with all that the pages name; a source other than the small examples holds for later calls."""
     if not (folder / "bin").exists():
-        (folder / "examples").symlink_to(examples())
+        source = source or examples()
+        (folder / "examples").symlink_to(source)
         for place, example in DECODED.items():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(examples() / example, folder / place)  # which a page may write anew
+            shutil.copy(source / example, folder / place)  # which a page may write anew
         (folder / "bin").mkdir()
         program = folder / "bin" / "ninja"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ninja "$@"\n')

@@ -28,7 +28,7 @@ from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.formats.options import fill, split
 from ninja.formats.plf import PlfWriteOptions
 from ninja.formats.slf import SlfOptions
-from ninja.lm.imported.onnx import check_external_data
+from ninja.lm.imported import onnx_check
 from ninja.lm.ngram.kenlm import KenLM
 from ninja.lm.train.recipe import TrainOptions
 from ninja.log import Log
@@ -127,7 +127,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     ),
     "an ONNX file without a graph; it is damaged or truncated": (
         ModelError,
-        lambda at: (pytest.importorskip("onnx"), check_external_data(str(text(at / "x.onnx", ""))))[1],
+        lambda at: (pytest.importorskip("onnx"), onnx_check.check(str(text(at / "x.onnx", ""))))[1],
     ),
 }
 

@@ -119,7 +119,7 @@ def test_formats_that_map_a_file_are_read_from_a_url(ninja, memory, pruned):
 @pytest.mark.parametrize("output", ["memory://in/lat.ark.gz", "memory:///in/lat.ark.gz"])
 def test_no_output_replaces_an_input(ninja, memory, output):
     for source in ("memory://in/lat.ark.gz", "memory://in/", "memory://in/list"):
-        memory.pipe_file("/in/list", b"memory:///in/lat.ark.gz\n")
+        memory.pipe_file("/in/list", b"memory://in/lat.ark.gz\n")
         code, _, errors = ninja(*PRUNE, source, "-o", output)
         assert (code, "is read and would be written over" in errors) == (2, True)
     with package.files.guard.guarded(package.files.guard.Guard(lambda: [])):  # known only once it is read
@@ -152,6 +152,51 @@ def test_what_cannot_be_put_stays_on_this_machine(memory, pruned, scratch, monke
     assert memory.ls("/out", detail=False) == ["/out/p.ark"]
 
 
+@pytest.mark.parametrize("renames_onto", [True, False])
+@pytest.mark.parametrize("fails_at", [None, 0, 1, 2, 3])
+def test_the_old_object_is_there_until_the_new_one_is(memory, scratch, monkeypatch, renames_onto, fails_at):
+    old, new = b"before", b"after"
+    memory.pipe_file("/out/p.ark", old)
+    moved = []
+    move = type(memory).mv
+
+    def mv(first, second):
+        moved.append(second)
+        if len(moved) - 1 == fails_at:
+            raise ConnectionResetError(104, "Connection reset by peer")
+        if memory.exists(second) and not renames_onto:
+            raise FileExistsError(17, "File exists", second)
+        assert any(memory.cat_file(each) == old for each in memory.find("/out"))  # never without it
+        move(memory, first, second)
+
+    monkeypatch.setattr(memory, "mv", mv)
+    error = None
+    try:
+        with package.files.output.opened("memory://out/p.ark") as file:
+            file.write(new)
+    except OutputError as found:
+        error = found
+    if error is None:
+        assert memory.cat_file("/out/p.ark") == new
+        assert memory.find("/out") == ["/out/p.ark"]
+    else:
+        assert str(error).startswith("memory://out/p.ark: cannot be written: ")
+        (kept,) = scratch.iterdir()
+        assert kept.read_bytes() == new
+    assert old in [memory.cat_file(each) for each in memory.find("/out")] or memory.cat_file("/out/p.ark") == new
+
+
+def test_a_key_of_a_chain_of_urls_names_no_file(memory, ninja, tmp_path):
+    words = package.SymbolTable([("<eps>", 0), ("one", 1)])
+    with package.write(tmp_path / "in.ark", words=words) as output:
+        for key in ("good", "bad::memory:", "file::memory:"):
+            output.write(package.graph.from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}).with_words(words))
+    code, _, errors = ninja("convert", tmp_path / "in.ark", "--to", "slf", "-o", "memory://out/slf/")
+    assert code == 1
+    assert "memory://out/slf/, key 'bad::memory:': the key cannot name a file" in errors
+    assert memory.find("/out") == ["/out/slf/good.slf"]
+
+
 def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, monkeypatch, ninja):
     monkeypatch.setattr(remote, "FIRST_RANGE", 1 << 12)
     monkeypatch.setattr(remote, "LARGEST_RANGE", 1 << 12)
@@ -174,8 +219,11 @@ def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, mon
 def test_messages_name_what_is_missing(memory, monkeypatch):
     with pytest.raises(InputError, match=r"^memory://in/x.gz: cannot be read: there is no such file or bucket$"):
         list(package.read("memory://in/x.gz"))
-    with pytest.raises(InputError, match="no1:// is no protocol that fsspec knows"):
-        list(package.read("no1://in/x.gz"))
+    for url in ("no1://in/x.gz", "ftp://host/x", "http://host/x", "reference://x::data:;base64,e30="):
+        with pytest.raises(OptionError, match=r"is not served, but abfs://|chained to another"):
+            list(package.read(url))
+    with pytest.raises(OptionError, match=r"chained to another \(::\)"):
+        package.write("s3://bucket/a::b.ark").__enter__()
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(DependencyError, match=r"gs:// needs gcsfs.*pip install 'ninja-asr\[cloud\]'"):
         list(package.read("gs://in/x.gz"))

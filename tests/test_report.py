@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ninja.io import read, write
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import Outcome, Outcomes, compare, draw, report_page
-from ninja.show.report_page import changes, depths
+from ninja.show.report_page import DIGIT, changes, depths
 
 __all__ = ["browser"]  # the fixture
 ROOT = Path(__file__).resolve().parent.parent
@@ -160,6 +161,14 @@ def test_depths_are_counted_between_round_numbers(values):
     assert len(marks) <= 13
     assert marks == pytest.approx([place * size for place in range(len(marks))])
     assert marks[-1] > max(values) or histogram.labels[-1][1].endswith("+")
+
+
+@pytest.mark.parametrize("count", [9, 99, 999, 9999])
+def test_counts_above_the_bars_of_depths_do_not_overlap(count):
+    found = depths([float(place % 120) for place in range(count)], [float(place % 110) for place in range(count)])
+    middles = [(bar.x + bar.width / 2, DIGIT * len(str(bar.count)) / 2) for bar in found.bars]
+    assert all(one + half <= other - beside + 0.2 for (one, half), (other, beside) in pairwise(middles))
+    assert len(found.bars) > 6
 
 
 def test_an_outcome_needs_words():

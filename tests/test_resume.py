@@ -2,13 +2,15 @@
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 import pytest
+from ended import ended_at
 
 import ninja as package
 from ninja import ChosenScales, Scales
-from ninja.errors import OptionError
+from ninja.errors import LatticeError, OptionError
 from ninja.graph import from_arcs
 
 HALF = ChosenScales(Scales(0.1), lm_weight=0.5)
@@ -93,17 +95,8 @@ def broken(monkeypatch):
     with package.write("in.ark") as output:
         for key in "abcd":
             output.write(lattice(key))
-    write = package.io.lattice_writer.LatticeWriter.write
-    seen = []
-
-    def put(self, item, **how):
-        seen.append(item.key)
-        if len(seen) == 3:
-            raise KeyboardInterrupt
-        write(self, item, **how)
-
-    monkeypatch.setattr("ninja.io.lattice_writer.LatticeWriter.write", put)
-    monkeypatch.setattr("ninja.io.kaldi_writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
+    with ended_at(3, monkeypatch):
+        yield
 
 
 def test_an_interrupted_command_says_what_is_kept(ninja, broken):
@@ -141,3 +134,129 @@ def test_folders_with_something_in_them_stay(ninja):
         output.write(lattice("a"))
     assert ninja("prune", "in.ark", "-o", "new/")[0] == 0
     assert os.listdir("new") == ["in.ark"]
+
+
+@pytest.fixture
+def files(monkeypatch):
+    """Lattices, packed too, with files that the options of commands name."""
+    for name in ("in.ark", "in.ark.gz"):
+        with package.write(name) as output:
+            for key in "abcd":
+                output.write(lattice(key))
+    Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
+    head = "\\data\\\nngram 1=4\n\n\\1-grams:\n-99 <s>\n-1 </s>\n"
+    for name, costs in (("one.arpa", (-1, -2)), ("two.arpa", (-2, -1))):
+        Path(name).write_text(f"{head}{costs[0]} five\n{costs[1]} six\n\n\\end\\\n")
+
+
+RESCORE = ["rescore", "in.ark", "--words", "words.txt", "--rnnlm", "one.arpa", "--unk-penalty", "1", "-o", "out.gz"]
+
+PACKED = ["prune", "in.ark.gz", "-o", "a.ark"]
+
+
+def touched(name):
+    """Let a file look as if it had been written anew, with the same size."""
+    os.utime(name, (1e9, 1e9))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "change", "made"),
+    [
+        (RESCORE, [*RESCORE[:5], "two.arpa", *RESCORE[6:]], None, r"another --rnnlm"),
+        (RESCORE, [*RESCORE, "--beam", "3"], None, r"another --beam"),
+        (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"lm_weight 0\.5, not 0\.9|--lm-weight 0\.5, not 0\.9"),
+        (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa was written anew"),
+        (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt was written anew"),
+        (RESCORE, RESCORE, "in.ark", r"other sources: in\.ark was written anew"),
+        (RESCORE, ["prune", "in.ark", "-o", "out.gz"], None, "."),
+        (["prune", "in.ark", "-o", "out.gz"], ["prune", "in.ark.gz", "-o", "out.gz"], None, "other sources"),
+        (["prune", "in.ark", "-o", "out.gz"], ["copy", "in.ark", "-o", "out.gz"], None, "another command, prune"),
+        (PACKED, PACKED, "in.ark.gz", r"other sources: in\.ark\.gz was written anew"),
+        (["prune", "in.ark", "-o", "o/"], ["prune", "in.ark", "-o", "o/in.ark", "--beam", "2"], None, "another --beam"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_no_run_goes_on_with_the_output_of_another(files, ninja, monkeypatch, first, second, change, made):
+    pytest.importorskip("torch")
+    with ended_at(3, monkeypatch):
+        code, _, said = ninja(*first, "--resume")
+    assert (code, "2 lattices are kept" in said) == (130, True), said
+    if change is not None:
+        touched(change)
+    before = {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    code, _, said = ninja(*second, "--resume")
+    assert code == 2, said
+    assert re.search(rf"an earlier attempt was made with {made}", said), said
+    assert "give the same options, or leave --resume out to begin anew" in said
+    assert {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+    if change is not None:
+        assert ninja(*second)[0] == 0
+        assert not [*Path().rglob(".*")]
+        return
+    code, _, said = ninja(*first, "--resume", "--jobs", "2", "--on-error", "raise")
+    assert (code, "2 lattices of an earlier attempt are kept" in said) == (0, True), said
+    code, _, said = ninja(*second, "--resume")  # the finished one is that run's, too
+    assert code == 2
+    assert re.search(rf"an earlier attempt was made with {made}", said), said
+    assert [path.suffix for path in Path().rglob(".*")] == [".run"]
+
+
+def test_lattices_that_failed_are_added_to_the_finished_output_of_the_same_run(files, ninja, monkeypatch):
+    beam = package.graph.prune
+
+    def fails(lattice, *args, **how):
+        if lattice.key == "b":
+            raise LatticeError("no memory, for example", key="b")
+        return beam(lattice, *args, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ninja.io.kaldi_writer.KaldiWriter.prepared", lambda self, batch: None)
+        put = package.io.kaldi_writer.KaldiWriter._put
+        patch.setattr(
+            "ninja.io.kaldi_writer.KaldiWriter._put", lambda self, key, item: put(self, key, fails(item, 8.0))
+        )
+        assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 1
+    assert list(package.keys("out.ark")) == ["a", "c", "d"]
+    assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0
+    assert list(package.keys("out.ark")) == ["a", "c", "d", "b"]
+
+
+def test_nothing_is_added_to_a_finished_output(files, ninja):
+    with package.write("few.ark") as output:
+        output.write(lattice("a"))
+    assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
+    before = Path("out.ark").read_bytes()
+    code, _, said = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
+    assert (code, "1 lattices were in the output already and were skipped" in said) == (0, True), said
+    code, _, said = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
+    assert code == 2
+    assert "out.ark: is finished, and its run is not known, so nothing is added: b is not in it; " in said
+    assert Path("out.ark").read_bytes() == before
+    assert not [each for each in os.listdir() if each.startswith(".")]
+
+
+DAMAGED = [b"", b"{", b"[1]", b"[" * 100_000, b'{"options": 1, "sources": [[1]]}', b'{"version": "0.1.0"}', b"\xff"]
+
+
+@pytest.mark.parametrize("record", [None, *DAMAGED], ids=range(len(DAMAGED) + 1))
+def test_what_nobody_knows_the_run_of_is_not_taken_up(files, ninja, monkeypatch, record):
+    with ended_at(3, monkeypatch):
+        ninja("prune", "in.ark", "-o", "out.ark", "--resume")
+    os.remove(".out.ark.run")
+    if record is not None:
+        Path(".out.ark.run").write_bytes(record)
+    code, _, said = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
+    assert code == 2
+    assert "made by a run that is not known; remove it, or leave --resume out to begin anew" in said
+    assert Path(".out.ark.part").exists()
+    assert ninja("prune", "in.ark", "-o", "out.ark")[0] == 0
+    assert not [each for each in os.listdir() if each.startswith(".")]
+
+
+def test_a_link_at_the_name_of_the_record_is_not_followed(files, ninja, monkeypatch):
+    Path("theirs").write_text("precious")
+    os.symlink("theirs", ".out.ark.run")
+    with ended_at(3, monkeypatch):
+        assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 130
+    assert Path("theirs").read_text() == "precious"
+    assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -23,6 +26,11 @@ CHOSEN = ChosenScales(Scales(0.1, word_penalty=0.5), lm_weight=0.5)
 SAID = "acoustic_scale 0.1, word_penalty 0.5"
 
 COMPARING = "best nbest score mbr-decode posteriors to-ctm-conf show report prune confidence arc-post 1best to-nbest"
+
+
+def commands() -> list[click.Command]:
+    found = [group.get_command(None, name) for name in group.list_commands(None)]  # type: ignore[arg-type]
+    return [each for each in found if each is not None]
 
 
 @pytest.mark.parametrize("name", COMPARING.split())
@@ -99,14 +107,29 @@ def test_score_takes_the_scales_beside(ninja: Ninja, rescored: Path, tmp_path: P
     assert ninja(*score)[1].startswith("%WER 100.00")
 
 
-def test_report_takes_the_scales_of_each_side(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
+def test_report_compares_both_sides_with_the_same_scales_and_shows_them(
+    ninja: Ninja, rescored: Path, tmp_path: Path
+) -> None:
     (tmp_path / "text").write_text("utt b\n")
     (tmp_path / "words").write_text("<eps> 0\na 1\nb 2\n")
     with package.write(tmp_path / "before.ark") as output:
         output.write(fork())
-    sides = (tmp_path / "before.ark", rescored)
-    more = ("--ref", tmp_path / "text", "--words", tmp_path / "words", "-o", tmp_path / "page.html")
-    assert "WER 100.00 % before and 0.00 % after" in ninja("report", *sides, *more)[2]
+    page = tmp_path / "page.html"
+    more = ("--ref", tmp_path / "text", "--words", tmp_path / "words", "-o", page)
+    for sides in ((tmp_path / "before.ark", rescored), (rescored, tmp_path / "before.ark")):
+        errors = ninja("report", *sides, *more)[2]
+        assert "WER 0.00 % before and 0.00 % after" in errors
+        assert "acoustic scale 0.1, word penalty 0.5" in errors
+        assert "acoustic scale 0.1, word penalty 0.5" in page.read_text()
+    errors = ninja("report", tmp_path / "before.ark", rescored, *more, "--acoustic-scale", 1)[2]
+    assert "WER 100.00 % before and 100.00 % after" in errors
+    with package.write(tmp_path / "before.ark", chosen=ChosenScales(Scales(0.2))) as output:
+        output.write(fork())
+    code, _, errors = ninja("report", tmp_path / "before.ark", rescored, *more)
+    assert code == 2
+    assert "differ; say with --acoustic-scale and --word-penalty which scales all are to have" in errors
+    given = ("--acoustic-scale", 0.1, "--word-penalty", 0)
+    assert ninja("report", tmp_path / "before.ark", rescored, *more, *given)[0] == 0
 
 
 @pytest.mark.parametrize("verb", ["prune --beam 100", "copy", "topsort", "determinize-pruned", "1best"])
@@ -265,6 +288,52 @@ def test_a_file_written_anew_after_its_scales_were_looked_for_is_read(tmp_path: 
         assert find_scales(path) is None
 
 
+def spoken_lists(folder: Path, *, graph: bool) -> Path:
+    """Write two-best lists whose order depends on the acoustic scale, of one score or of two."""
+    lists = [("a b", -10.0, -3.0), ("c", -15.0, -2.0)]
+    hypotheses = [{"text": text, "am": am, **({"lm": lm} if graph else {})} for text, am, lm in lists]
+    path = folder / "lists.jsonl"
+    path.write_text(json.dumps({"id": "u", "nbest": hypotheses}) + "\n")
+    return path
+
+
+ARPA = "\\data\\\nngram 1=6\n\n\\1-grams:\n-9\t<s>\n-1\t</s>\n-1\t<unk>\n-1\ta\n-1\tb\n-1\tc\n\n\\end\\\n"
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_rescoring_of_lists_takes_acoustic_scale_1_by_default_and_says_so(
+    ninja: Ninja, tmp_path: Path, graph: bool
+) -> None:
+    lists, out = spoken_lists(tmp_path, graph=graph), tmp_path / "out.ark"
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    form = "json:am_score=am,lm_score=lm" if graph else "json:score=am"
+    rescore = ("rescore", lists, "--from", form, "--rnnlm", tmp_path / "lm.arpa", "-o", out)
+    said = "acoustic scale 1, the default for n-best lists: none is given"
+    code, _, errors = ninja(*rescore)
+    assert code == 0, errors
+    assert said in errors
+    found = find_scales(out)
+    assert found is not None
+    assert found.scales.acoustic == 1.0
+    errors = ninja(*rescore, "--acoustic-scale", 0.1)[2]
+    assert said not in errors
+    assert find_scales(out).scales.acoustic == 0.1  # type: ignore[union-attr]
+
+
+def test_so_does_one_of_ctc_lattices_but_not_of_others(ninja: Ninja, tmp_path: Path) -> None:
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    (tmp_path / "words.txt").write_text("<eps> 0\na 1\nb 2\n")
+    zero = fork().with_costs(np.zeros(2, np.float32))
+    for lattice, scale in ((zero, 1.0), (fork(), 0.1)):
+        with package.write(tmp_path / "lat.ark") as output:
+            output.write(lattice)
+        out = tmp_path / "out.ark"
+        code, _, errors = ninja("rescore", tmp_path / "lat.ark", "--rnnlm", tmp_path / "lm.arpa", "-o", out)
+        assert code == 0, errors
+        assert ("acoustic scale 1, the default for lattices without graph costs" in errors) == (scale == 1.0)
+        assert find_scales(out).scales.acoustic == scale  # type: ignore[union-attr]
+
+
 def test_a_score_by_default_scales_says_so(ninja, tmp_path):
     examples = Path(__file__).resolve().parent.parent / "examples"
     shutil.copy(examples / "lat.ark.gz", tmp_path)
@@ -272,6 +341,22 @@ def test_a_score_by_default_scales_says_so(ninja, tmp_path):
     said = "acoustic scale 1: none is given"
     assert said in ninja(*given)[2]
     assert said not in ninja(*given, "--acoustic-scale", "1")[2]
+    for name in ("best", "nbest"):
+        verb = (name, tmp_path / "lat.ark.gz", "--words", examples / "words.txt", "-o", tmp_path / "out")
+        assert said in ninja(*verb)[2]
+        assert said not in ninja(*verb, "--lmwt", "10")[2]
     (tmp_path / "lat.ark.gz.scales.toml").write_text("acoustic_scale = 1.0\n")
     assert said not in ninja(*given)[2]
+    assert said not in ninja(*verb)[2]
     assert said not in ninja("score", examples / "text", examples / "text")[2]
+
+
+def test_pages_and_help_say_the_same_of_chain_models() -> None:
+    root = Path(__file__).resolve().parent.parent
+    said = [each.help or "" for command in commands() for each in command.params if isinstance(each, click.Option)]
+    pages = [root / "README.md", *root.glob("docs/tutorials/*.md"), *root.glob("docs/howto/*.md"), root / "docs/cli.md"]
+    said += [part for page in pages for part in re.split(r"\n\n|\n\\||\n(?=  --)", page.read_text())]
+    about = [" ".join(text.split()) for text in said if "chain model" in text and "coustic" in text]
+    assert len(about) > 20
+    for text in about:
+        assert "post-decode-acwt" in text, text

@@ -192,3 +192,22 @@ def test_rules_that_are_not_served_are_refused(tmp_path: Path, rule: str, messag
     (tmp_path / "en.glm").write_text(f"{rule}\n")
     with pytest.raises(FormatError, match=message):
         evaluate.read_glm(tmp_path / "en.glm")
+
+
+def test_an_empty_archive_among_several_is_named(ninja, tmp_path):
+    (tmp_path / "lat.1.gz").write_bytes(b"")
+    for source in (tmp_path, tmp_path / "lat.1.gz", f"{tmp_path}/lat.*.gz"):
+        code, _, errors = ninja("score", EXAMPLES / "text", source, "--lmwt", "7:9")
+        assert (code, "lat.1.gz: the file is empty" in errors) == (1, True), source
+
+
+@pytest.mark.parametrize("command", ["s/a/touch ran/e", "e touch ran", "w ran", "s/a/b/w ran", "r /etc/hostname"])
+def test_a_script_of_sed_runs_and_writes_nothing(
+    ninja: Ninja, texts: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "filter").write_text(f"{command}\n")
+    code, printed, errors = ninja("score", *texts, "--filter", "filter")
+    assert (code, printed) == (1, "")
+    assert "without its commands e, r and w" in errors
+    assert not (tmp_path / "ran").exists()

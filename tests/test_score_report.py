@@ -218,3 +218,11 @@ def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: 
     (files / "hyp").write_text("other a\n")
     code, _, err = ninja("align-text", files / "text", files / "hyp")
     assert (code, "no key of the first text is in this one" in err) == (1, True)
+
+
+def test_the_message_of_a_missing_hypothesis_names_the_option(tmp_path, ninja):
+    (tmp_path / "text").write_text("u1 a\nu2 b\n")
+    (tmp_path / "hyp").write_text("u1 a\n")
+    code, _, said = ninja("score", tmp_path / "text", tmp_path / "hyp")
+    assert code == 1
+    assert "score them as empty with --mode all, or leave them out with --mode present" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import tracemalloc
 from pathlib import Path
@@ -183,3 +184,44 @@ def test_kaldi_archives_and_other_files_may_be_listed_together(reads):
     lattices, errors = found(where)
     assert errors == []
     assert lattices == [("w", 1.0), ("v", 3.0), ("u", 0.0), ("u", 3.0), ("w", 1.0)]
+
+
+LATTICES = Path(__file__).resolve().parent.parent / "examples" / "lat.ark.gz"
+
+
+@pytest.mark.timeout(120)  # a pipe that is never written to never ends
+@pytest.mark.parametrize("command", ["best", "prune", "copy", "rescore"])
+@pytest.mark.parametrize(
+    "name", ["a.ark[0:3]", "a.ark:5[0:3]", f"a.ark:{'9' * 5000}", "pipe", "*.none", "-", "s3://b/x:5"]
+)
+def test_a_bad_line_costs_no_other(ninja, tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    entries = [lattice for _, lattice in read(LATTICES)][:2]
+    with write("ark,scp:a.ark,a.scp") as output:
+        for lattice in entries:
+            output.write(lattice)
+    first, second = Path("a.scp").read_text().splitlines()
+    Path("b.scp").write_text(f"{first}\nbad {name}\n{second}\n")
+    arguments = {
+        "best": ["-o", "out"],
+        "prune": ["--beam", 6, "--acoustic-scale", 0.1, "-o", "out.ark"],
+        "copy": ["-o", "out.ark"],
+        "rescore": ["--rnnlm", "lm.arpa", "--words", LATTICES.parent / "words.txt", "-o", "out.ark"],
+    }[command]
+    table = SymbolTable.read(LATTICES.parent / "words.txt")
+    words = {table.word(int(number)) for lattice in entries for number in lattice.word if number}
+    rows = "".join(f"-3 {word}\n" for word in ["<s>", "</s>", *sorted(words)])
+    Path("lm.arpa").write_text(f"\\data\\\nngram 1={len(words) + 2}\n\n\\1-grams:\n{rows}\n\\end\\\n")
+    code, _, errors = ninja(command, "scp:b.scp", *arguments)
+    assert code == 1, errors
+    assert "internal error" not in errors
+    assert "1 failed: bad" in errors
+    keys = (
+        [line.split()[0] for line in Path("out").read_text().splitlines()] if command == "best" else [*kept("out.ark")]
+    )
+    assert keys == [lattice.key for lattice in entries]
+
+
+def kept(archive):
+    return (key for key, _ in read(archive))

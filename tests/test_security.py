@@ -275,7 +275,9 @@ class Screen(io.TextIOWrapper):
 
 def test_control_characters_are_spelled_out():
     assert printable(f"a\tb\n{ESCAPE}\x9b\x7f\r") == "a\tb\n\\x1b]0;title\\x07\\x9b\\x7f\\x0d"
-    assert printable("Ünïcode ‏עברית‎ 日本語") == "Ünïcode ‏עברית‎ 日本語"
+    assert printable("Ünïcode עברית 日本語") == "Ünïcode עברית 日本語"
+    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)):  # they turn what follows
+        assert printable(f"a{chr(code)}b") == f"a\\u{code:04x}b"
 
 
 def test_words_do_not_command_a_terminal(tmp_path, monkeypatch, ninja):

@@ -34,7 +34,7 @@ def test_the_test_and_the_guard_are_there(promise: Promise):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("promise", ALL, ids=lambda each: each.says)
 def test_the_test_fails_without_the_guard(promise: Promise, tmp_path):
-    for name in ("ninja", "tests", "examples", "models", "docs"):
+    for name in ("ninja", "tests", "examples", "models", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "data"))
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

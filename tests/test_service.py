@@ -160,20 +160,6 @@ def test_a_model_of_other_words_is_refused() -> None:
                 future.result()
 
 
-def test_whether_the_model_fits_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "IDLE_SECONDS", 0.001)
-    known, strange = random_lattice(0, 300, 4), random_lattice(1, 300, 4)
-    known = known.replace(word=np.minimum(known.word, 1))
-    strange = strange.replace(word=np.maximum(strange.word, 2))
-    with Rescorer(FakeLM(num_words=1), RescoreOptions()) as rescorer:
-        with pytest.raises(VocabularyError):
-            rescorer.submit(strange).result()
-        assert rescorer.submit(known).result()
-        while running():
-            time.sleep(0.001)
-        assert rescorer.submit(strange).result()
-
-
 def test_submit_waits_for_a_place_or_gives_up() -> None:
     lm = Gated()
     with Rescorer(lm, OPTIONS, max_waiting=2) as rescorer:

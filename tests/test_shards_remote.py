@@ -72,7 +72,7 @@ def test_another_plan_and_changed_sources_are_refused(ninja, memory):
     memory.pipe_file("/in/lat.ark", Path("lat.ark").read_bytes())
     code, _, errors = ninja(*command, "2/2")
     assert code == 2
-    assert "memory://in/lat.ark before it was written anew" in errors
+    assert "other sources: memory://in/lat.ark was written anew since" in errors
 
 
 def test_killed_attempts_of_this_machine_are_removed(ninja, memory):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -365,7 +366,6 @@ def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
     [
         ([], 2, "say with --key which lattice to show; there are libri-"),
         (["--key", "nobody"], 1, "no lattice has the key 'nobody'; there are libri-"),
-        (["--key", "libri-1089-134686-0003", "--ref", TEXT], 2, "--ref needs --words"),
         (["--key", "libri-1089-134686-0003", "--frame-shift", "-1"], 2, "--frame-shift is -1.0"),
         (["--key", "libri-1089-134686-0003", "--max-arcs", "0"], 2, "--max-arcs"),
         (["--key", "libri-1089-134686-0003", "--acoustic-scale", "nan"], 2, "--acoustic-scale is nan"),
@@ -377,6 +377,20 @@ def test_wrong_calls_say_what_to_do(ninja, tmp_path, arguments, code, message):
     assert found == code
     assert message in err
     assert not page.exists()
+
+
+def test_a_reference_finds_the_words_beside_the_lattices(ninja, tmp_path):
+    archive, key = tmp_path / "lat.ark.gz", "libri-1089-134686-0003"
+    shutil.copy(ARCHIVE, archive)
+    page = tmp_path / "page.html"
+    code, _, err = ninja("show", archive, "--key", key, "--ref", TEXT, "-o", page)
+    assert (code, "give the words' spelling with --words" in err, page.exists()) == (2, True, False)
+    shutil.copy(WORDS, tmp_path)
+    for reference in ([], ["--ref", TEXT]):
+        code, _, err = ninja("show", archive, "--key", key, *reference, "-o", page)
+        assert (code, f"words of {tmp_path / 'words.txt'}" in err) == (0, True)
+        assert not data_of(page.read_text())["best"][0].isdigit()
+    assert ninja("report", archive, archive, "--ref", TEXT, "-o", page)[0] == 0
 
 
 def test_a_reference_of_another_key_is_no_reference(ninja, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,67 @@ def test_a_search_finds_every_arc_of_a_word_and_steps_through_them_in_time(brows
         assert page.locator(".hits").inner_text() == f"2 of {len(found)}"
         box.fill("nobody says this")
         assert page.locator(".hits").inner_text() == "none"
+
+
+def test_a_search_begins_with_the_arcs_of_the_best_path(browser, page_file, lattice):
+    best = best_path(lattice, Scales(SCALE)).arcs.tolist()
+    word = lattice.words.word(int(lattice.word[best[-1]]))
+    with opened(browser, page_file) as page:
+        found = page.evaluate("word => ninja.search(word)", word)
+        on_best = [arc in best for arc in found]
+        assert on_best == sorted(on_best, reverse=True)
+        assert True in on_best
+        assert False in on_best
+        page.locator('input[name="search"]').fill(word)
+        page.locator('input[name="search"]').press("Enter")
+        assert page.evaluate("ninja.selected()") in best
+
+
+def test_the_slider_is_at_the_share_of_arcs_that_are_shown(browser, lattice, tmp_path):
+    path = tmp_path / "lattice.html"
+    path.write_text(lattice_page(draw(lattice, None, ShowOptions(Scales(SCALE), max_arcs=400))))
+    with opened(browser, path) as page:
+        slider = page.locator('input[name="shown"]')
+        total = page.evaluate("ninja.total()")
+        assert int(slider.get_attribute("max")) == total < lattice.num_arcs
+        assert page.locator(".shown").inner_text() == f"{page.evaluate('ninja.shown()')} of {total}"
+        assert int(slider.input_value()) == page.evaluate("ninja.shown()")
+        for key, grows in (("ArrowRight", True), ("ArrowLeft", False)):
+            before = page.evaluate("ninja.shown()")
+            slider.press(key)
+            page.wait_for_function("before => ninja.shown() !== before", arg=before)
+            assert (page.evaluate("ninja.shown()") > before) is grows
+
+
+def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
+    words = SymbolTable.from_words(["<eps>", *(f"word{number}" for number in range(30))])
+    count = 30
+    lattice = Lattice.from_arrays(
+        "u",
+        [*range(count + 1), count],
+        range(1, count + 1),
+        range(1, count + 1),
+        [0.0] * count,
+        [0.0] * count,
+        [np.inf] * count + [0.0],
+        time=[*range(count), 400],
+        words=words,
+    )
+    path = tmp_path / "short.html"
+    path.write_text(lattice_page(draw(lattice, None, ShowOptions())))
+    with opened(browser, path) as page:
+        page.evaluate("ninja.cy.zoom(1.2)")  # so near that the labels are at their arcs
+        page.wait_for_function("() => ninja.cy.edges().every((edge) => edge.data('reach') < 1e4)")
+        page.wait_for_timeout(300)  # until they are drawn
+        labels = page.evaluate(
+            """ninja.cy.edges().map((edge) => {
+              const { rscratch, rstyle } = edge[0]._private;
+              return [edge.midpoint().x, rscratch.labelWidth ?? rstyle.labelWidth];
+            })"""
+        )
+        labels.sort()
+        assert len(labels) == count
+        assert all(one + width / 2 <= other - beside / 2 + 2 for (one, width), (other, beside) in pairwise(labels))
 
 
 def test_the_wheel_zooms_and_dragging_moves(browser, page_file):

@@ -150,10 +150,35 @@ def test_the_output_may_be_the_input():
             output.write(lattice)
             assert Path("a.ark").read_bytes() == before
     assert Path("a.ark").read_bytes() == before
-    os.symlink("a.ark", "link.ark")
-    put("link.ark", LATTICES[:1])
-    assert os.path.islink("link.ark")
-    assert list(keys("a.ark")) == ["a"]
+
+
+@pytest.mark.parametrize("target", ["link.ark", "ark,scp:link.ark,link.scp", "link.fst"])
+def test_a_link_at_the_name_of_an_output_is_replaced_and_not_followed(target, tmp_path):
+    for ending in ("ark", "scp", "fst"):
+        (tmp_path / f"theirs.{ending}").write_text("precious")
+        os.symlink(f"theirs.{ending}", f"link.{ending}")
+    put(target, LATTICES[:1])
+    for each in tmp_path.glob("theirs.*"):
+        assert each.read_text() == "precious"
+    written = target.rpartition(",")[2]
+    assert not os.path.islink(written)
+    assert len(list(keys(written))) == 1
+
+
+def test_the_standard_output_is_written_whatever_it_is(tmp_path):
+    """/dev/stdout is a link, which is neither replaced nor the name of a temporary file."""
+    script = """
+import ninja
+from ninja.graph import from_arcs
+with ninja.write('/dev/stdout') as output:
+    output.write(from_arcs('k', [0], [1], [1], [1.0], finals={1: 0.0}))
+"""
+    with open("out.ark", "wb") as stdout:
+        root = str(Path(__file__).parent.parent)
+        environment = {**os.environ, "PYTHONPATH": root}
+        subprocess.run([sys.executable, "-c", script], stdout=stdout, env=environment, check=True)
+    assert list(keys("out.ark")) == ["k"]
+    assert os.listdir() == ["out.ark"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full, a disk that is always full")
@@ -175,7 +200,7 @@ def test_a_full_disk_is_an_output_error_and_leaves_no_output(monkeypatch, resume
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            files_module, "open", lambda path, mode, buffering, opener: FullDisk(path, mode[:1]), raising=False
+            files_module, "open", lambda descriptor, mode, buffering: FullDisk(descriptor, "r+"), raising=False
         )
         with pytest.raises(OutputError, match=r"a\.ark: cannot be written: No space left on device"):
             put("a.ark", [small(f"k{number}", 50_000) for number in range(30)], resume=resume)
@@ -347,8 +372,9 @@ def test_a_killed_run_goes_on_where_it_was(first, tmp_path):
             assert time.monotonic() < until
             time.sleep(0.02)
         run.kill()
-    line = [sys.executable, "-m", "ninja", "prune", "whole.ark", "--beam", "1000", "-o", "a.ark.gz", "--resume"]
-    errors = subprocess.run(line, capture_output=True, text=True, check=True).stderr
+    line = [sys.executable, "-m", "ninja", "prune", "-", "--beam", "1000", "-o", "a.ark.gz", "--resume"]
+    with open("whole.ark", "rb") as whole:
+        errors = subprocess.run(line, stdin=whole, stderr=subprocess.PIPE, text=True, check=True).stderr
     (kept,) = re.findall(r"part: (\d+) lattices of an earlier attempt are kept", errors)
     assert int(kept) > 10
     assert f"{kept} lattices were in the output already" in errors

@@ -3,8 +3,8 @@
 import pytest
 
 import ninja as package
-from ninja.cli.options import text_output
 from ninja.errors import OptionError
+from ninja.files.output import text_output
 from ninja.graph import from_arcs
 
 

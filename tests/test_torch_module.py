@@ -1,7 +1,10 @@
-"""Networks written for torch: modules, TorchScript and torch.export, and archives that are refused."""
+"""Modules of torch as language models, and archives of torch's programs, which are refused."""
 
+import re
 import warnings
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,11 +47,9 @@ class Stepping(torch.nn.Module):
         super().__init__()
         self.module = MODULE
 
-    @torch.jit.export
     def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
         return torch.zeros(2, batch, 6), torch.zeros(2, batch, 10)
 
-    @torch.jit.export
     def step(self, word: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         output, state = self.module.lstm(self.module.embedding(word)[None], state)
         return self.module.logits(output[0]), state
@@ -82,18 +83,6 @@ class OneTensor(torch.nn.Module):
         output, cell = (part.transpose(0, 1).contiguous() for part in state.split((EMBEDDING, HIDDEN), -1))
         scores, parts = self.stepping.step(word, (output, cell))
         return scores.log_softmax(-1), torch.cat(parts, -1).transpose(0, 1)
-
-
-class Flat(torch.nn.Module):
-    """The step for torch.export: word and states in, scores and states out."""
-
-    def __init__(self):
-        super().__init__()
-        self.stepping = Stepping()
-
-    def forward(self, word, hidden, cell):
-        scores, (hidden, cell) = self.stepping.step(word, (hidden, cell))
-        return scores, hidden, cell
 
 
 class Attention(torch.nn.Module):
@@ -189,124 +178,71 @@ def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
         from_module(Whole(), SymbolTable.from_words(["<s>", "</s>"]))
 
 
-def script(module, path, **extra):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.jit.script(module.eval()).save(
-            str(path), _extra_files={name.replace("_txt", ".txt"): text for name, text in extra.items()}
-        )
-    return path
+def scripted(path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
 
 
-@pytest.fixture(scope="module")
-def torchscript(tmp_path_factory):
-    return script(Stepping(), tmp_path_factory.mktemp("script") / "model.pt", words_txt=WORDS_TXT, batch_dim_txt="1\n")
+def exported(path):
+    shape = {"words": {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}}
+    program = torch.export.export(Attention().eval(), (torch.zeros(3, 5, dtype=torch.int64),), dynamic_shapes=shape)
+    torch.export.save(program, str(path))
 
 
-@pytest.mark.parametrize("max_batch", [None, 1])
-def test_a_torchscript_archive_scores_as_its_definition(torchscript, max_batch):
-    tiny_lstm.scores_as_the_definition(load(torchscript, max_batch=max_batch))
-
-
-def test_a_torchscript_archive_without_a_state_and_with_words_beside(tmp_path):
-    path = script(Whole(), tmp_path / "model.pt")
-    with pytest.raises(ModelError, match="no vocabulary"):
-        load(path)
-    (tmp_path / "words.txt").write_text(WORDS_TXT)
-    tiny_lstm.scores_as_the_definition(load(path))
-    tiny_lstm.scores_as_the_definition(load(path, words=VOCABULARY))
-
-
-class Writer(Whole):
-    def forward(self, words: Tensor) -> Tensor:
-        torch.save(words, "touched")
-        return self.module.logits(self.module(words.t())).transpose(0, 1)
-
-
-class Reader(Whole):
-    def forward(self, words: Tensor) -> Tensor:
-        content = torch.from_file("secret", False, 3)
-        return self.module.logits(self.module(words.t())).transpose(0, 1) + content.sum()
-
-
-def test_torchscript_that_touches_files_is_not_loaded(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for module, name in ((Writer, "save"), (Reader, "from_file")):
-        path = script(module(), tmp_path / "model.pt", words_txt=WORDS_TXT)
-        with pytest.raises(ModelError, match=f"model.pt: its code names '{name}', which may touch files"):
-            load(path)
-        hidden = tmp_path / "hidden.pt"  # torch finds its code in capital letters too
-        rewrite(path, hidden, lambda where, content: content, rename=lambda where: where.replace("/code/", "/CODE/"))
-        with zipfile.ZipFile(hidden, "a") as archive:
-            archive.writestr("model/code/other.py", "")
-        with pytest.raises(ModelError, match=f"hidden.pt: its code names '{name}'"):
-            load(hidden)
-    assert not (tmp_path / "touched").exists()
-
-
-def test_an_archive_with_two_members_of_a_name_is_not_loaded(tmp_path, torchscript):
-    path = rewrite(torchscript, tmp_path / "model.pt", lambda _, content: content)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(next(name for name in archive.namelist() if name.endswith(".py")).upper(), "")
-    with pytest.raises(ModelError, match="packed anew"):
-        load(path)
-
-
-def test_operators_of_other_libraries_are_not_loaded(tmp_path, torchscript):
-    def strange(name, content):
-        return content.replace(b"torch.linear(", b"ops.strange.linear(") if name.endswith(".py") else content
-
-    rewrite(torchscript, tmp_path / "model.pt", strange)
-    with pytest.raises(ModelError, match=r"its code names 'ops\.strange'"):
-        load(tmp_path / "model.pt")
-
-
-def rewrite(source, target, change, packed=zipfile.ZIP_STORED, rename=str):
-    """Copy an archive, changing what is in it; `change` may return None to leave a member out."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", packed) as new:
-        for name in old.namelist():
-            content = change(name, old.read(name))
-            if content is not None:
-                new.writestr(rename(name), content)
-    return target
+def exported_by_older_torch(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("version", "5.3")
+        archive.writestr("serialized_exported_program.json", "{}")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("save", "kind"),
     [
-        ("one", "batch_dim.txt inside holds 'one', not integers"),
-        ("0", "is no batch of 1"),
-        ("1 1 1", "3 batch dimensions"),
+        (scripted, "a TorchScript archive"),
+        (exported, r"an archive of torch\.export"),
+        (exported_by_older_torch, r"an archive of torch\.export"),
     ],
 )
-def test_a_wrong_batch_dimension_inside_is_told(tmp_path, text, message):
-    path = script(Stepping(), tmp_path / "model.pt", words_txt=WORDS_TXT, batch_dim_txt=text)
-    with pytest.raises(ModelError, match=f"model.pt: .*{message}"):
+def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind, ninja):
+    path = tmp_path / "model.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save(path)
+    (tmp_path / "words.txt").write_text(WORDS_TXT)
+    with pytest.raises(ModelError, match=rf"model\.pt: {kind}, .*torch\.onnx\.export\(module, "):
         load(path)
+    code, _, error = ninja("lm", "info", path)
+    assert code == 1
+    assert "torch.onnx.export" in error
 
 
-def test_torchscript_that_fails_or_is_damaged_is_told(tmp_path, torchscript):
-    class Failing(torch.nn.Module):
-        def forward(self, words: Tensor) -> Tensor:
-            raise ValueError("no words today")
+def test_the_export_of_the_page_scores_as_its_module(tmp_path, monkeypatch):
+    """Run the example of docs/networks.md."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    page = (Path(__file__).parent.parent / "docs" / "networks.md").read_text()
+    [code] = re.findall(r"```python\n(.*?torch\.onnx\.export.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(5)
+    names: dict[str, Any] = {"vocabulary": NUM_WORDS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(code, names)
+    (tmp_path / "words.txt").write_text(WORDS_TXT)
 
-    path = script(Failing(), tmp_path / "model.pt", words_txt=WORDS_TXT)
-    with pytest.raises(ModelError, match=r"its code fails: .*no words today"):
-        load(path)
-    whole = bytearray(torchscript.read_bytes())
-    for length in range(100, len(whole), len(whole) // 20):
-        path.write_bytes(whole[:length])
-        with pytest.raises(ModelError, match="truncated or damaged"):
-            load(path)
-    weights = MODULE.embedding.weight.detach().numpy().tobytes()
-    whole[whole.index(weights) + 5] ^= 1
-    path.write_bytes(whole)
-    with pytest.raises(ModelError, match=r"truncated or damaged archive .*CRC"):
-        load(path)
-    with pytest.raises(ModelError, match="packed anew"):
-        load(rewrite(torchscript, path, lambda _, content: content, zipfile.ZIP_DEFLATED))
-    with pytest.raises(ModelError, match="torch cannot load it"):
-        load(rewrite(torchscript, path, lambda name, content: None if name.endswith("data.pkl") else content))
+    class Steps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = names["module"]
+
+        def initial_state(self, batch):
+            return torch.zeros(2, batch, 512), torch.zeros(2, batch, 512)
+
+        def step(self, word, state):
+            scores, *state = self.module(word, *state)
+            return scores, tuple(state)
+
+    expected = sentence_logprobs(from_module(Steps(), VOCABULARY, batch_dim=1), SENTENCES)
+    assert sentence_logprobs(load("model.onnx"), SENTENCES) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_checkpoint_is_still_a_checkpoint(tmp_path):

@@ -2,22 +2,26 @@
 
 import dataclasses
 import gzip
+import math
 import os
+import subprocess
+import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_training import TOY, toy, toy_texts
+from toy_training import TOY, toy, toy_command, toy_texts
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
 from ninja.lm import load, sentence_logprobs, text
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm import checkpoint, compute  # noqa: E402
 from ninja.lm.train import loop as train  # noqa: E402
-from ninja.lm.train import objective  # noqa: E402
+from ninja.lm.train import objective, step  # noqa: E402
 from ninja.lm.train.objective import Sampler  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
@@ -304,7 +308,10 @@ def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"max_minutes": -1.0}, "max_minutes is -1.0"),
         ({"dropout": 1.0}, r"dropout is 1.0; it must be in \[0, 1\)"),
-        ({"hidden": 16}, "hidden is 16; it must be more than embedding, 16"),
+        (
+            {"hidden": 8, "projection": 8},
+            "projection is 8; only an lstm takes one, of less than its embedding and cells",
+        ),
         ({"samples": -1}, "samples is -1"),
     ],
 )
@@ -352,3 +359,55 @@ def test_texts_that_cannot_be_used_are_refused(tmp_path, data, message):
     (tmp_path / "text").write_bytes(data)
     with pytest.raises(FormatError, match=message):
         text.make_vocabulary(tmp_path / "text", 100)
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+@pytest.mark.parametrize(
+    ("precision", "has_instructions", "dtype"),
+    [
+        ("auto", True, torch.bfloat16),
+        ("auto", False, torch.float32),
+        ("bfloat16", False, torch.bfloat16),
+        ("float32", True, torch.float32),
+    ],
+)
+def test_products_are_in_the_precision_that_the_processor_multiplies(
+    tmp_path, texts, monkeypatch, architecture, precision, has_instructions, dtype
+):
+    def watched(module, output, *rest):
+        seen.add(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else output.dtype)
+        return backward(module, output, *rest)
+
+    seen, backward = set(), step.backward
+    monkeypatch.setattr(step, "backward", watched)
+    monkeypatch.setattr(compute, "computes_in_half", lambda: has_instructions)
+    options = toy(architecture=architecture, precision=precision, epochs=0.2, heads=2)
+    train.train(*texts, tmp_path / "lm.pt", options)
+    assert seen == {dtype}
+    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("cells", [16, 12])
+def test_an_lstm_may_have_as_many_cells_as_its_embedding_is_wide_or_fewer(tmp_path, texts, cells, precision, ninja):
+    options = toy_command(hidden=cells, precision=precision, epochs=6)
+    assert ninja("train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", *options)[0] == 0
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    assert stored.module.config.hidden == cells
+    assert stored.module.config.width == cells
+    assert stored.card["perplexity"] < 20  # of 60 words
+    words = text.encode(texts[1], stored.words)
+    sentences = [words.word[begin:end].tolist() for begin, end in pairwise(words.begin)]
+    mean = -sum(sentence_logprobs(load(tmp_path / "lm.pt"), sentences)) / (len(words.word) + len(words))
+    assert math.exp(mean) == pytest.approx(stored.card["perplexity"], rel=1e-4)
+
+
+@pytest.mark.parametrize("most", ["AVX2", "AVX512_CORE_VNNI"])
+def test_a_limit_on_the_instructions_of_onednn_is_respected(tmp_path, texts, most):
+    command = [sys.executable, "-m", "ninja", "train", *texts[:1], "--dev", texts[1], "-o", tmp_path / "lm.pt"]
+    limits = {"ONEDNN_MAX_CPU_ISA": most, "ATEN_CPU_CAPABILITY": "default"}
+    done = subprocess.run(
+        [*map(str, command), *toy_command(epochs=0.2)], env={**os.environ, **limits}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == "float32"

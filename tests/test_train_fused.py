@@ -97,14 +97,25 @@ def test_compiled_slopes_of_a_softmax_are_the_plain_ones(rows, length, spread, s
 
 def module_of(kind, **sizes):
     torch.manual_seed(3)
-    module = kind(Config(40, embedding=12, hidden=20, **sizes))
+    module = kind(Config(40, **{"embedding": 12, "hidden": 20, **sizes}))
     module.initialise()
     with torch.no_grad():
         module.embedding.weight.mul_(5)
     return module
 
 
-@pytest.mark.parametrize("sizes", [{}, {"layers": 1}, {"projection": 8}, {"projection": 8, "layers": 1}])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"layers": 1},
+        {"projection": 8},
+        {"projection": 8, "layers": 1},
+        {"hidden": 12},
+        {"hidden": 8},
+        {"hidden": 9, "layers": 3},
+    ],
+)
 def test_gradients_are_those_of_the_network_of_torch(sizes):
     word = torch.arange(35).reshape(7, 5) % 11
     target = (torch.arange(35) * 7 % 40)[:30]

@@ -388,3 +388,22 @@ def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):
     code, printed, _ = ninja(*arguments, "--rnnlm", bed / "lm.arpa", "--algorithm", "nbest", "--num-best", 5)
     assert code == 0
     assert "lm_weight = " in printed
+
+
+@pytest.mark.parametrize("mixture", [False, True])
+def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, bed, tuning, tmp_path, mixture):
+    """Two sentences of each lattice are too few to search among: the search expects a rate that is not had."""
+    arguments, weights = tuning
+    models = ["--rnnlm", bed / "lm.arpa", "--mixture", "linear", *(["--rnnlm", "english-ngram"] if mixture else [])]
+    code, _, errors = ninja(*arguments, *models[: None if mixture else 2], "--num-sentences", 2, "-o", weights)
+    assert code == 0
+    figures = re.search(r"([\d.]+) rescored with these(?: \(the search among .* expected ([\d.]+)\))?;", errors)
+    assert figures is not None, errors
+    if not mixture:
+        assert figures[2] is not None
+        assert figures[2] != figures[1]
+    assert figures[0] in weights.read_text()
+    out = tmp_path / "out.ark"
+    assert ninja("rescore", bed / "lat.ark", "--config", weights, "-o", out)[0] == 0
+    score = ninja("score", bed / "text", out, "--words", bed / "words.txt", "--mode", "present")
+    assert score[1].startswith(f"%WER {figures[1]} ")

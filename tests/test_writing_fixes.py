@@ -56,7 +56,7 @@ def keys(found):
     ("bad", "message"),
     [
         ("{", "f:2: not JSON"),
-        ('{"key": "v", "nbest": []}', "f:2, key 'v': expected a list of hypotheses"),
+        ('{"key": "v", "nbest": {}}', "f:2, key 'v': expected a list of hypotheses"),
         ('{"key": "v", "nbest": [{"text": "a", "score": "x"}]}', "f:2, key 'v': expected a number"),
         ('{"key": "v", "nbest": [{"text": "a", "score": NaN}]}', "f:2: not JSON: NaN is no number"),
         ('{"key": "v", "key": "w", "nbest": []}', "f:2: not JSON: an object names a field twice"),

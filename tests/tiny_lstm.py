@@ -36,9 +36,9 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def make_module(projection: int = 0) -> LSTMLanguageModel:
+def make_module(projection: int = 0, hidden: int = HIDDEN) -> LSTMLanguageModel:
     torch.manual_seed(7)
-    config = Config(NUM_WORDS, embedding=EMBEDDING, hidden=HIDDEN, layers=LAYERS, projection=projection)
+    config = Config(NUM_WORDS, embedding=EMBEDDING, hidden=hidden, layers=LAYERS, projection=projection)
     module = LSTMLanguageModel(config)
     module.initialise()
     with torch.no_grad():
@@ -50,7 +50,12 @@ def make_module(projection: int = 0) -> LSTMLanguageModel:
 
 MODULE = make_module()
 CHECKPOINT = Checkpoint(MODULE, WORDS, {})
-WIDE = Checkpoint(make_module(projection=4), WORDS, {})  # layers' outputs are narrower than embeddings
+SHAPES = {  # where layers' outputs are not as wide as embeddings, or not projected
+    "narrow outputs": Checkpoint(make_module(projection=4), WORDS, {}),
+    "as many cells": Checkpoint(make_module(hidden=EMBEDDING), WORDS, {}),
+    "few cells": Checkpoint(make_module(hidden=EMBEDDING - 2), WORDS, {}),
+    "few cells, narrower outputs": Checkpoint(make_module(projection=3, hidden=EMBEDDING - 2), WORDS, {}),
+}
 
 
 @torch.inference_mode()

@@ -6,13 +6,13 @@ import signal
 
 import torch.distributed as dist
 
-from ninja.lm.train import loop, step
+from ninja.lm.train import loop
 
 
 def several(trainings, progress, workers):
     """Train several times in one set of processes, which take seconds to start; return the reports of each."""
     reports = []
-    for texts, output, options, step.HALF_PRECISION in trainings:
+    for texts, output, options in trainings:
         reports.append(one(*texts, output, options, workers))
     return reports
 

@@ -309,12 +309,18 @@ cdef class TableWriter:
 
         Args:
             compact: Whether they are written as compact lattices; None: each as it is.
+
+        Raises:
+            LatticeError: A lattice has costs that could not be read again; some of the entries are appended.
         """
         cdef Items* given = items_of(items)
         cdef int kind = -1 if compact is None else int(compact)
         cdef vector[int64_t] begins
+        cdef bint is_sound
         with nogil:
-            c.write_all(given[0], kind, self.text, begins, self.output)
+            is_sound = c.write_all(given[0], kind, self.text, begins, self.output)
+        if not is_sound:
+            raise LatticeError("a lattice has costs that are not finite")
         return int64s(begins)
 
     def view(self):

@@ -14,6 +14,7 @@
 #include "core/decimal.hpp"
 #include "core/lattice.hpp"
 #include "core/pool.hpp"
+#include "formats/native_check.hpp"
 
 namespace ninja {
 
@@ -207,10 +208,27 @@ inline void write_text(std::string_view key, const Arcs& arcs, const Alignments&
   output.keep(to);
 }
 
+// Tell whether the costs of a lattice can be read again: those of arcs are finite, and those of ending in a state, too,
+// unless both are infinite, where it is not final. Sums of costs may be larger than a float holds.
+inline bool is_readable(const Arcs& arcs) {
+  using namespace native_check;
+  if (!all_finite(arcs.graph, arcs.num_arcs) || !all_finite(arcs.acoustic, arcs.num_arcs)) return false;
+  bool ends = false;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    const bool is_end = finite(arcs.final_graph, state) && finite(arcs.final_acoustic, state);
+    if (!is_end && (bits(arcs.final_graph, state) != kInfiniteBits || bits(arcs.final_acoustic, state) != kInfiniteBits)) {
+      return false;
+    }
+    ends |= is_end;
+  }
+  return ends;
+}
+
 // Write all items of a batch, as compact lattices (kind 1), raw ones (0), or each as it is (-1); `begins` gets where each
-// lattice begins, behind its key.
-inline void write_all(const Items& items, int kind, bool text, std::vector<int64_t>& begins, Output& output) {
+// lattice begins, behind its key. False at the first lattice that could not be read again.
+inline bool write_all(const Items& items, int kind, bool text, std::vector<int64_t>& begins, Output& output) {
   for (const Item& item : items) {
+    if (!is_readable(item.arcs)) return false;
     const bool compact = kind < 0 ? item.compact : kind == 1;
     begins.push_back(output.size() + static_cast<int64_t>(item.key.size()) + 1);
     const auto write = [&](const Arcs& arcs, const Alignments& labels) {
@@ -227,6 +245,7 @@ inline void write_all(const Items& items, int kind, bool text, std::vector<int64
       write(raw.arcs(), raw.alignments());
     }
   }
+  return true;
 }
 
 }  // namespace ninja

@@ -84,7 +84,7 @@ cdef extern from "formats/kaldi_write.hpp" namespace "ninja" nogil:
     cbool fits_raw(const Arcs&, const Alignments&)
     LatticeArrays expand(const Arcs&, const Alignments&) except +
     void write_binary(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
-    void write_all(const Items& items, int kind, cbool text, vector[int64_t]& begins, Output& output) except +
+    cbool write_all(const Items& items, int kind, cbool text, vector[int64_t]& begins, Output& output) except +
     void write_text(string_view, const Arcs&, const Alignments&, cbool, Output&) except +
 
 cdef extern from "formats/rows_text.hpp" namespace "ninja" nogil:

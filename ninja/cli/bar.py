@@ -39,10 +39,6 @@ class Bar:
         total = None if share is None else 1.0  # None leaves what there was
         self._progress.update(self._task, completed=share, total=total, count=self._count, description=shown)
 
-    def show(self, key: str, count: int, share: float | None) -> None:
-        """Show how many lattices are done, as a pipeline reports it."""
-        self.step(key, count, share=share)
-
     def say(self, message: str) -> None:
         """Print a line above."""
         self._progress.console.print(printable(message), markup=False, highlight=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from ninja import graph
 from ninja.cli.console import current_console
 from ninja.cli.options import command, output_file, section, writes
 from ninja.cli.run import results, run_lines
-from ninja.cli.scales import scales
+from ninja.cli.scales import say_default, scales
 from ninja.cli.source import reads_lattices
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
@@ -110,6 +110,7 @@ def _transcribe(
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost:
         run_lines(partial(best_lines, scales=scales), inputs, output_file)
+        say_default()
         current_console().close()
     found = results(OnLattices(partial(transcripts, n=n, scales=scales)), inputs, to_stdout=to_stdout)
     with ExitStack() as stack:
@@ -125,4 +126,5 @@ def _transcribe(
                     alignments.write(" ".join([key, *map(str, path.alignment.tolist())]) + "\n")
                 if costs is not None:
                     costs.write(f"{key} {path.graph_cost:.7g} {path.acoustic_cost:.7g}\n")
+    say_default()
     current_console().close()

@@ -13,9 +13,8 @@ from click.core import ParameterSource
 
 from ninja.cli.console import ARGUMENTS, Console
 from ninja.cli.shards import CommandWork, plan_of, report
-from ninja.doctor import installed_version
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.libraries import needed_for
+from ninja.libraries import installed_version, needed_for
 from ninja.lm.load import hold_models
 from ninja.pipeline.cluster import run
 from ninja.pipeline.gather import gather, remove

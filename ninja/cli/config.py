@@ -15,6 +15,7 @@ from ninja.cli.files import InputFile, OutputFile
 from ninja.errors import OptionError
 from ninja.files import toml
 from ninja.files.output import text_output
+from ninja.files.remote import names_url
 
 Command = Callable[..., Any]
 # With outputs, what a file of options may not decide: commands that run, files written over, machines that are asked.
@@ -65,6 +66,8 @@ def _load(
             raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
         if isinstance(option.type, OutputFile) or option.name in TYPED:
             raise OptionError(f"{path}: {name} is taken from the command line alone; type {option.opts[0]} there")
+        if any(isinstance(each, str) and names_url(each) for each in (value if isinstance(value, list) else [value])):
+            raise OptionError(f"{path}: {name} is {value!r}, but URLs are taken from the command line alone")
         if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
             raise OptionError(f"{path}: {name} is {value!r}, but takes one value")
         assert option.name is not None

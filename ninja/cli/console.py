@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from ninja.cli.bar import Bar
     from ninja.io.inputs import Inputs
 
-# Keys in a context's meta: the words of the command line; the part of the inputs that a shard reads; these inputs.
-_CONSOLE, ARGUMENTS, TABLES, INPUTS = "ninja.console", "ninja.arguments", "ninja.tables", "ninja.inputs"
+# Keys in a context's meta: the words of the command line, and the parameters before files are loaded; the part of the
+# inputs that a shard reads; these inputs.
+_CONSOLE, ARGUMENTS, VALUES, TABLES, INPUTS = (
+    f"ninja.{name}" for name in ("console", "arguments", "values", "tables", "inputs")
+)
 SHOWN = 3  # failures of a kind
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # from one failure of a kind to another
 AnyLog = TypeVar("AnyLog", bound=Log)

@@ -18,8 +18,9 @@ from ninja.cli.console import current_console, use_log
 from ninja.cli.models import map_words, word_options
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, typed, writes
 from ninja.cli.run import results, write
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import DEFAULT_MODEL, NO_MODEL, Augmentation, Context, Contextual
@@ -28,10 +29,10 @@ from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice import Lattice, Scales
+from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output
-from ninja.rescoring.options import RescoreReport
+from ninja.rescoring.options import HELP, RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
@@ -112,6 +113,14 @@ def entities(
     return add
 
 
+def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
+    """Return a context whose augmentation has an acoustic scale."""
+    if context.augmentation is None:
+        return context
+    options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)
+    return replace(context, augmentation=replace(context.augmentation, options=options))
+
+
 @dataclass(slots=True)
 class PhraseCounts:
     """Counts of all lattices and of those with phrases."""
@@ -152,7 +161,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @word_options("oov_score")
 @section(
     "Scales",
-    click.option("--acoustic-scale", default=0.1, help="Factor of acoustic costs in best paths; 1 for chain models."),
+    click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
     click.option("--word-penalty", default=0.0, help="Cost of each word in best paths."),
 )
 @lattice_output("The lattices with their context")
@@ -190,6 +199,8 @@ def context(
     words = inputs.need_table()
     if console.jobs > 1 and context.options.unk_penalty is None:
         words.complete()  # each thread reads the files for the words so far
+    acoustic_scale = fitting_acoustic_scale(inputs, acoustic_scale)
+    context = with_acoustic_scale(context, acoustic_scale)
     log = use_log(inputs, RescoreReport())
     context = replace(context, options=replace(context.options, map_words=map_words), load_options=load_options)
 
@@ -198,6 +209,7 @@ def context(
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
     destination = replace(destination, chosen=ChosenScales(scales))
     addressed = PhraseCounts(stage)
+    log.vocabulary = check = stage.vocabulary_check(log)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
 
@@ -207,12 +219,15 @@ def context(
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
         if report is None and destination.name == "-" and sys.stdout.isatty():
-            for key, lattice in results(stage, inputs, to_stdout=True):
+            for key, lattice in results(stage, inputs, read=checked(check), to_stdout=True):
                 take(lattice)
                 click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = write(stage, inputs, destination, on_result=take).arcs
+            arcs = write(stage, inputs, destination, read=checked(check), on_result=take).arcs
+    check.close()
+    log.tell_coverage()
     write_words(destination.words_out, stage)
+    stage.note_late(log)
     current_console().say(str(addressed))
     current_console().close_counting(f"lattices, {arcs} arcs")
 

@@ -22,13 +22,13 @@ from ninja.ctc.matrices import read_matrices
 from ninja.ctc.search import CtcFound, CtcOptions, ctc_search, log_probabilities
 from ninja.ctc.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
+from ninja.files.threads import in_order
 from ninja.formats.textual import EPSILON_NAME
 from ninja.io.inputs import Inputs
 from ninja.io.writer import format_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.pipeline.stages import OnBatches, call_safely
-from ninja.threads import in_order
 
 Scale = Literal["logprob", "logit", "prob"]
 

@@ -6,7 +6,8 @@ from itertools import chain
 
 import click
 
-from ninja.doctor import examine, examine_deeply, installed_version
+from ninja.doctor import examine, examine_deeply
+from ninja.libraries import installed_version
 
 MARKS = {True: "ok ", False: "BAD", None: "-  "}
 

@@ -13,7 +13,7 @@ from ninja.cli.shards import CommandWork, report
 from ninja.files.output import target
 from ninja.pipeline.gather import gather as join
 from ninja.pipeline.gather import remove
-from ninja.pipeline.shard import SUFFIX
+from ninja.pipeline.plan import SUFFIX
 
 SCRIPTS = {
     "slurm": """\
@@ -65,8 +65,8 @@ def gather(output: str, remove_parts: bool) -> None:
     """Join the results of all shards of a run.
 
     OUTPUT is what -o named, or the folder OUTPUT.shards. The parts are checked against their records: that all are
-    there, of the same sources, options and models, and as they were written. What one run writes appears under the
-    names that the command was given. Exit code 1 if shards are missing, or a lattice failed.
+    there, of the same sources, options and models, and as they were written. What one run writes appears beside
+    OUTPUT, under the names that the command was given. Exit code 1 if shards are missing, or a lattice failed.
 
     \b
     Example:

@@ -18,7 +18,7 @@ import click
 
 from ninja.cli import wording
 from ninja.cli.commands import COMMANDS, SECTIONS
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import NinjaError, NinjaWarning, OptionError
 from ninja.files.terminal import printing
 from ninja.libraries import explained
 
@@ -95,14 +95,15 @@ class Commands(click.Group):
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value:
-        from ninja.doctor import installed_version
+        from ninja.libraries import installed_version
 
         click.echo(f"ninja-asr {installed_version()}")
         context.exit()
 
 
 @click.command(
-    cls=Commands, context_settings={"help_option_names": ["--help"], "max_content_width": 110, "show_default": True}
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
 )
 @click.option(
     "--version",
@@ -144,6 +145,8 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # what libraries warn programmers of is noise to users
+        warnings.simplefilter("default", NinjaWarning)
+        warnings.showwarning = lambda message, *_, **__: _say(str(message))
     with printing():
         return _run(arguments)
 

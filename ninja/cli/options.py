@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.cli.commands import WITHOUT_SHARDS
-from ninja.cli.console import ARGUMENTS
+from ninja.cli.console import ARGUMENTS, VALUES
 from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, check_stdin, guard
 from ninja.errors import OptionError
 
@@ -137,6 +137,7 @@ class Sectioned(click.Command):
         """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
         with guard(self, ctx.params):
             check_stdin(self, ctx.params)
+            ctx.meta[VALUES] = dict(ctx.params)
             shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
             if address is not None:
                 from ninja.cli.cluster import run_on_cluster
@@ -208,9 +209,9 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
     return add
 
 
-acoustic_scale = click.option(
-    "--acoustic-scale", default=1.0, help="Factor of acoustic costs; 0.1 is usual without chain models."
-)
+# Kaldi's decode.sh multiplies acoustic costs of chain models by --post-decode-acwt, 10 in its recipes.
+USUAL_SCALE = "0.1 is usual, 1 for chain models decoded without --post-decode-acwt 10"
+acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor of acoustic costs; {USUAL_SCALE}.")
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")

@@ -11,13 +11,14 @@ import click
 from ninja.cli.best import best_words
 from ninja.cli.config import config
 from ninja.cli.console import current_console, use_log
-from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, write_words
+from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import NO_MODEL, language_models, map_words
 from ninja.cli.options import command, from_fields, lattice_output
 from ninja.cli.run import results, write
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import ChosenScales
@@ -62,7 +63,6 @@ def rescore(
       ninja rescore lat.ark.gz --rnnlm model.pt --words words.txt -o rescored.ark.gz
     """
     options = RescoreOptions(**chosen)
-    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
     if not models.models and models.old_lm is None:
         raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
     if models.directions and options.backward:
@@ -72,6 +72,8 @@ def rescore(
     if carry_over is not None and destination.is_per_file:
         raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
     words = inputs.need_table()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
+    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
     log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
@@ -80,10 +82,12 @@ def rescore(
     if context is not None:
         from ninja.context.stage import Contextual
 
+        context = with_acoustic_scale(context, options.acoustic_scale)
         rescorer.context = contextual = Contextual.before(context, models, options)
         contextual.bind(words, log)
         phrases = PhraseCounts(contextual)
 
+    log.vocabulary = check = rescorer.vocabulary_check(log)
     frame_shift: float | None = None
 
     def take(lattice: Lattice) -> None:
@@ -93,12 +97,15 @@ def rescore(
             phrases.count(lattice)
 
     if destination.name == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, inputs, to_stdout=True):
+        for key, lattice in results(rescorer, inputs, read=checked(check), to_stdout=True):
             take(lattice)
             click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
-        write(rescorer, inputs, destination, on_result=take)
+        write(rescorer, inputs, destination, read=checked(check), on_result=take)
+    check.close()
+    log.tell_coverage()
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
+        phrases.stage.note_late(log)
         log.note(str(phrases))
     current_console().close(log.summary(current_console().seconds, frame_shift or DEFAULT_FRAME_SHIFT))

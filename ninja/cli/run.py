@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ninja import pipeline
 from ninja.cli.console import current_console
@@ -12,8 +12,11 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Kind
 from ninja.lattice.batch import Batch
 from ninja.pipeline import OnBatches, Output, Summary, TextOutput
-from ninja.pipeline.execution import Stage
+from ninja.pipeline.execution import Progress, Stage
 from ninja.pipeline.stages import Pairs
+
+if TYPE_CHECKING:
+    from ninja.cli.bar import Bar
 
 Result = TypeVar("Result")
 
@@ -26,7 +29,12 @@ def write(
     if kind is not None:
         output = replace(cast(Output, output), kind=kind)
     with console.progress("lattices", to_stdout=output.is_stdout) as bar:
-        return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=None if bar is None else bar.show, **how)
+        return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=_shown(bar), **how)
+
+
+def _shown(bar: Bar | None) -> Progress | None:
+    """Return the function that shows a pipeline's progress."""
+    return None if bar is None else lambda key, count, share: bar.step(key, count, share=share)
 
 
 def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoReturn:
@@ -55,6 +63,6 @@ def results(
             stage,
             jobs=console.jobs,
             log=console.log,
-            progress=None if bar is None else bar.show,
+            progress=_shown(bar),
             **({"may_be_empty": False} | how),
         )

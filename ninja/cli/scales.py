@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from ninja.cli.config import config_of
-from ninja.cli.options import Command, acoustic_scale, inv_acoustic_scale, section, word_penalty
+from ninja.cli.options import USUAL_SCALE, Command, acoustic_scale, inv_acoustic_scale, section, word_penalty
 from ninja.errors import OptionError
-from ninja.io.header_scales import find_header_scales
-from ninja.io.scales_beside import KEYS, ChosenScales, find_scales
+from ninja.io.header_scales import find_header_scales, header_scales_of
+from ninja.io.scales_beside import KEYS, SCALES_ADVICE, ChosenScales, find_scales
 from ninja.lattice import Scales
+
+if TYPE_CHECKING:
+    from ninja.io.inputs import Inputs
 
 HEADER = "header"  # in place of a number
 
@@ -43,7 +46,8 @@ OPTIONS = (
     word_penalty,
     config_of(KEYS, "Take scales from FILE, as `ninja tune` writes it; what is typed has precedence."),
 )
-_BY_DEFAULT = f"{__name__}.by_default"
+_BY_DEFAULT, _ACOUSTIC_BY_DEFAULT = f"{__name__}.by_default", f"{__name__}.acoustic_by_default"
+_TOLD = f"{__name__}.told"  # of the scales in a header
 MOST_SCALES = 10_000  # of one option
 
 
@@ -104,7 +108,7 @@ GRID = (
         type=NUMBERS,
         default="1.0",
         metavar="NUMBERS",
-        help="Factors of acoustic costs, with commas between; 0.1 is usual without chain models.",
+        help=f"Factors of acoustic costs, with commas between; {USUAL_SCALE}.",
     ),
     click.option(
         "--inv-acoustic-scale",
@@ -171,15 +175,21 @@ def completes_scales(function: Command) -> Command:
     return collected
 
 
-def scales_of(*arguments: str) -> Any:
-    """Add scales as ``scales`` does, which are handed to the command as a tuple: one for each of its sources."""
+def shared_scales(*arguments: str) -> Any:
+    """Add scales as ``scales`` does to a command that compares sources: those beside any of them hold for all."""
 
     def add(function: Command) -> Command:
         @functools.wraps(function)
         def collected(**options: Any) -> Any:
             given = {name: options.pop(name) for name in KEYS}
-            found = tuple(as_scales(completed(given, [options[name]])) for name in arguments)
-            return function(scales=found, **options)
+            context = click.get_current_context()
+            beside = {options[name]: chosen_scales(context, [options[name]]) for name in arguments}
+            noted = {place: chosen for place, chosen in beside.items() if chosen is not None}
+            both_given = _is_given(context, "acoustic_scale") and _is_given(context, "word_penalty")
+            for one, other in itertools.pairwise(noted.values() if not both_given else ()):
+                if one.scales != other.scales:
+                    raise OptionError(f"{one.path} and {other.path} differ; {SCALES_ADVICE}")
+            return function(scales=as_scales(completed(given, [next(iter(noted), options[arguments[0]])])), **options)
 
         return section("Scales", *OPTIONS)(collected)
 
@@ -203,6 +213,7 @@ def completed(given: dict[str, Any], places: Sequence[str] | None = None) -> dic
     """
     context = click.get_current_context()
     asked = {name for name in KEYS if _is_given(context, name)}
+    context.meta[_ACOUSTIC_BY_DEFAULT] = "acoustic_scale" not in asked
     if "lm_scale" in given:
         of_headers = given["lm_scale"] == HEADER
         given = _with_headers(context, given, asked, places)
@@ -225,30 +236,48 @@ def completed(given: dict[str, Any], places: Sequence[str] | None = None) -> dic
         but = f"; but as given: {_listed(others)}" if others else ""
         _say(f"scales of {chosen.path}: {_listed(values)}{but}")
     context.params.update(taken)
+    context.meta[_ACOUSTIC_BY_DEFAULT] &= "acoustic_scale" not in taken
     return given | taken
 
 
 def by_default() -> bool:
-    """Tell whether the scales of the running command are neither given nor found beside the lattices."""
-    return click.get_current_context().meta.get(_BY_DEFAULT, False)
+    """Tell whether the scales of the running command are neither given nor found, beside lattices or in a header."""
+    meta = click.get_current_context().meta
+    return meta.get(_BY_DEFAULT, False) and not meta.get(_TOLD, False)
+
+
+def say_default() -> None:
+    """Print the acoustic scale of the running command where it is the default."""
+    if by_default():
+        _say("acoustic scale 1: none is given (--acoustic-scale, --lmwt), and none stands beside")
+
+
+def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
+    """Return the acoustic scale of a command for Kaldi's lattices: without one, 1 for paths of a single score."""
+    if not click.get_current_context().meta.get(_ACOUSTIC_BY_DEFAULT):
+        return default
+    if (kind := inputs.single_scores()) is None:
+        return default
+    _say(f"acoustic scale 1, the default for {kind}: none is given (--acoustic-scale), and none stands beside")
+    return 1.0
 
 
 def _with_headers(
     context: click.Context, given: dict[str, Any], asked: set[str], places: Sequence[str] | None
 ) -> dict[str, Any]:
     """Return options of scales with those of HTK lattices' headers, if they are asked for; else say what these are."""
-    use = given["lm_scale"] == HEADER
     sources = _sources(context) if places is None else places
-    found = find_header_scales(sources, all_files=use) if use or not asked else None
-    if found is None and use:
-        raise OptionError("--lm-scale header is for HTK lattices (SLF) in files, and there are none")
-    if found is None or (found[1] == Scales() and not use):
+    if given["lm_scale"] != HEADER:
+        others = ((name, scales) for name, scales in ([] if asked else header_scales_of(sources)) if scales != Scales())
+        for name, scales in itertools.islice(others, 1):
+            unused = _listed({option: getattr(scales, field) for option, field in KEYS.items()})
+            context.meta[_TOLD] = True
+            _say(f"{name}: the scales of its header are not used: {unused}; --lm-scale header takes them")
         return given
+    if (found := find_header_scales(sources)) is None:
+        raise OptionError("--lm-scale header is for HTK lattices (SLF) in files, and there are none")
     name, scales = found
     values = {option: getattr(scales, field) for option, field in KEYS.items()}
-    if not use:
-        _say(f"{name}: the scales of its header are not used: {_listed(values)}; --lm-scale header takes them")
-        return given
     taken = {option: value for option, value in values.items() if option == "lm_scale" or option not in asked}
     _say(f"scales of the header of {name}: {_listed(taken)}")
     context.params.update(taken)

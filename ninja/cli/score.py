@@ -18,10 +18,10 @@ from ninja.cli.grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command, reads, section, typed, writes
 from ninja.cli.run import results
-from ninja.cli.scales import by_default, grid_of_scales
+from ninja.cli.scales import grid_of_scales, say_default
 from ninja.cli.source import reads_lattices
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.evaluate import (
     BiasingList,
     ErrorRate,
@@ -33,9 +33,11 @@ from ninja.evaluate import (
     read_truth,
     score_entities,
 )
-from ninja.evaluate.stm import is_stm, read_stm
+from ninja.evaluate.filtered_lattices import LatticeFilter
+from ninja.evaluate.stm import read_transcripts
 from ninja.files.output import text_output
-from ninja.formats.kaldi.tables import read_segments
+from ninja.formats.kaldi.tables import is_stm, read_fields, read_segments
+from ninja.io import folder
 from ninja.io.inputs import Inputs
 from ninja.io.sources import holds_lattices
 from ninja.lattice import Scales
@@ -49,6 +51,7 @@ _EXCLUDED = {
 }
 _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
+Segments = Mapping[str, tuple[str, float, float]]
 _MISSING = {"all": "scored as empty", "present": "left out"}
 
 
@@ -56,7 +59,7 @@ _MISSING = {"all": "scored as empty", "present": "left out"}
 @click.argument("reference", type=InputFile())
 @click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
 @click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
-@reads("--segments", "Utterances of the recordings, as Kaldi's segments, where REFERENCE is an STM file.")
+@reads("--segments", "Utterances of the recordings, as Kaldi's segments, where REFERENCE or SOURCE is STM.")
 @reads("--biasing", "Biasing lists; print word error rates on rare words and on others.")
 @section(
     "Words",
@@ -111,7 +114,8 @@ def score(
     error rates comes first; what follows is that of the best, of fewest word errors. With --wer-dir Kaldi's files
     wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
 
-    An STM file as REFERENCE takes --segments, whose utterances are those of its lines.
+    Text files may also be NIST's trn, words and (id) on each line, or STM, which takes --segments, whose utterances are
+    those of its lines. Words are compared in Unicode's composed form (NFC).
 
     The tables of speakers, errors and utterances are those of Kaldi's scoring scripts and rest on the alignments of
     its align-text, which may split the same number of errors otherwise than the first line does.
@@ -128,30 +132,36 @@ def score(
     _check(reference)
     details = {name: given.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: given.pop(name) for name in _FILTERS})
-    are_lattices = inputs.words is not None or inputs.format is not None or holds_lattices(inputs.places[0])
+    are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs.places)
     inputs.spell()
     words = inputs.table() if are_lattices else None  # None: transcripts
     if words is None and inputs.table_error is not None:
         raise inputs.table_error
+    unread = _unreadable(inputs) if are_lattices and words is None else None
+    if unread is not None and (unread.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
+        raise unread
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     if words is None and (len(scales) > 1 or wer_dir is not None):
         raise click.UsageError("several scales, and --wer-dir, need lattices; SOURCE is transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
-    references = _said(lists) if lists is not None and biasing == reference else _read_references(reference, segments)
-    references = of_references.texts(references)
+    if segments is not None and not any(map(_may_be_stm, (reference, *(() if words else inputs.places)))):
+        raise click.UsageError("--segments is of use with STM only, which is neither REFERENCE nor SOURCE")
+    cut = None if segments is None else read_segments(segments)
+    given_texts = _said(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
+    if oracle:
+        LatticeFilter(of_hypotheses).check(given_texts)
+    references = of_references.texts(given_texts)
     if oracle and words is not None:
-        rate = evaluate.oracle_score((lattice for _, lattice in inputs.lattices()), references, words)
+        pairs = (lattice for _, lattice in inputs.lattices())
+        rate = evaluate.oracle_score(pairs, references, words, how=of_hypotheses)
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs.places))
+            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs.places, cut))
         else:
             found = dict(results(OnLattices(partial(evaluate.hypotheses_under, scales=scales)), inputs))
-            if by_default():
-                current_console().say(
-                    "acoustic scale 1: none is given (--acoustic-scale, --lmwt), and none stands beside"
-                )
+            say_default()
             found = evaluate.filtered(found, of_hypotheses)
             place = 0
             if len(scales) > 1 or wer_dir is not None:
@@ -184,6 +194,19 @@ def score(
     current_console().close()
 
 
+def _are_lattices(places: Sequence[str]) -> bool:
+    """Tell whether the first source holds lattices rather than transcripts.
+
+    Raises:
+        OptionError: Some of the sources hold lattices, and others transcripts.
+    """
+    lattices = [place for place in places if holds_lattices(place)]
+    for place in places if lattices else ():
+        if place not in lattices and os.path.isfile(place) and folder.holds_no_lattices(place):
+            raise OptionError(f"{lattices[0]} holds lattices, but {place} transcripts; score them apart")
+    return places[0] in lattices
+
+
 def _check(reference: str) -> None:
     """Refuse a folder of references, and options that do not go together."""
     if os.path.isdir(reference):
@@ -198,15 +221,17 @@ def _check(reference: str) -> None:
             raise click.UsageError(f"{name} needs --entities")
 
 
-def _read_references(path: str, segments: str | None) -> dict[str, list[str]]:
-    """Read references: lines of a key and words, or STM."""
-    if not is_stm(path):
-        if segments is not None:
-            raise click.UsageError("--segments is of use with a REFERENCE in STM (.stm) only")
-        return read_text(path)
-    if segments is None:
-        raise click.UsageError(f"{path}: an STM file has no keys of utterances; give their --segments")
-    return read_stm(path, read_segments(segments))
+def _unreadable(inputs: Inputs) -> NinjaError | None:
+    """Return the first error of lattices none of which can be read; transcripts may have the extension of lattices."""
+    failures: list[NinjaError] = []
+    for _ in inputs.read(inputs.places, failures.append):
+        return None
+    return failures[0] if failures else None
+
+
+def _may_be_stm(path: str) -> bool:
+    """Tell whether a file is STM, or can be read only once."""
+    return not os.path.isfile(path) or is_stm(list(read_fields(path)), path)
 
 
 def _filters(
@@ -287,11 +312,11 @@ def _score_entities(
     return found.overall
 
 
-def _transcripts(paths: tuple[str, ...]) -> dict[str, list[str]]:
+def _transcripts(paths: tuple[str, ...], cut: Segments | None) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in paths:
         try:
-            part = evaluate.read_text(path)
+            part = read_transcripts(path, cut)
         except FormatError as error:
             error.message += "; if it holds lattices, give their --words"
             raise

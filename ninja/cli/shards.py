@@ -13,19 +13,16 @@ from typing import Any, NoReturn, cast
 import click
 
 from ninja.cli.console import INPUTS, SHOWN, TABLES
-from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, OutputFolder, guard, names_job
-from ninja.doctor import installed_version
-from ninja.errors import NinjaError, OptionError, named
+from ninja.cli.facts import options_of
+from ninja.cli.files import LatticeFile, OutputFile, OutputFolder, guard, names_job
+from ninja.errors import OptionError, named
 from ninja.files.place import STDIN as STDOUT
-from ninja.io.scales_beside import find_scales
-from ninja.io.symbol_tables import find_table
 from ninja.io.writer import KALDI, format_of
+from ninja.libraries import installed_version
 from ninja.pipeline.gather import Gathered
-from ninja.pipeline.plan import PartOutput, Plan, Shard, units
+from ninja.pipeline.plan import PartOutput, Plan, Shard, parts_folder, units
 from ninja.pipeline.record import Failure, Record
-from ninja.pipeline.shard import Outcome, Part, checksum, parts_folder, run_shard
-
-_NO_MATTER = ("shard", "jobs", "resume", "config", "source", "first")  # to the results, or said otherwise
+from ninja.pipeline.shard import Outcome, Part, checksum, run_shard
 
 
 def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
@@ -103,25 +100,8 @@ def plan_of(context: click.Context, shards: int) -> Plan:
             )
     places = _sources(command, values)
     found, states = units(places, format=values.get("format"), allow_pipes=True)
-    options: dict[str, Any] = {}
-    for each in command.params:
-        name = each.name or ""
-        if name in _NO_MATTER or isinstance(each.type, OutputFile) or values.get(name) is None:
-            continue
-        value = values[name]
-        if isinstance(each.type, Lattices):
-            others = units(value, allow_pipes=True)[1]
-            states.extend(others)
-            options[name] = len(others)
-        elif isinstance(each.type, InputFile):
-            names = value if isinstance(value, tuple) else (value,)
-            options[name] = [_content(each.type, path) for path in names]
-        else:
-            options[name] = value if isinstance(value, bool | int | float | str) else repr(value)
-    if values.get("words") is None and (table := _table_beside(places)) is not None:
-        options["words"] = [_checksum([table])]
-    if (scales := _scales_beside(places)) is not None:
-        options["scales"] = scales
+    options, others = options_of(command, values, places, _checksums, lambda names: units(names, allow_pipes=True)[1])
+    states += others
     return Plan(
         parts_folder(outputs[0].name),
         shards,
@@ -168,6 +148,7 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
         OptionError: One that has no parts which can be joined.
     """
     names: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for each in command.params:
         name = each.name or ""
         value = values.get(name)
@@ -183,11 +164,18 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
             if form.name not in KALDI:
                 raise OptionError(f"{value}: parts of {form.name} cannot be joined; write an archive, convert it then")
         kind = "lattices" if isinstance(each.type, LatticeFile) else "same" if name == "words_out" else "text"
-        base = os.path.basename(value)
-        if base in names:
-            raise OptionError(f"{names[base]} and {value} need different names with --shard")
-        names[base] = value
-        yield PartOutput(name, value, kind)  # type: ignore[arg-type]
+        output = PartOutput(name, value, kind)  # type: ignore[arg-type]
+        for path in OutputFile().targets(value):
+            folders.setdefault(os.path.dirname(path), path)
+        if len(folders) > 1:
+            raise OptionError(f"{' and '.join(folders.values())} must be in one folder with --shard")
+        for base in output.names:
+            if base in names:
+                raise OptionError(f"{names[base]} and {value} need different names with --shard")
+            if base.startswith("."):
+                raise OptionError(f"{value}: with --shard the name of a file must not begin with a dot")
+            names[base] = value
+        yield output
 
 
 def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:
@@ -195,31 +183,9 @@ def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _content(kind: InputFile, name: str) -> str:
-    """Return a checksum of the files that a name stands for; the name itself where there are none."""
-    found = [path for path in kind.files(name) if os.path.isfile(path)]
-    if not found:
-        return name
-    return _checksum(sorted(found))
-
-
-def _checksum(paths: list[str]) -> str:
-    return hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()
-
-
-def _table_beside(places: tuple[str, ...]) -> str | None:
-    try:
-        return find_table(places)
-    except NinjaError:
-        return None
-
-
-def _scales_beside(places: tuple[str, ...]) -> str | None:
-    try:
-        found = find_scales(places, allow_pipes=True)  # no command is run for it
-    except NinjaError:
-        return None
-    return None if found is None else repr(found.values())
+def _checksums(paths: list[str]) -> list[str]:
+    """Return the checksum of files, which have the same one on all machines of a cluster."""
+    return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 
 def _found(record: Record) -> str:

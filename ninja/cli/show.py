@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from ninja.cli.console import current_console
 from ninja.cli.files import Lattices
 from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.run import results
-from ninja.cli.scales import scales, scales_of
+from ninja.cli.scales import scales, shared_scales
 from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
@@ -61,8 +60,9 @@ def show(
     """
     options = ShowOptions(**given)
     reference = None
-    if ref is not None and inputs.table() is None:
-        raise click.UsageError("--ref needs --words: the reference is words, the lattice only numbers")
+    inputs.spell()
+    if ref is not None:
+        inputs.need_table()
     if (context_model is None) != (entities is None):
         raise OptionError("--context-model and --entities go together; give both, or none")
     if context_model is None and rnnlm is not None:
@@ -130,7 +130,7 @@ Sides = tuple[Inputs, Inputs]
 @click.option("--lattices", type=click.IntRange(0), default=10, help="Draw this many gains and losses.")
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
 @click.option("--frame-shift", type=float, help="Seconds of a frame, to show times in seconds.")
-@scales_of("before", "after")
+@shared_scales("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with 1 where references or lattices are missing.")
 @output_file("Page to write, such as report.html")
 @reading_options(jobs)
@@ -141,16 +141,17 @@ def report(
     lattices: int,
     max_arcs: int,
     frame_shift: float | None,
-    scales: tuple[Scales, Scales],
+    scales: Scales,
     strict: bool,
     output_file: str,
     **how: Any,
 ) -> None:
     """Write a page that compares lattices before and after rescoring with the references.
 
-    BEFORE and AFTER are lattices of the same utterances. The page, for any browser and without a network, shows word
-    and oracle error rates, how they changed, the utterances that gained and lost most with their alignments and
-    lattices, and a table of all. References without lattices and lattices without references are listed and counted.
+    BEFORE and AFTER are lattices of the same utterances, compared at the same scales: those given, else those noted
+    beside either of them. The page, for any browser and without a network, shows word and oracle error rates, how they
+    changed, the utterances that gained and lost most with their alignments and lattices, and a table of all. References
+    without lattices and lattices without references are listed and counted.
 
     \b
     Example:
@@ -160,23 +161,19 @@ def report(
         raise click.UsageError("lattices that are shown are read twice: give a file for -, or --lattices 0")
     references = read_text(ref)
     first: Inputs = build_inputs((before,), how)["inputs"]
+    first.need_table()
     second = first.like((after,), current_console().attach(Log()))
-    if first.table() is None:
-        raise click.UsageError("--words is needed: the references are words, the lattices only numbers")
-    found = [
-        dict(results(OnLattices(Outcomes(references, own)), inputs))
-        for inputs, own in zip((first, second), scales, strict=True)
-    ]
+    found = [dict(results(OnLattices(Outcomes(references, scales)), inputs)) for inputs in (first, second)]
     failed = [[failure.key or failure.path or "?" for failure in inputs.log.failures] for inputs in (first, second)]
     comparison = compare(references, found[0], found[1], (failed[0], failed[1]))
-    drawing = tuple(ShowOptions(own, max_arcs, frame_shift) for own in scales)
+    drawing = ShowOptions(scales, max_arcs, frame_shift)
     shown = _drawings(comparison, (first, second), references, drawing, lattices)
     with text_output(output_file) as stream:
-        stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after))))
+        stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after)), scales))
     rates, oracles, console = comparison.rates, comparison.oracle_rates, current_console()
     console.say(
         f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
-        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %"
+        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %; both at {scales}"
     )
     for absence in comparison.absences:
         console.say(f"{len(absence.keys)} {absence.what}")
@@ -185,7 +182,7 @@ def report(
 
 
 def _drawings(
-    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: Sequence[ShowOptions], count: int
+    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
     """Read again the lattices that are shown, and draw them."""
     keys = {each.key for each in [*comparison.gained[:count], *comparison.lost[:count]]}
@@ -196,11 +193,11 @@ def _drawings(
         """Pass over failures that the first reading reported."""
 
     drawn: list[dict[str, Drawing]] = []
-    for side, how in zip(sides, options, strict=True):
+    for side in sides:
         found: dict[str, Drawing] = {}
         for key, lattice in side.read(side.places, passed_over):
             if key in keys:
-                found[key] = draw(lattice, references[key], how)
+                found[key] = draw(lattice, references[key], options)
             if len(found) == len(keys):
                 break
         drawn.append(found)

@@ -17,6 +17,7 @@ from ninja.errors import OptionError
 from ninja.files.place import SPECIFIER
 from ninja.io.inputs import Inputs
 from ninja.io.reader import Reading
+from ninja.io.run_facts import Facts
 from ninja.io.writer import spells_words
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
@@ -104,7 +105,14 @@ def build_output(options: dict[str, Any]) -> Output:
     chosen = {name: options.pop(name) for name in WRITING if name in options}
     is_scaled = click.get_current_context().command.name in WITH_SCALED_COSTS
     scales = None if is_scaled else _scales()
-    return Output(options.pop("output_file"), **chosen, scales=scales, keeps_scales=not is_scaled)
+    return Output(options.pop("output_file"), **chosen, scales=scales, keeps_scales=not is_scaled, facts_of=_facts_of)
+
+
+def _facts_of(names: tuple[str, ...]) -> Facts | None:
+    """Return what the results of the running command for inputs depend on."""
+    from ninja.cli.facts import run_facts  # it imports the planning of shards
+
+    return run_facts(names)
 
 
 def _scales() -> Scales | None:

@@ -12,11 +12,11 @@ import click
 
 from ninja.cli.config import write_config
 from ninja.cli.console import current_console, use_log
-from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
+from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
-from ninja.cli.scales import completes_scales
+from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
@@ -25,7 +25,7 @@ from ninja.context.stage import Context, Contextual, load_ngram, load_pointer
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.io.inputs import Inputs
-from ninja.lattice import Lattice
+from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
@@ -35,7 +35,7 @@ from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_contex
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.pointer import PointerSet, tune_pointer
-from ninja.tune.weights import Tuned, tune_weights
+from ninja.tune.weights import Tuned, tune_weights, word_error_rate
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 OF_BOTH = {
@@ -55,7 +55,6 @@ OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
 OF_TUNING = ("general", "general_ref", "general_entities", "max_general_rise", "margin", "curve")
 OF_CONTEXT |= {*OF_TUNING}
-DIGITS = 4
 
 
 @command
@@ -89,8 +88,9 @@ def tune(
 ) -> None:
     """Choose the weights of a rescoring on a development set.
 
-    SOURCE and --ref are a set that no results are reported on. It is rescored once, with the weights given; then those
-    are sought under which the best of its sentences have the fewest errors.
+    SOURCE and --ref are a set that no results are reported on. It is rescored with the weights given; then those are
+    sought under which the best of its sentences have the fewest errors, and the set is rescored with these: the word
+    error rate printed is that of this second rescoring.
 
     With --rnnlm none the lattices are taken as they are, and acoustic scale and word penalty chosen for `ninja best`,
     `ninja score` and the others, which take them with --config.
@@ -138,6 +138,7 @@ def _tune_weights(
     references = read_text(ref)
     log = use_log(inputs, RescoreReport())
     words = inputs.need_table()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     words.complete()
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
@@ -148,16 +149,18 @@ def _tune_weights(
     write_config(output_file, _weights(tuned, models, options), comments)
     for edge in tuned.edges:
         log.note(f"note: {edge}")
+    if tuned.wer_rescored > tuned.wer_before:
+        log.note("note: the weights given rescore better; search among more sentences with --num-sentences")
     current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
 
 
 def _tune_first_pass(inputs: Inputs, ref: str, options: RescoreOptions, output_file: str) -> None:
     references = read_text(ref)
     inputs.need_table().complete()
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     tuned = tune_first_pass(inputs.lattices(), references, options.scales, log=inputs.log)
     comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
     values = {"acoustic_scale": tuned.scales.acoustic, "word_penalty": tuned.scales.word_penalty}
-    values = {name: round(value, DIGITS) for name, value in values.items()}
     write_config(output_file, values, comments)
     for edge in tuned.edges:
         current_console().say(f"note: {edge}")
@@ -170,16 +173,14 @@ def _tune_first_pass(inputs: Inputs, ref: str, options: RescoreOptions, output_f
 def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
     """Return the equivalent options of ``ninja rescore``."""
     weights = tuned.weights
-    values: dict[str, Any] = {name: round(getattr(weights, name), DIGITS) for name in CHOSEN}
+    values: dict[str, Any] = {name: getattr(weights, name) for name in CHOSEN}
     used = [place for place, share in enumerate(weights.mixture) if share > 0]
     named = [str(models.models[place]) for place in used if models.models[place] is not None]
     if named:
         values["rnnlm"] = named
     if len(used) > 1:
         values["mixture"] = models.mixture
-        shares = [round(weights.mixture[place], DIGITS) for place in used]
-        shares[-1] = round(1 - sum(shares[:-1]), DIGITS)
-        values["mixture_weights"] = ",".join(f"{share:g}" for share in shares)
+        values["mixture_weights"] = ",".join(f"{weights.mixture[place]:g}" for place in used)
     if models.old_lm is not None:
         values["old_lm"] = str(models.old_lm)
     # Other options belong to the weights: with another search they would not be the best.
@@ -213,6 +214,8 @@ def _tune_boosts(
     context = replace(context, options=replace(context.options, **shared))
     inputs.beside = general
     words, log = inputs.need_table(), inputs.log
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
+    context = with_acoustic_scale(context, options.acoustic_scale)
     words.complete()
     old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
     stage = other = Contextual(context)
@@ -224,9 +227,11 @@ def _tune_boosts(
     if mixed is not None and context.augmentation is not None:
         mixed = with_unknown(mixed)  # as `Contextual` does
     with current_console().progress("lattices", by_reading=True):
+        sides = list(inputs.lattices()), list(replace(inputs, names=general).lattices())
+        references = read_text(ref), read_text(general_ref)
         tuned = tune_context(
-            _dev_set(inputs, ref, stage, old),
-            _dev_set(replace(inputs, names=general), general_ref, other, old),
+            _dev_set(inputs, sides[0], references[0], stage, old),
+            _dev_set(inputs, sides[1], references[1], other, old),
             tracker.words,
             tracker.class_lm,
             context.options,
@@ -247,6 +252,12 @@ def _tune_boosts(
     if tuned.settings is None:
         current_console().say(f"no boosts are chosen, and no options written; {current_console().seconds:.1f} s")
         click.get_current_context().exit(1)
+    rates = [
+        _context_wer(*side, replace(each.context, options=tuned.settings.options), old, tuned.settings)
+        for side, each in zip(zip(sides, references, strict=True), (stage, other), strict=True)
+    ]
+    table.append(f"{'by ninja context':24}{rates[0]:14.2f}  {rates[1]:11.2f}")
+    current_console().say(table[-1])
     values = _boosts(tuned.settings, context, old_lm)
     asked = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
     asked += [part for place in general for part in ("--general", place)]
@@ -276,6 +287,7 @@ def _tune_pointer(
         raise OptionError("--general and --general-ref go together; give both, or none")
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     words.complete()
     file = context.context_model
     assert file is not None
@@ -308,7 +320,7 @@ def _tune_pointer(
     if tuned.chosen is None:
         current_console().say(f"no weights are chosen, and no options written; {current_console().seconds:.1f} s")
         click.get_current_context().exit(1)
-    values: dict[str, Any] = {name: round(getattr(options, name), DIGITS) for name in CHOSEN}
+    values: dict[str, Any] = {name: getattr(options, name) for name in CHOSEN}
     values |= {"rnnlm": [str(each) for each in models.models if each is not None]} if any(models.models) else {}
     values |= {"context_model": str(file)}
     values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
@@ -316,16 +328,34 @@ def _tune_pointer(
     current_console().close(f"chosen: {str(tuned.chosen).strip()}; {current_console().seconds:.1f} s")
 
 
-def _dev_set(inputs: Inputs, ref: str, stage: Contextual, old_lm: NgramLM | None) -> DevSet:
-    """Read a development set; phrases are added to its lattices once, for boosts mean nothing to that."""
+def _context_wer(
+    lattices: list[tuple[str, Lattice]],
+    references: dict[str, list[str]],
+    context: Context,
+    old_lm: NgramLM | None,
+    settings: ContextSettings,
+) -> float:
+    """Return the word error rate of lattices as ``ninja context`` makes them, percent."""
+    report = RescoreReport(on_error=lambda error: None)  # it was reported before
+    scales = Scales(settings.acoustic_scale, word_penalty=settings.word_penalty)
+    return word_error_rate(Contextual(context, old_lm)(lattices, report), references, scales)
+
+
+def _dev_set(
+    inputs: Inputs,
+    lattices: Iterable[tuple[str, Lattice]],
+    references: dict[str, list[str]],
+    stage: Contextual,
+    old_lm: NgramLM | None,
+) -> DevSet:
+    """Make a development set; phrases are added to its lattices once, for boosts mean nothing to that."""
     assert stage.entities is not None
-    lattices = inputs.lattices()
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)
         augmented = Contextual(Context(stage.entities, None, None, unboosted, stage.context.augmentation), old_lm)
         known = ((key, lattice.with_words(stage.words)) for key, lattice in lattices)
         lattices = augmented(known, RescoreReport(on_error=inputs.on_failure))
-    return DevSet(lattices, read_text(ref), stage.entities)
+    return DevSet(lattices, references, stage.entities)
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:

@@ -60,7 +60,7 @@ PROGRAMS = {
 
 def in_options(message: str, command: click.Command) -> str:
     """Return a message with the options of a command as they are typed, not as arguments of Python."""
-    message = re.sub(r" \(\w+=\)", "", message)  # how Python spells it
+    message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # how Python spells it
     for each in command.params:
         if not isinstance(each, click.Option) or not each.name:
             continue

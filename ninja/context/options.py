@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from ninja.errors import OptionError, check_range, described
-from ninja.lm.word_map import WordMapping
+from ninja.errors import OptionError, check_range, described, documented
+from ninja.lm.coverage import WordMapping
 
 # Beyond it, float32 sums of a sentence's scores are too coarse.
 LARGEST_BOOST = 1000.0
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
     """Boosts of phrases, and their limits.
@@ -35,7 +36,7 @@ class ContextOptions:
     max_tokens: int = described(10, "Grammar states kept for one word history; 0 is all.")
     class_weight: float = described(0.5, "Share of the class language model, 0 to 1.")
     unk_penalty: float | None = described(None, "Extra cost of unknown words.  [default: ln of words sharing <unk>]")
-    max_unknown: float = described(0.5, "Refuse when a larger share of arcs carries words --old-lm lacks.")
+    max_unknown: float = described(0.5, "Refuse files with a larger share of arcs whose words --old-lm lacks.")
     map_words: tuple[
         WordMapping, ...
     ] = ()  # other forms of words a model lacks: in other case, as other forms of <unk>

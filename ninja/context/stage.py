@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ninja.context.deep.letter_grams import LetterGrams
@@ -16,7 +15,7 @@ from ninja.context.deep.marks import Mark, Marks
 from ninja.context.deep.retrieval import Retriever
 from ninja.context.deep.retrieval_options import LONG_LIST
 from ninja.context.entities.lists import Entities, PhraseList
-from ninja.context.grammar.tracker import CLASS_LM, NO_CLASS, OLD_LM, Match, Tracker, add_context, class_words
+from ninja.context.grammar.tracker import NO_CLASS, Match, Tracker, add_context, class_words
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.class_costs import ClassCosts
@@ -26,20 +25,23 @@ from ninja.context.sound.old_costs import OldCosts, with_unknown
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, ModelError, NinjaError, OptionError, VocabularyError
+from ninja.files.threads import in_order
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import collect_batches
+from ninja.lattice.list_lattice import as_list_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions
+from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.models import CONTEXT
 from ninja.rescoring.engine import AsGiven
-from ninja.rescoring.models import NEW, Model, ModelFiles, load_model, refuse_unknown
+from ninja.rescoring.models import NEW, Model, ModelFiles, load_model
 from ninja.rescoring.options import RescoreOptions, RescoreReport
-from ninja.threads import in_order
+from ninja.rescoring.vocabulary import VocabularyCheck
 
 if TYPE_CHECKING:
     from ninja.context.deep.pointer import ContextPointer
@@ -50,8 +52,7 @@ NO_MODEL = "none"
 DEFAULT_MODEL = "default"  # the shipped one
 MANY_PHRASES = 10_000  # to find pronunciations of
 NUM_LETTERS = 20  # that a message names
-MOST_ARCS = 100_000  # of a thread's batch
-NUM_EXAMINED = 100  # lattices whose words are compared with the models'
+MOST_ARCS, MOST_LATTICES = 100_000, 100  # of a thread's batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,6 @@ class Contextual:
         self.added: tuple[Added, ...] = ()  # to the last lattice, because it sounded like that
         self._augmenter: Augmenter | None = None
         self._unknown_letters: Counter[str] = Counter()  # of phrases, to the context model
-        self._is_examined = False
         self.words: SymbolTable | None = None  # of the lattices
         self._num_words = 0  # of them, when the files were read for a table that grows
         self._class_lm: NgramLM | None = None
@@ -137,7 +137,15 @@ class Contextual:
         None, the sign that the next lattice is awaited, is passed on.
         """
         log = RescoreReport() if log is None else log
-        for pair in self._examined(lattices, log):
+        if log.vocabulary is not None:
+            yield from self.unchecked(lattices, log)
+            return
+        yield from self.unchecked(self.vocabulary_check(log)(lattices), log)
+        log.tell_coverage()
+
+    def unchecked(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
+        """Do the same where others count the words that models lack."""
+        for pair in lattices:
             if pair is None:
                 yield pair
                 continue
@@ -159,12 +167,15 @@ class Contextual:
             if not hasattr(local, "stage"):
                 local.stage = Contextual(self.context, self.old_lm, self.lm_weight)
             part = RescoreReport(on_error=_keep)
-            results = list(local.stage(((lattice.key, lattice) for lattice in batch), part))
+            results = list(local.stage.unchecked(((lattice.key, lattice) for lattice in batch), part))
             return results, part
 
-        for results, part in in_order(work, collect_batches(lattices, MOST_ARCS, NUM_EXAMINED), num_threads):
+        checked = lattices if log.vocabulary is not None else self.vocabulary_check(log)(lattices)
+        for results, part in in_order(work, collect_batches(checked, MOST_ARCS, MOST_LATTICES), num_threads):
             log.merge(part)
             yield from results
+        if log.vocabulary is None:
+            log.tell_coverage()
 
     def live(self, lattice: Lattice, entities: Entities | Mapping[str, Any] | None, log: Log) -> Lattice:
         """Add the context to a lattice as it comes, with phrases given with it beside those of the files.
@@ -188,7 +199,8 @@ class Contextual:
         if self._augmenter is not None:
             lattice, self.added = self._augmenter(lattice, lists)
         if self.context.context_model is None:
-            return add_context(lattice, self.tracker, lists)
+            boosted = add_context(lattice, self.tracker, lists)
+            return as_list_of(lattice, boosted) if self._augmenter is None else boosted
         if more:
             self._live[id(lattice)] = lattice, lists  # with the lattice, whose identity is no other's then
         return lattice
@@ -258,28 +270,27 @@ class Contextual:
             self.words = words
         return self.tracker
 
-    def _examined(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
-        """Compare the models' words with those of the first lattices; refuse an old model that knows too few."""
-        source = iter(lattices)
-        first: list[Keyed] = []
-        for pair in source:
-            if pair is not None:
-                first.append(pair)
-            if len(first) == NUM_EXAMINED or (first and pair is None):
-                break
-        found = next((lattice.words for _, lattice in first if lattice.words is not None), None)
-        if found is not None:
-            tracker = self.bind(found, log, max(int(lattice.word.max(initial=0)) for _, lattice in first))
-            maps = [each for each in (tracker.class_map, tracker.old_map) if each is not None]
-            coverages = [each.coverage(lattice for _, lattice in first) for each in maps]
-            # Where lattices are rescored afterwards, the old model's coverage is logged then.
-            log.cover(each for each in coverages if each.model == CLASS_LM or self.lm_weight is None)
-            if not self._is_examined:  # in a worker's later batches the models are the same
-                for coverage in coverages:
-                    if coverage.model == OLD_LM:  # class models are often of few words
-                        refuse_unknown(coverage, self.context.options.max_unknown)
-                self._is_examined = True
-        return chain(first, source)
+    def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
+        """Return the check of lattices' words, for callers that know the files; they set ``log.vocabulary``.
+
+        An old model that knows too few is refused. Class models, often of few words, are only reported.
+        """
+
+        def old_maps(words: SymbolTable) -> Sequence[WordMap]:
+            tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
+            return [] if tracker.old_map is None else [tracker.old_map]
+
+        return VocabularyCheck(
+            old_maps,
+            self.context.options.max_unknown,
+            log.cover,
+            other_maps=lambda words: self.class_maps(words, log),
+        )
+
+    def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
+        """Return the map of a symbol table to the words of the class model, if there is one."""
+        tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
+        return [] if tracker.class_map is None else [tracker.class_map]
 
     def _load(self, words: SymbolTable, log: Log) -> Tracker:
         context, given = self.context, self.context.entities
@@ -304,9 +315,17 @@ class Contextual:
         if context.augmentation is not None:
             self._augmenter = self._made_augmenter(context.augmentation, words, tracker)
         if first and log.on_note is not None and not words.grows:  # to find what cannot be pronounced takes a while
-            for note in self._notes(known):
-                log.note(note)
+            self._note(known, log)
         return tracker
+
+    def note_late(self, log: Log) -> None:
+        """Note suspicious contents of the files, once all lattices are read whose words make the table."""
+        if self.words is not None and self.words.grows:
+            self._note(self.words, log)
+
+    def _note(self, words: SymbolTable, log: Log) -> None:
+        for note in self._notes(words):
+            log.note(note)
 
     def _made_tracker(self, words: SymbolTable) -> Tracker:
         share, options = 1.0, self.context.options

@@ -14,7 +14,7 @@ import numpy as np
 
 from ninja.errors import FormatError, InputError
 from ninja.files import text as utf8
-from ninja.files.place import Place, Table, resolve
+from ninja.files.place import Place, Table, resolve_listed
 from ninja.files.stream import Stream, open_stream
 from ninja.formats import torch_file
 from ninja.formats.content import key_of
@@ -22,7 +22,8 @@ from ninja.formats.kaldi.matrices import OnError, read_archive, read_one
 from ninja.formats.kaldi.objects import BINARY, LONGEST_KEY
 from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
 from ninja.formats.unsupported import refusal
-from ninja.io.sources import Source, kind_of, listed_files, tables
+from ninja.io.listed import names_in
+from ninja.io.sources import Source, kind_of, tables
 from ninja.lattice import Array
 
 NPY, ZIP = b"\x93NUMPY", b"PK\3\4"
@@ -53,7 +54,12 @@ def read_matrices(
             with open_stream(table.place) as stream:
                 kind = kind_of(table, stream)
                 if kind == "list":
-                    yield from read_matrices(listed_files(stream), on_error)
+                    files, refused = names_in(stream.rest(), name)
+                    yield from read_matrices(files, on_error)
+                    for error in refused:
+                        if on_error is None:
+                            raise error
+                        on_error(error)
                 elif kind == "scp" or _is_list(stream.head(LONGEST_KEY)):
                     yield from _listed(stream.rest(), name, on_error)
                 else:
@@ -116,7 +122,7 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
             if not place or "\0" in row or place.endswith(("|", "]")):
                 message = f"expected a key and a file, found {row[:60]!r}; commands are not run"
                 raise FormatError(message, path, line=line)
-            for found in resolve(place):
+            for found in resolve_listed(place, path):
                 with open_stream(found) as stream:
                     if stream.head(len(NPY)).startswith((NPY, ZIP)):
                         for each, matrix in matrices_in(stream, key, found.name, on_error):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ninja import _ctc
 from ninja.ctc.lexicon import NO_LEXICON, CtcLexicon
 from ninja.ctc.units import CtcUnits, Scheme, ctc_units
-from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, check_range, described
+from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, check_range, described, documented
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -213,6 +213,7 @@ def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: s
     return tuple(ids)
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class CtcOptions:
     """Widths of the search."""

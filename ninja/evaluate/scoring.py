@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
+from ninja.evaluate.filtered_lattices import LatticeFilter
+from ninja.evaluate.normal_form import composed_texts
+from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
 from ninja.lattice.keyed import bare
@@ -116,7 +119,9 @@ def score_each(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], mode: Mode = "strict"
 ) -> dict[str, Alignment]:
     """Align the hypothesis of each utterance, in the order of the references; arguments and errors as ``score``."""
-    return {key: align(references[key], hypotheses.get(key, ())) for key in scored_keys(references, hypotheses, mode)}
+    keys = scored_keys(references, hypotheses, mode)
+    references, hypotheses = composed_texts(references), composed_texts(hypotheses)
+    return {key: align(references[key], hypotheses.get(key, ())) for key in keys}
 
 
 def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: Mode) -> list[str]:
@@ -130,8 +135,8 @@ def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: 
         )
     if missing and mode == "strict":
         raise FormatError(
-            f"{len(missing)} of {len(references)} references have no hypothesis; score them as empty with mode 'all', "
-            "or leave them out with 'present'",
+            f"{len(missing)} of {len(references)} references have no hypothesis; score them as empty with "
+            "--mode all (mode='all'), or leave them out with --mode present (mode='present')",
             key=missing[0],
         )
     return [key for key in references if mode == "all" or key in hypotheses]
@@ -143,6 +148,8 @@ def oracle_score(
     words: SymbolTable,
     unknown: int = NEVER,
     wildcards: Collection[int] = (),
+    *,
+    how: WordFilter | None = None,
 ) -> ErrorRate:
     """Count the errors of the nearest path of each lattice, the least that rescoring could reach.
 
@@ -153,19 +160,27 @@ def oracle_score(
         references: Words said, by utterance id; those without a lattice are counted as missing, not scored.
         unknown: Id of reference words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
         wildcards: Word ids that are no errors wherever they stand; see ``ninja.graph.oracle``.
+        how: Changes of the words of lattices, one by one; the references are changed already. `unknown` and `wildcards`
+            have no effect then.
 
     Raises:
         LatticeError: A lattice has no path to a final state.
         FormatError: No lattice has a reference.
+        OptionError: Rules of the global mapping file replace several words at once.
     """
     total, found = ErrorRate(), set()
-    said = number(references, words, unknown)
+    changes = None if how is None else LatticeFilter(how)
+    said = number(references, words, unknown) if changes is None else None
     for lattice in bare(lattices):
         if lattice.key not in references:
             total += ErrorRate(unreferenced=1)
             continue
         found.add(lattice.key)
-        total += oracle_rate(oracle(lattice, said.of(lattice), wildcards))
+        if changes is not None:
+            reference = np.array(changes.table.intern(references[lattice.key]), np.int32)
+            total += oracle_rate(oracle(changes.lattice(lattice, words), reference))
+        elif said is not None:
+            total += oracle_rate(oracle(lattice, said.of(lattice), wildcards))
     if not found:
         raise FormatError("no lattice has a reference; do the utterance ids belong together?")
     return total + ErrorRate(missing=len(references) - len(found))

@@ -7,18 +7,30 @@ comment.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ninja.errors import FormatError
-from ninja.formats.kaldi.tables import read_fields
+from ninja.errors import FormatError, OptionError
+from ninja.formats.kaldi.tables import Row, is_stm, read_fields, text_of
 
 IGNORED = "ignore_time_segment_in_scoring"
 NEAR = 0.05  # seconds by which begin and end may differ
 
 
-def is_stm(path: str) -> bool:
-    """Tell by its name whether a file is STM."""
-    return path.removesuffix(".gz").endswith(".stm")
+def read_transcripts(
+    path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None = None
+) -> dict[str, list[str]]:
+    """Read transcripts as ``read_text`` does, or STM, whose lines are the utterances of `segments`.
+
+    Raises:
+        FormatError: As ``read_text`` and ``read_stm`` raise.
+        OptionError: It is STM, and there are no segments.
+    """
+    rows = list(read_fields(path))
+    if not is_stm(rows, path):
+        return text_of(rows, path)
+    if segments is None:
+        raise OptionError(f"{os.fspath(path)}: this is STM, whose lines have no utterance ids; give their --segments")
+    return _references(rows, path, segments)
 
 
 def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]]) -> dict[str, list[str]]:
@@ -36,11 +48,17 @@ def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, flo
 
     Source: NIST SCTK, doc/infmts.htm.
     """
+    return _references(read_fields(path), path, segments)
+
+
+def _references(
+    rows: Iterable[Row], path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]]
+) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     cut: dict[str, list[tuple[float, float, str]]] = {}
     for key, (recording, begin, end) in segments.items():
         cut.setdefault(recording, []).append((begin, end, key))
-    for number, fields in read_fields(path):
+    for number, fields in rows:
         if not fields or fields[0].startswith(";;"):
             continue
         try:

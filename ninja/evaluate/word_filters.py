@@ -7,8 +7,10 @@ import re
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from ninja.errors import FormatError, InputError
+from ninja.evaluate.normal_form import composed
 from ninja.files import text as utf8
 
 Line = tuple[str, Sequence[str]]  # key and words
@@ -44,11 +46,12 @@ class GlobalMapping:
 
 @dataclass(frozen=True, slots=True)
 class WordFilter:
-    """Changes of transcripts before scoring, applied in this order.
+    """Changes of transcripts before scoring, applied in this order; words are put into composed form (NFC) first.
 
     Args:
         script: Program that reads lines of a key and words and writes them changed, as Kaldi's
-            ``local/wer_output_filter``; a file that cannot be executed is a script of sed.
+            ``local/wer_output_filter``; a file that cannot be executed is a script of GNU sed, whose
+            commands ``e``, ``r`` and ``w`` are refused.
         mapping: Rules of a global mapping file (``read_glm``).
         ignored: Words left out.
     """
@@ -64,12 +67,13 @@ class WordFilter:
             InputError: The script cannot be run, or fails.
             FormatError: The script does not return each line with its key.
         """
-        words = [list(each) for _, each in lines]
+        words = composed([words for _, words in lines])
         if self.script is not None and lines:
-            words = _run(self.script, lines)
+            words = _run(self.script, [(key, line) for (key, _), line in zip(lines, words, strict=True)])
         if self.mapping is not None:
             words = [self.mapping.words(each) for each in words]
-        return [[word for word in each if word not in self.ignored] for each in words]
+        ignored = {normalize("NFC", word) for word in self.ignored}
+        return [[word for word in each if word not in ignored] for each in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Return transcripts by key, changed; as ``lines``."""
@@ -80,7 +84,7 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
     """Run a filter as Kaldi's scoring scripts do."""
     if not os.path.isfile(script):
         raise InputError("no such file", script)
-    command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "-f", script]
+    command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "--sandbox", "-f", script]
     given = "".join(f"{' '.join([key, *words])}\n" for key, words in lines)
     try:
         done = subprocess.run(command, input=given.encode("utf-8", "surrogateescape"), capture_output=True, check=False)
@@ -88,7 +92,11 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
         raise InputError(f"cannot be run: {error.strerror or error}", script) from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-        advice = "" if command[0] != "sed" else "; it is read as a script of sed: chmod +x makes another a program"
+        advice = (
+            ""
+            if command[0] != "sed"
+            else "; it is read as a script of GNU sed without its commands e, r and w: chmod +x makes another a program"
+        )
         raise InputError(f"ended with exit code {done.returncode}: {said}{advice}", script)
     rows = [row.split() for row in done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
     if [row[:1] for row in rows] != [[key] for key, _ in lines]:

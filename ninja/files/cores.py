@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ninja.errors import ThreadError
 
 _QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # of control groups, version 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
@@ -17,6 +22,21 @@ def num_cores() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota()
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+_NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # Python's words, and the kernels'
+
+
+@contextmanager
+def starting_threads() -> Iterator[None]:
+    """Turn the failure to start a thread in a ``with`` block into a ``ThreadError``."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(reason in str(error) for reason in _NO_THREAD):
+            raise
+        advice = "use fewer --jobs (jobs=), or raise the limit of processes (ulimit -u) or of the control group"
+        raise ThreadError(f"no thread can be started: the system has no more for this process; {advice}") from error
 
 
 def _quota() -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import re
@@ -14,9 +15,12 @@ from typing import IO, Any, Protocol, TextIO
 from ninja.errors import OptionError, OutputError
 from ninja.files import remote
 from ninja.files.guard import writing
+from ninja.files.lock import is_there, open_alone, sync, sync_folder
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.terminal import printable
+
+LONGEST_NAME = 255  # bytes of the name of a file, on all usual file systems
 
 
 class Bytes(Protocol):
@@ -66,54 +70,59 @@ class StandardOutput:
 
 
 class PartFile(io.RawIOBase):
-    """A file under a temporary name beside its own (``.NAME.part``) until it is finished.
+    """A file under a temporary name beside its final one (``.NAME.part``) until it is finished.
 
-    What is no plain file (``/dev/null``, ``/dev/stdout``, a named pipe) is written directly. `length` bytes of a
-    temporary file that is there are kept; 0 begins anew. A reader of the file that it replaces reads on in that one.
-    That of a URL is on this machine, and put there once it is whole; if that fails, it stays here.
+    One writer at a time has the temporary file open; a second one is refused. What is no plain file (``/dev/null``,
+    ``/dev/stdout``, a named pipe) is written directly. A reader of the file that it replaces reads on in that one; a
+    link is replaced, not what it leads to. The file of a URL is on this machine, and put there once it is whole; if
+    that fails, it stays here.
 
     An interrupt may fall between its opening and the block that would finish or abandon it: then it is abandoned
     with the last reference to it.
 
     Args:
         path: The file.
-        length: Bytes of the temporary file to keep.
-        keep: Leave the temporary file if it is neither finished nor abandoned.
+        keep: Go on with the temporary file that an earlier writer left, whose bytes `cut` discards, and leave it if it
+            is neither finished nor abandoned.
 
     Raises:
-        OutputError: It cannot be written.
+        OutputError: It cannot be written, or another process is writing it.
         OptionError: It would replace an input of the command that runs.
     """
 
-    def __init__(self, path: str, length: int = 0, *, keep: bool = False) -> None:
+    def __init__(self, path: str, *, keep: bool = False) -> None:
         self._left = False  # a temporary file that is neither finished nor abandoned
         self.name = path
         self._url = path if remote.is_remote(path) else None
-        self._final = os.path.realpath(path)
-        self._direct = os.path.exists(path) and not os.path.isfile(path)  # not by its real path: pipes may have none
-        self._part = path if self._direct else part_of(path)
-        self._place = path if self._url is None else self._part  # where the bytes are written, in messages
+        self.is_direct = _is_direct(path)
+        self.part = path if self.is_direct else part_of(path)
+        self._final = os.path.abspath(path)  # also if the program goes to another folder meanwhile
+        self._place = path if self._url is None else self.part  # where the bytes are written, in messages
         writing(path)
-        writing(self._part)
+        writing(self.part)
         if self._url is not None:
             remote.check_target(self._url)
         with reported(self._place):
-            opener = None if self._direct else _open_no_link
-            if not self._direct and not length and not os.path.islink(self._part):
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(self._part)  # what an earlier writer left, which may still hold it open
-            try:
-                self._file: IO[bytes] = open(self._part, "r+b" if length else "wb", buffering=0, opener=opener)  # noqa: SIM115
-            except OSError:
-                raise
-            except BaseException:  # Ctrl-C just after it was made
-                if not self._direct and not keep:
-                    _remove(self._part)
-                raise
-            self._process, self._left = os.getpid(), not self._direct and not keep
-            if length:
-                self._file.truncate(length)
-                self._file.seek(length)
+            if self.is_direct:
+                self._file: IO[bytes] = open(path, "wb", buffering=0)  # noqa: SIM115
+            else:
+                self._file = self._open(keep=keep)
+            self._process, self._left = os.getpid(), not self.is_direct and not keep
+
+    def _open(self, *, keep: bool) -> IO[bytes]:
+        try:
+            file = open(open_alone(self.part, keep=keep), "r+b", buffering=0)  # noqa: SIM115
+        except BlockingIOError:
+            message = f"is being written by another process, as {self.part}; wait for it, or name another output"
+            raise OutputError(message, self.name) from None
+        except OSError:
+            raise
+        except BaseException:  # Ctrl-C just after it was made
+            if not keep:
+                _remove(self.part)
+            raise
+        file.seek(0, os.SEEK_END)
+        return file
 
     def writable(self) -> bool:
         """Tell Python's own layers that this can be written."""
@@ -127,39 +136,53 @@ class PartFile(io.RawIOBase):
                 left = left[self._file.write(left) :]
         return len(content)
 
-    def finish(self) -> None:
-        """Give the file its name."""
+    def cut(self, length: int) -> None:
+        """Keep this number of bytes of the temporary file, and write on behind them."""
         with reported(self._place):
-            self._file.close()
+            self._file.truncate(length)
+            self._file.seek(length)
+
+    def finish(self) -> None:
+        """Give the file its name, once its bytes are on the disk."""
         if self._url is not None:
             self._put(self._url)
-        elif not self._direct:
+        elif not self.is_direct:
             with reported(self.name):
-                os.replace(self._part, self._final)
+                sync(self._file.fileno())
+                if not self._is_there():
+                    message = f"another process has replaced {self.part}, so the file is not written; name another"
+                    raise OutputError(message, self.name)
+                os.replace(self.part, self._final)
+                sync_folder(os.path.dirname(self.part))
         self._left = False
+        with reported(self._place):
+            self._file.close()
 
     def _put(self, url: str) -> None:
         try:
-            remote.put(self._part, url)
+            remote.put(self.part, url)
         except OutputError as error:
-            self._direct = True  # not to be removed
-            error.message += f"; the whole file is {self._part} on this machine"
+            self.is_direct = True  # not to be removed
+            error.message += f"; the whole file is {self.part} on this machine"
             raise
-        os.remove(self._part)
+        os.remove(self.part)
 
     def abandon(self, *, keep: bool) -> None:
         """Remove the file, or keep it under its temporary name to be taken up later."""
+        if not self.is_direct and not keep and self._is_there():
+            _remove(self.part)
         with contextlib.suppress(OSError):
             self._file.close()
-        if not self._direct and not keep:
-            _remove(self._part)
         self._left = False
+
+    def _is_there(self) -> bool:
+        """Tell whether the temporary file is there, and is this one rather than another writer's."""
+        return not self._file.closed and is_there(self._file.fileno(), self.part)
 
     def __del__(self) -> None:
         if self._left and self._process == os.getpid():  # not in a process forked from the writer's
-            with contextlib.suppress(OSError, ValueError):  # it is gone, or closed
-                if os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._part)):  # not another writer's
-                    _remove(self._part)
+            with contextlib.suppress(OSError):
+                self.abandon(keep=False)
         super().__del__()
 
 
@@ -168,9 +191,12 @@ def _remove(path: str) -> None:
         os.remove(path)
 
 
-def _open_no_link(path: str, flags: int) -> int:
-    """Open a temporary file; a link of its name is another's, who shares the folder, and leads anywhere."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+def _is_direct(path: str) -> bool:
+    """Tell whether a path is written directly: it is no plain file, or one of the streams of this process."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.islink(path) and (folder == "/dev" or os.path.realpath(folder).startswith("/proc/")):
+        return True  # /dev/stdout and /dev/fd/1, whatever the shell connected them with
+    return os.path.exists(path) and not os.path.isfile(path)  # not by its real path: pipes may have none
 
 
 @contextlib.contextmanager
@@ -214,8 +240,11 @@ def part_of(path: str) -> str:
     """Return the temporary name of a file."""
     if remote.is_remote(path):
         return remote.part_of(path)
-    folder, name = os.path.split(os.path.realpath(path))
-    return os.path.join(folder, f".{name}.part")
+    folder, name = os.path.split(path)
+    part = f".{name}.part"
+    if len(os.fsencode(part)) > LONGEST_NAME:
+        part = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.part"
+    return os.path.join(os.path.realpath(folder), part)
 
 
 _OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}

@@ -13,18 +13,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ninja.errors import DependencyError, InputError, NinjaError, OutputError, StoreError
+from ninja.errors import DependencyError, InputError, NinjaError, OptionError, OutputError, StoreError
 
 INSTALL = "pip install 'ninja-asr[cloud]'"
 FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes asked for at once, of a file that is read on and on
-_URL = re.compile(r"(?!file:|local:)[a-z][a-z0-9+.-]+://.")
+_URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
 _STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}  # where an object appears once it is put as a whole
+# Not all that fsspec knows: some of its protocols take code or other URLs from the files that they read.
+SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
 
 
 def is_remote(path: str) -> bool:
     """Tell whether a name is the URL of a file elsewhere; nothing is imported or asked for it."""
     return _URL.match(path) is not None
+
+
+def names_url(text: str) -> bool:
+    """Tell whether a URL, also one of a local file, is or begins anywhere in a text, as in ``ark:s3://…``."""
+    return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
 
 
 def is_file(path: str) -> bool:
@@ -98,13 +105,6 @@ def _inside(url: str, asked: str, system: Any) -> str:
     return url
 
 
-def fetch(url: str, path: str) -> None:
-    """Copy a file to this machine."""
-    with _asking(url):
-        system, name = _system(url)
-        system.get_file(name, path)
-
-
 def put(path: str, url: str) -> None:
     """Copy a file of this machine to a URL, where it appears whole or not at all.
 
@@ -121,14 +121,32 @@ def put(path: str, url: str) -> None:
             system.makedirs(folder, exist_ok=True)
             try:
                 system.put_file(path, part)
-                if system.exists(name):  # some do not rename to a name that there is
-                    system.rm_file(name)
-                system.mv(part, name)
+                _replace(system, part, name)
             except BaseException:
                 if system.exists(part):
                     system.rm_file(part)
                 raise
         system.invalidate_cache()
+
+
+def _replace(system: Any, part: str, name: str) -> None:
+    """Give a file its name; one that has it already goes when the new one is there, not before."""
+    try:
+        system.mv(part, name)
+    except Exception:  # some do not rename to a name that there is
+        if not system.exists(part) or not system.exists(name):
+            raise
+    else:
+        return
+    old = f"{part.removesuffix('.part')}.old"
+    system.mv(name, old)
+    try:
+        system.mv(part, name)
+    except BaseException:
+        system.mv(old, name)
+        raise
+    with suppress(Exception):  # the output is there; a hidden file stays
+        system.rm_file(old)
 
 
 def remove(url: str) -> None:
@@ -232,8 +250,18 @@ class RemoteFile(io.RawIOBase):
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and its name there."""
+    """Return the file system of a URL, and its name there.
+
+    Raises:
+        OptionError: Its scheme is none that Ninja serves, or it is chained to another (``::``).
+        DependencyError: The library of the store is not installed.
+    """
     protocol = url.partition("://")[0]
+    if "::" in url:
+        raise OptionError(f"{url}: a URL that is chained to another (::) is not opened; copy the file first")
+    if protocol not in SCHEMES:
+        served = ", ".join(f"{each}://" for each in sorted(SCHEMES))
+        raise OptionError(f"{url}: {protocol}:// is not served, but {served}; copy the file first")
     try:
         from fsspec.core import url_to_fs
 
@@ -241,8 +269,6 @@ def _system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         library = getattr(error.__cause__, "name", None) or error.name or "a library"
         raise DependencyError(f"{protocol}:// needs {library}, which is not installed; {INSTALL}") from error
-    except ValueError as error:
-        raise InputError(f"{protocol}:// is no protocol that fsspec knows, such as s3://", url) from error
     return system, str(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -183,7 +184,7 @@ def open_stream(place: Place, *, is_input: bool = True) -> Stream:
         raw, head = _after_peeking(place.path)
         stream = Stream(raw, place.name, head=head)
     else:
-        raw = open_raw(place.path, is_input=is_input)
+        raw = open_raw(place.path, is_input=is_input, plain=place.plain)
         stream = Stream(raw, place.name, _size(raw))
     if place.offset:
         if not stream.seekable:
@@ -205,7 +206,7 @@ def _size(raw: IO[bytes]) -> int | None:
 
 def _open_range(place: Place, end: int, *, is_input: bool) -> Stream:
     """Open a stretch of a plain file."""
-    raw = open_raw(place.path, is_input=is_input)
+    raw = open_raw(place.path, is_input=is_input, plain=place.plain)
     raw.seek(place.offset)
     return Stream(cast("IO[bytes]", _Range(raw, end - place.offset)), place.name, place=place)
 
@@ -341,11 +342,12 @@ def _after_peeking(path: str) -> tuple[IO[bytes], bytes]:
     return peeked.raw, peeked.content
 
 
-def open_raw(path: str, *, is_input: bool = True) -> IO[bytes]:
+def open_raw(path: str, *, is_input: bool = True, plain: bool = False) -> IO[bytes]:
     """Open a file or a pipe.
 
     Args:
         is_input: No output of a command may replace it.
+        plain: Refuse pipes and devices.
 
     Raises:
         InputError: It cannot be opened.
@@ -356,7 +358,7 @@ def open_raw(path: str, *, is_input: bool = True) -> IO[bytes]:
             reading(path, None)
         return cast("IO[bytes]", RemoteFile(path))
     try:
-        file = cast("IO[bytes]", open(path, "rb", buffering=0))  # noqa: SIM115
+        file = cast("IO[bytes]", open(_open_plain(path) if plain else path, "rb", buffering=0))  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path) from error
     except ValueError as error:
@@ -368,6 +370,13 @@ def open_raw(path: str, *, is_input: bool = True) -> IO[bytes]:
             file.close()
             raise
     return file
+
+
+def _open_plain(path: str) -> int:
+    """Open a regular file; should a pipe take its place meanwhile, do not wait for a writer."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file, as those that another file names must be")
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
 def _unread(path: str) -> IO[bytes]:

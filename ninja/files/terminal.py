@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and the end of a line
+# All but tab and the end of a line; and what turns the direction of a text, by which one name may look like another.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text with its control characters spelled out, ESC as ``\x1b``."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    r"""Return a text with its control characters spelled out, ESC as ``\x1b``, RIGHT-TO-LEFT OVERRIDE as ``\u202e``."""
+    return _CONTROL.sub(lambda found: f"\\x{code:02x}" if (code := ord(found[0])) < 256 else f"\\u{code:04x}", text)
 
 
 class Printable:

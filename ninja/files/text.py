@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, InputError, NinjaWarning
 from ninja.files.gzip import GZIP_MAGIC
 from ninja.files.kind import kind_of
-from ninja.files.place import resolve
-from ninja.files.stream import Stream, open_raw, open_stream
+from ninja.files.place import STDIN, Place, resolve
+from ninja.files.stream import Stream, gives_bytes_once, open_raw, open_stream
 
+BOM = b"\xef\xbb\xbf"
 HEAD = 1 << 13  # bytes by which other files are told
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
-def read(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file; a gzip file, known by its content, is unpacked."""
-    return decoded(content(path), path)
+def read(path: str | os.PathLike[str], *, plain: bool = False) -> str:
+    """Return the text of a file; a gzip file, known by its content, is unpacked; see `open_raw` for `plain`."""
+    return decoded(content(path, plain=plain), path)
 
 
 def read_named(name: str | os.PathLike[str]) -> str:
@@ -33,7 +35,7 @@ def read_named(name: str | os.PathLike[str]) -> str:
             path = rest.strip()
         if path in ("", "-") or path.endswith("|"):
             texts = []
-            for place in resolve(path, typed=True):
+            for place in resolve(path):
                 with open_stream(place) as stream:
                     texts.append(decoded(stream.rest(), place.name))
             if not texts:
@@ -42,9 +44,12 @@ def read_named(name: str | os.PathLike[str]) -> str:
     return read(path)
 
 
-def content(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file; a gzip file, known by its content, is unpacked."""
-    file = open_raw(os.fspath(path))
+def content(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
+    """Return the bytes of a file; a gzip file, known by its content, is unpacked; see `open_raw` for `plain`."""
+    if not plain and os.fspath(path) != STDIN and gives_bytes_once(os.fspath(path)):
+        with open_stream(Place(os.fspath(path))) as stream:  # whose first bytes may have been peeked at
+            return stream.rest()
+    file = open_raw(os.fspath(path), plain=plain)
     try:
         with file:
             found = file.read()
@@ -53,6 +58,14 @@ def content(path: str | os.PathLike[str]) -> bytes:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", path) from error
     return Stream(io.BytesIO(found), os.fspath(path)).rest() if found.startswith(GZIP_MAGIC) else found
+
+
+def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
+    """Return text without the byte-order mark with which some editors begin it; warn if it had one."""
+    if not content.startswith(BOM):
+        return content
+    warnings.warn(f"{path or 'text'}: the byte-order mark at its beginning is left out", NinjaWarning, stacklevel=2)
+    return content[len(BOM) :]
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
@@ -64,7 +77,7 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
     if (kind := kind_of(content[:HEAD])) is not None:
         raise FormatError(f"this is {kind}, but a text is expected here (are two arguments swapped?)", path)
     try:
-        return content.decode("utf-8")
+        return without_mark(content, path).decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", path, line=line) from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from ninja.errors import FormatError, NinjaError
 from ninja.files.place import STDIN, Place
 from ninja.files.stream import Stream, open_stream
+from ninja.files.text import BOM, without_mark
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -20,7 +21,6 @@ CHUNK = 1 << 20
 FIRST_LINES = 4  # tell one document from lines of them
 LARGEST_HEAD = 1 << 26  # bytes in which they are looked for
 BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
-BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what is wrong with it
@@ -63,8 +63,8 @@ class Content:
             largest, reason = self._largest()
             self.stream.head(len(BOM))
             while count := self.stream.readinto(buffer):
-                skipped = len(BOM) if not pieces.tell() and buffer[:count].tobytes().startswith(BOM) else 0
-                pieces.write(buffer[skipped:count])
+                piece = buffer[:count]
+                pieces.write(piece if pieces.tell() else without_mark(piece.tobytes(), self.name))
                 if pieces.tell() > largest:
                     raise FormatError(reason, self.name)
             self._whole = pieces.getvalue()
@@ -100,6 +100,7 @@ class Content:
             return
         if self.stream.head(len(BOM)) == BOM:
             self.stream.readinto(memoryview(bytearray(len(BOM))))
+            without_mark(BOM, self.name)
         buffer = memoryview(bytearray(BLOCK))
         while count := self.stream.readinto(buffer):
             yield bytes(buffer[:count])

@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import Any, Literal, Protocol
 
 from ninja.errors import FormatError, OptionError
+from ninja.files.text import BOM
 from ninja.formats import options, unsupported
-from ninja.formats.content import BOM, Content, Entry
+from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
 
 # Modules of the formats in the order of detection, loaded when they are reached; at the end of each stands its FORMAT.
@@ -52,6 +53,7 @@ Field = Literal[
     "raw",
     "ids",
     "names",
+    "fields",
 ]
 # What a format may keep of lattices, lists and networks, in the words that say what is lost.
 FIELDS: dict[Field, str] = {
@@ -68,8 +70,9 @@ FIELDS: dict[Field, str] = {
     "raw": "raw kind",
     "ids": "word ids",
     "names": "word names",
+    "fields": "other fields of a list",
 }
-ALL_FIELDS = frozenset(FIELDS)
+ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 
 
 @dataclass(frozen=True, slots=True)

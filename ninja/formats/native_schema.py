@@ -260,8 +260,8 @@ def _refuse_packed(content: memoryview, offset: int, *, dictionary: bool, path: 
 
 
 def _number(form: str, content: memoryview, at: int) -> int:
-    if at < 0:
-        raise struct.error("an offset before the beginning")
+    if not 0 <= at <= len(content):
+        raise struct.error("an offset outside the file")
     return int(struct.unpack_from(form, content, at)[0])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _batches, _graph
-from ninja.errors import LatticeError, OptionError, described
+from ninja.errors import LatticeError, OptionError, described, documented
 from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
@@ -24,6 +24,7 @@ _LIMITS: tuple[Limit | None, ...] = (None, "memory", "arcs", "states")
 _LOOP, _PRECISION = 4, 5
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class DeterminizeBounds:
     """Bounds on the memory and size of a determinization; 0 or less is no bound."""

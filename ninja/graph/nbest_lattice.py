@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.nbest import nbest
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
+
+__all__ = ["lattice_nbest", "nbest_lattice", "nbest_lattices"]
 
 
 def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
@@ -17,7 +21,8 @@ def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words:
     of the lattice's own; without any, they are ids.
 
     Returns:
-        Hypotheses with unscaled costs; times where the lattice has them, labels where it has those.
+        Hypotheses with unscaled costs; times where the lattice has them, labels where it has those. A lattice that was
+        made of a list has the other fields of its file.
 
     Raises:
         OptionError: ``n`` is below 1.
@@ -27,7 +32,8 @@ def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words:
     table = lattice.words if words is None else words
     times = None if lattice.time is None else state_times(lattice).tolist()
     hypotheses = tuple(_hypothesis(lattice, path, table, times) for path in nbest(lattice, n, scales))
-    return NBest(lattice.key, hypotheses, lattice.frame_shift)
+    record = lattice.record if isinstance(lattice, ListLattice) else None
+    return NBest(lattice.key, hypotheses, lattice.frame_shift, record)
 
 
 def _hypothesis(lattice: Lattice, path: Path, words: SymbolTable | None, times: list[int] | None) -> Hypothesis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ninja.errors import LatticeError
 from ninja.graph.connect import connect
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, offsets
@@ -21,7 +22,7 @@ def reverse(lattice: Lattice) -> Lattice:
         The connected reversed lattice, of the same kind; times count from the end.
 
     Raises:
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: No path leads from the start to a final state, or a sum of costs is more than a float holds.
     """
     lattice = connect(lattice)
     ends = np.flatnonzero(lattice.is_final)
@@ -57,6 +58,9 @@ def reverse(lattice: Lattice) -> Lattice:
     if direct:
         final_graph += graph[of_final[0]]
         final_acoustic += acoustic[of_final[0]]
+        if not np.isfinite([final_graph[stop], final_acoustic[stop]]).all():  # with infinite ones no path would end
+            message = "the sum of two of its costs is more than a float holds; scale its costs down first"
+            raise LatticeError(message, key=lattice.key)
 
     ali_begin, ali = _turned(pool, label_begin[arc], label_end[arc])
     final_ali_begin, final_ali = _turned(pool, *final_label)

@@ -12,7 +12,7 @@ from ninja.errors import named as shortened
 from ninja.files.place import Place, Table, natural
 from ninja.files.remote import is_file, is_remote, listing
 from ninja.files.stream import Stream, open_stream
-from ninja.formats.content import BOM
+from ninja.files.text import BOM
 from ninja.formats.format import HEAD, by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
@@ -42,11 +42,7 @@ def files(folder: str) -> list[str]:
 
 def lattice_files(folder: str) -> list[str]:
     """Return the paths of the files in a folder that hold lattices; where there are none, those that hold results."""
-    found: dict[str, Holds] = {}
-    for path in files(folder):
-        found[path], stream = held(path)
-        if stream is not None:
-            stream.close()
+    found = {path: _held(path) for path in files(folder)}
     left_out = {"nothing", "companion"} | ({"results"} if "lattices" in found.values() else set())
     return [path for path, holds in found.items() if holds not in left_out]
 
@@ -92,6 +88,18 @@ def left_out(folder: str, others: list[str], results: list[str]) -> str:
     return "; ".join(said)
 
 
+def holds_no_lattices(path: str) -> bool:
+    """Tell whether a file is of another kind than lattices, not a damaged file of them."""
+    return _held(path) in ("nothing", "companion")
+
+
+def lattices_beside(folder: str) -> str:
+    """Describe the files of lattices in a folder that is read as one list; empty: there are none."""
+    found = [os.path.basename(path) for path in files(folder) if _held(path) == "lattices"]
+    are = "files of lattices are" if len(found) > 1 else "file of lattices is"
+    return f"{len(found)} {are} left out beside the lists of the folder: {shortened(found, NAMED)}" if found else ""
+
+
 def is_companion(path: str) -> bool:
     """Tell by its name whether a file lies beside lattices, as the script file of an archive does."""
     known = COMPANIONS.fullmatch(os.path.basename(path)) is not None
@@ -121,6 +129,13 @@ def held(path: str) -> tuple[Holds, Stream | None]:
         stream.close()
         return ("companion" if known else found), None
     return found, stream
+
+
+def _held(path: str) -> Holds:
+    found, stream = held(path)
+    if stream is not None:
+        stream.close()
+    return found
 
 
 def holds(head: bytes, name: str) -> Holds:

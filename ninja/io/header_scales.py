@@ -9,36 +9,40 @@ from ninja.files.place import Place, Table
 from ninja.files.stream import gives_bytes_once, look
 from ninja.formats.format import HEAD
 from ninja.io import folder
-from ninja.io.sources import Source, is_kaldi, look_into, names_in, tables
+from ninja.io.listed import names_in
+from ninja.io.sources import Source, is_kaldi, look_into, tables
 from ninja.lattice import Scales
 
 
-def find_header_scales(source: Source, *, all_files: bool = True) -> tuple[str, Scales] | None:
+def find_header_scales(source: Source) -> tuple[str, Scales] | None:
     """Return the scales in the headers of HTK lattices, and the first file that has them; None: there are none.
 
     Args:
         source: As of ``read``; pipes and script files are not looked into.
-        all_files: Look into all files, not only into the first.
 
     Raises:
         OptionError: Some files have other scales than others.
     """
     first: tuple[str, Scales] | None = None
+    for name, scales in header_scales_of(source):
+        if first is None:
+            first = name, scales
+        elif scales != first[1]:
+            both = f"{first[0]} and {name}"
+            raise OptionError(f"the headers of {both} have different scales; give them as numbers")
+    return first
+
+
+def header_scales_of(source: Source) -> Iterator[tuple[str, Scales]]:
+    """Yield each file of HTK lattices, and the scales in its header."""
     for place in _places(source):
         try:
             with look(place.path) as stream:
                 head = stream.head(HEAD)
         except NinjaError:  # as reading it will say
-            head = b""
+            continue
         if (found := _scales(head)) is not None:
-            if first is None:
-                first = place.name, found
-            elif found != first[1]:
-                both = f"{first[0]} and {place.name}"
-                raise OptionError(f"the headers of {both} have different scales; give them as numbers")
-        if not all_files:
-            break
-    return first
+            yield place.name, found
 
 
 def _scales(head: bytes) -> Scales | None:
@@ -66,4 +70,4 @@ def _files(table: Table) -> list[Place]:
     if table.kind == "folder":
         return [Place(path) for path in folder.files(table.place.path) if not folder.is_companion(path)]
     kind, content = look_into(table)
-    return [each.place for each in names_in(content)] if kind == "list" else [table.place]
+    return [each.place for each in names_in(content, table.place.name)[0]] if kind == "list" else [table.place]

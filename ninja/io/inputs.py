@@ -58,11 +58,11 @@ class Inputs:
     formats: Counter[str] = field(default_factory=Counter)  # names of the formats read, with their numbers of files
     tables: tuple[Table, ...] | None = None  # the part of the sources that is read; None: all of them
     digest: Any = None  # hash that takes in the keys read
+    is_part: bool = False  # one file of several, of which others can be read
     _symbols: SymbolTable | None = None
     _words: Words | None = None
     _begun: Reading | None = None
     _current: Reading | None = None
-    _is_part: bool = False  # one file of several, of which others can be read
 
     def __post_init__(self) -> None:
         """Take one name or several, a symbol table or its file."""
@@ -94,6 +94,18 @@ class Inputs:
     def share(self) -> float | None:
         """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None: not known."""
         return None if self._current is None else self._current.share
+
+    @property
+    def file(self) -> str | None:
+        """File of the last lattice read."""
+        return None if self._current is None else self._current.file
+
+    def single_scores(self) -> str | None:
+        """Describe lattices whose paths have one score, see `Reading.single_scores`; the first ones are read for it."""
+        if self._begun is None:
+            self._begun = self._reading(self.places, self.on_failure)
+            self._begun.begin()
+        return self._begun.single_scores()
 
     def table(self) -> SymbolTable | None:
         """Return the symbol table: `words`, or else that of the words which the sources spell, if they do.
@@ -154,7 +166,7 @@ class Inputs:
         """Return one file of these inputs, with the same words and log."""
         self._options()  # the words are those of all parts
         one = copy(self)
-        one.names, one._begun, one._is_part = (name,), None, True
+        one.names, one._begun, one.is_part = (name,), None, True
         return one
 
     def _start(self) -> Reading:
@@ -178,7 +190,7 @@ class Inputs:
     def _reading(self, names: Sequence[str], on_error: Callable[[NinjaError], None] | None) -> Reading:
         if names is self.names and self.tables is not None:
             return Reading(self.tables, self._options(), on_error=on_error)
-        if names is self.names and not self._is_part:
+        if names is self.names and not self.is_part:
             _check_exists(self.places)
         return Reading(names, self._options(), on_error=on_error, allow_pipes=self.allow_pipes)
 

@@ -14,8 +14,10 @@ from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.files.gzip import Packed
 from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.remote import is_file
 from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, Output
 from ninja.io.resume import ResumePoint, resume_point
+from ninja.io.run_facts import has_facts, refuse_other_facts, remove_facts, write_facts
 from ninja.io.scales_beside import refuse_other_scales
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
@@ -55,6 +57,7 @@ class KaldiWriter(LatticeWriter):
         self._script: PartFile | None = None
         self._packed: Packed | None = None
         self._spare: list[TableWriter] = []  # whose memory prepared batches can have
+        self._is_closed = False  # a finished output of a run that is not known
         self._kept_at = 0.0  # when all that is written could last be taken up again
 
     def _open(self) -> None:
@@ -64,13 +67,14 @@ class KaldiWriter(LatticeWriter):
                 raise OptionError("what went to the standard output cannot be taken up again; name a file")
             self._file = StandardOutput()
         else:
-            if self._resume:
-                refuse_other_scales(target.archive, self._output.chosen)
-            point = resume_point(target) if self._resume else ResumePoint()
-            self._file, tail = PartFile(target.archive, point.length, keep=self._resume), point.tail
+            self._file = PartFile(target.archive, keep=self._resume)
+            point = self._resume_point(self._file) if self._resume else ResumePoint()
+            tail = point.tail
             self.resumed = point.story
             self._position = point.length
             self.keys_done = Counter(key for key, _ in point.entries)
+            if self._output.run is not None and not self._file.is_direct and not self._is_closed:
+                write_facts(target.archive, self._output.run)
             if target.script is not None:
                 self._script = PartFile(target.script)
                 self._script_lines = [self._script_line(key, at) for key, at in point.entries]
@@ -81,8 +85,33 @@ class KaldiWriter(LatticeWriter):
                 self._packed.end_member()
         self._kept_at = time.monotonic()
 
+    def _resume_point(self, file: PartFile) -> ResumePoint:
+        """Find what an earlier attempt left, unless it was another run's, which stays as it is."""
+        archive, run = self._target.archive, self._output.run
+        begun = not file.is_direct and os.path.getsize(file.part) > 0
+        is_known = run is not None and has_facts(archive)
+        try:
+            refuse_other_scales(archive, self._output.chosen)
+            if run is not None and (begun or (is_known and is_file(archive))):
+                refuse_other_facts(archive, run)
+        except OptionError:
+            file.abandon(keep=begun)
+            self._file = None
+            raise
+        point = resume_point(self._target, file)
+        self._is_closed = run is not None and not is_known and bool(point.entries)
+        return point
+
+    def _refuse_addition(self, key: str) -> None:
+        """Refuse to add a lattice to a finished output of a run that is not known."""
+        if self._is_closed:
+            message = f"is finished, and its run is not known, so nothing is added: {key} is not in it; "
+            advice = "name another output, or leave --resume out to begin anew"
+            raise OptionError(message + advice, self._target.archive)
+
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
+        self._refuse_addition(key)
         self._refuse_words_of_its_own(lattice)
         name = key.encode("utf-8", "surrogateescape")
         begin = self._entries.append(lattice, name, (self._kind or lattice.kind) == "compact")
@@ -115,6 +144,7 @@ class KaldiWriter(LatticeWriter):
         if not prepared.keys:
             return True
         first = batch[0]
+        self._refuse_addition(prepared.keys[0])
         one_table = batch.is_plain or all(lattice.words is first.words for lattice in batch)
         if not one_table or not self._names.are_of(first.words):
             return False
@@ -172,16 +202,24 @@ class KaldiWriter(LatticeWriter):
         for file in (self._file, self._script):
             if file is not None:
                 file.finish()
+        if not self._resume:
+            self._forget_facts()
         self._file = self._script = None
 
     def _is_kept(self) -> bool:
-        return self._resume and bool(self.keys_done or self._keys)
+        return self._resume and not self._is_closed and bool(self.keys_done or self._keys)
 
     def _abandon(self) -> None:
         for file in (self._file, self._script):
             if file is not None:
                 file.abandon(keep=file is self._file and self._is_kept())
+        if not self._is_kept():
+            self._forget_facts()
         self._file = self._script = None
+
+    def _forget_facts(self) -> None:
+        if self._file is not None and self._output.run is not None and self._target.archive != STDOUT:
+            remove_facts(self._target.archive)
 
     def _refuse_words_of_its_own(self, lattice: Lattice) -> None:
         if self._resume and lattice.words is not None and lattice.words.path is None:

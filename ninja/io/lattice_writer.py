@@ -12,12 +12,15 @@ import numpy as np
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
 from ninja.formats.format import FIELDS, Field, Format, WriteSettings
+from ninja.io.run_facts import Facts
 from ninja.io.scales_beside import ChosenScales, ScalesBeside
 from ninja.io.symbol_tables import Names, TableBeside
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import refuse_pair
-from ninja.lattice.nbest import NBest, check
+from ninja.lattice.lattice import check_costs
+from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.nbest import NBest, check, with_silence
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
 
@@ -37,6 +40,7 @@ class Output:
         note: How costs are joined, where the caller's scales decided it.
         beside: Files or folder whose scales stand beside them.
         chosen: These scales; None: none.
+        run: What the lattices depend on, where an unfinished output is another run's if that differs.
     """
 
     place: str
@@ -48,6 +52,7 @@ class Output:
     note: str | None = None
     beside: tuple[str, ...] = ()
     chosen: ChosenScales | None = None
+    run: Facts | None = None
 
 
 class LatticeWriter:
@@ -152,6 +157,7 @@ class LatticeWriter:
             made: Any = item
             lost: list[str] = []
             if isinstance(item, Lattice):
+                check_costs(item)
                 self._table.check(item)
                 self._names.check(item, name)
             if self.format.holds != "lattice" or not isinstance(item, Lattice):
@@ -285,6 +291,8 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
     Times that kept alignments say are kept, and a frame shift matters only where alignments or times are.
     """
     lost = []
+    if isinstance(lattice, ListLattice) and lattice.record and lattice.record.others and "fields" not in keeps:
+        lost.append(FIELDS["fields"])
     labelled = lattice.has_labels
     aligned = labelled and "alignments" in keeps
     if labelled and not aligned:
@@ -307,6 +315,8 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
 def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
     """Return the fields of an n-best list that a format does not keep."""
     lost = []
+    if nbest.record is not None and nbest.record.others and "fields" not in keeps:
+        lost.append(FIELDS["fields"])
     hypotheses = nbest.hypotheses
     aligned = all(each.labels is not None and any(each.labels) for each in hypotheses) and "alignments" in keeps
     if "alignments" not in keeps and any(each.labels is not None and any(each.labels) for each in hypotheses):
@@ -365,6 +375,7 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
             return _network(item, settings)
         return item, []
     if isinstance(item, NBest) and format.holds == "nbest":
+        item = with_silence(item)
         check(item)
     elif not (isinstance(item, ConfusionNetwork) and format.holds == "network"):
         raise OptionError(f"{format.name} holds {_INSTEAD[format.holds]}")
@@ -375,15 +386,17 @@ def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tup
     from ninja.graph import lattice_nbest
 
     options = settings.options
+    most = options.most(lattice)
     found = lattice_nbest(
         lattice if with_names else lattice.with_words(None),
-        options.n or ALL_PATHS + 1,
+        most or ALL_PATHS + 1,
         Scales(options.acoustic_scale, options.lm_scale, options.word_penalty),
     )
     count = len(found.hypotheses)
-    if not options.n and count > ALL_PATHS:
+    if not most and count > ALL_PATHS:
         raise LatticeError(f"more than {ALL_PATHS} paths; say how many are wanted (n=…)", key=lattice.key)
-    return found, [f"paths beyond the {options.n} best"] if options.n and count >= options.n else []
+    is_whole = options.n is None and isinstance(lattice, ListLattice)
+    return found, [f"paths beyond the {most} best"] if most and count >= most and not is_whole else []
 
 
 def _network(lattice: Lattice, settings: WriteSettings) -> tuple[Lattice | ConfusionNetwork, list[str]]:

@@ -9,14 +9,13 @@ from typing import Any
 from ninja.errors import OutputError
 from ninja.files.guard import Identity, identity_of
 from ninja.files.gzip import Packed
-from ninja.files.output import Bytes, PartFile, StandardOutput, opened, reported
+from ninja.files.output import LONGEST_NAME, Bytes, PartFile, StandardOutput, opened, reported
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.remote import is_file, is_remote
 from ninja.formats.format import Encoder, Write, WriteSettings
 from ninja.io.lattice_writer import LatticeWriter, Output
 
 FLUSH = 1 << 19  # bytes gathered before they are written
-LONGEST_NAME = 255 - len("..part")  # bytes of the name of a file, which has a longer one while it is written
 
 
 class Plain:
@@ -117,7 +116,7 @@ class Folder(LatticeWriter):
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
-        self._written: set[Identity] = set()  # files that there are
+        self._written: dict[Identity, str] = {}  # files that there are
         self._made = False  # the folder, by us
 
     def _open(self) -> None:
@@ -137,7 +136,14 @@ class Folder(LatticeWriter):
         super()._check_key(key)
         name = key + self.format.extensions[0]
         # A name with a dot before it would be passed over when the folder is read.
-        if not key or key[0] == "." or {os.sep, os.altsep, "\0"} & {*key} or len(os.fsencode(name)) > LONGEST_NAME:
+        is_chain = is_remote(self.name) and "::" in key  # in a URL, it ends the name of a file
+        if (
+            is_chain
+            or not key
+            or key[0] == "."
+            or {os.sep, os.altsep, "\0"} & {*key}
+            or len(os.fsencode(name)) > LONGEST_NAME
+        ):
             raise OutputError("the key cannot name a file; give the lattice another", self.name, key=key)
         if identity_of(self._path(key)) in self._written:
             raise OutputError("the file of its key was written already; keys must differ", self.name, key=key)
@@ -148,11 +154,18 @@ class Folder(LatticeWriter):
         content = self._write.encode(item, self._settings)
         with opened(path) as file:
             file.write(content)
+        self._note(path)
+
+    def _note(self, path: str) -> None:
         if (identity := identity_of(path)) is not None:
-            self._written.add(identity)
+            self._written[identity] = path
 
     def _finish(self) -> None:
-        pass
+        """Refuse to be done if another process wrote some of the files, too: the folder would be of both."""
+        for identity, path in self._written.items():
+            if identity_of(path) != identity:
+                message = "another process wrote this file, too; give each run a folder of its own, and run them again"
+                raise OutputError(message, path)
 
     def _abandon(self) -> None:
         if self._made:
@@ -173,11 +186,17 @@ class NamedFiles(Folder):
     def _put(self, key: str, item: Any) -> None:
         assert self._write.encode_files is not None
         for name, content in self._write.encode_files(item, self._settings).items():
-            if not self._contents and is_file(os.path.join(self.name, name)):
-                raise OutputError("there are lists in it already; move them away, or name another folder", self.name)
+            if not self._contents:
+                self._refuse_another(name)
             self._contents.setdefault(name, []).append(content)
 
+    def _refuse_another(self, name: str) -> None:
+        if is_file(os.path.join(self.name, name)):
+            raise OutputError("there are lists in it already; move them away, or name another folder", self.name)
+
     def _finish(self) -> None:
+        for name in self._contents:  # another process may have written them meanwhile
+            self._refuse_another(name)
         for name, contents in self._contents.items():
             path = os.path.join(self.name, name)
             if not is_remote(path):
@@ -185,6 +204,8 @@ class NamedFiles(Folder):
                     os.makedirs(os.path.dirname(path), exist_ok=True)
             with opened(path) as file:
                 file.write(b"".join(contents))
+            self._note(path)
+        super()._finish()
 
 
 def _stem(path: str, extensions: tuple[str, ...]) -> str:

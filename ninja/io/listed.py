@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Literal
 
+from ninja.errors import FormatError, NinjaError
 from ninja.files.kind import kind_of
-from ninja.files.place import STDIN, Place
+from ninja.files.place import STDIN, Place, Table, check_listed
 from ninja.files.remote import is_remote
+from ninja.formats.content import BOM
 
 _NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
 LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
@@ -54,8 +57,10 @@ def first_rows(head: bytes) -> list[bytes]:
 
 
 def is_file(name: bytes) -> bool:
-    """Tell whether a name in a file is that of a file; a URL is, which is not asked for."""
-    return len(name) <= _LONGEST_NAME and (os.path.isfile(name) or is_remote(os.fsdecode(name)))
+    """Tell whether a name in a file is that of a file; a URL without blanks is, which is not asked for."""
+    if len(name) > _LONGEST_NAME:
+        return False
+    return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
 
 
 def advice(head: bytes, name: str) -> str | None:
@@ -72,3 +77,29 @@ def advice(head: bytes, name: str) -> str | None:
             return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
         return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
     return None
+
+
+def by_suffix(path: str) -> Literal["scp"] | None:
+    """Return the kind of a table whose name tells it; None: any other."""
+    return "scp" if path.endswith(".scp") else None
+
+
+def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaError]]:
+    """Return the files that a list names, one a line, and an error for each name that a list may not have.
+
+    Args:
+        content: Of the list.
+        listed_in: Its path or URL.
+    """
+    files: list[Table] = []
+    refused: list[NinjaError] = []
+    for number, row in enumerate(content.removeprefix(BOM).split(b"\n"), start=1):
+        if name := os.fsdecode(row.strip()):
+            try:
+                check_listed(name, listed_in)
+            except FormatError as error:
+                error.path, error.line = listed_in, number
+                refused.append(error)
+            else:
+                files.append(Table(Place(name, plain=True), by_suffix(name) or "ark"))
+    return files, refused

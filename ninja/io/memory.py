@@ -44,12 +44,14 @@ def from_nbest(
         A lattice of at most ``sum of words`` arcs and one more for each hypothesis.
 
     Raises:
-        LatticeError: There is no hypothesis, or a score is not finite.
-        OptionError: A hypothesis is not as above, or `scores` is neither.
+        LatticeError: A score is not finite.
+        OptionError: The key is empty, a hypothesis is not as above, or `scores` is neither.
         SymbolError: A word is not in ``words``.
     """
     if scores not in ("logprob", "cost"):
         raise OptionError(f"scores is {scores!r}, but must be logprob or cost")
+    if not key:
+        raise OptionError("key is empty, but an utterance id is needed: files tell lattices apart by it")
     if isinstance(hypotheses, str):
         raise OptionError(f"hypotheses is a str, but a sequence of {ROW} is needed")
     sign = -1.0 if scores == "logprob" else 1.0

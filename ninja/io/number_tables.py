@@ -16,7 +16,7 @@ from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.files.gzip import Packed
 from ninja.files.output import PartFile, StandardOutput, target
-from ninja.files.place import STDIN, Place, resolve
+from ninja.files.place import STDIN, Place, resolve_listed
 from ninja.files.stream import open_stream
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.io.sources import Source, open_tables
@@ -188,7 +188,7 @@ def _scripted(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tuple
         key, _, name = line.strip().partition(" ")
         if not key:
             continue
-        places = resolve(name.strip()) if name.strip() else []
+        places = resolve_listed(name.strip(), place.name) if name.strip() else []
         if len(places) != 1:
             raise FormatError("expected a key and a file", place.name, line=number)
         with closing(open_stream(places[0])) as stream:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 
 from ninja.errors import InputError
+from ninja.files.cores import starting_threads
 from ninja.lattice.batch import Batch
 
 CREDITS = 32  # how far to read ahead, in units of
@@ -44,7 +45,8 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
             ready.put(end)
 
     thread = threading.Thread(target=run, name="ninja-read-ahead", daemon=True)
-    thread.start()
+    with starting_threads():
+        thread.start()
     try:
         while isinstance(batch := ready.get(), Batch):
             yield batch

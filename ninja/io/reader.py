@@ -10,6 +10,8 @@ from typing import Any, Literal, overload
 
 from ninja.errors import NinjaError, OptionError
 from ninja.files.stream import gives_bytes_once
+from ninja.formats.format import by_name
+from ninja.formats.kaldi.archive import KALDI
 from ninja.formats.textual import check_encoding
 from ninja.io.sources import ReadOptions, Source, Tables, Words, tables
 from ninja.lattice import Lattice
@@ -125,6 +127,7 @@ class Reading:
         self._tables = Tables(options)
         self._batches = self._tables.batches(tables(source, allow_pipes=allow_pipes))
         self._position = 0.0  # bytes of all files up to the end of the last entry
+        self.first: Batch | None = None  # once reading has begun
 
     @property
     def share(self) -> float | None:
@@ -132,15 +135,35 @@ class Reading:
         size = self._tables.size
         return min(1.0, self._position / size) if size and self._position else None
 
+    @property
+    def file(self) -> str | None:
+        """File of the last lattice given, or the script file that lists it."""
+        return self._tables.file
+
     def begin(self) -> SymbolTable | None:
         """Read the first lattices and return the symbol table of their words; None: they have ids alone."""
         seen: list[Batch] = []
         for batch in self._batches:
             seen.append(batch)
             if len(batch):
+                self.first = batch
                 break
         self._batches = _behind(seen, self._batches)
         return self.options.words.found
+
+    def single_scores(self) -> str | None:
+        """Describe lattices whose paths have one score, by the first ones that were read; None: they have several.
+
+        N-best lists count as such also where their files keep several scores.
+        """
+        if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
+            return "n-best lists"
+        for lattice in () if self.first is None else self.first:
+            if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
+                return None
+            if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
+                return "lattices without graph costs"
+        return None
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Yield the key and the lattice of each entry."""

@@ -11,8 +11,9 @@ from typing import cast
 from ninja import _core
 from ninja._tables import TableReader
 from ninja.errors import FormatError
-from ninja.files.output import Target, part_of, reported
-from ninja.files.remote import fetch, is_file, is_remote
+from ninja.files.output import PartFile, Target
+from ninja.files.remote import is_file
+from ninja.files.stream import open_raw
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
@@ -29,26 +30,30 @@ class ResumePoint:
     story: str | None = None  # what there was, for the user
 
 
-def resume_point(chosen: Target) -> ResumePoint:
-    """Find the whole entries of the temporary file, or of the finished one (of which a copy is made).
+def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
+    """Find the whole entries of the temporary file, or of the finished one, which is copied into it.
+
+    What is behind them is cut off.
+
+    Args:
+        file: The temporary file, open.
 
     Raises:
         FormatError: The finished file is damaged, or not of the format that is to be written.
         OutputError: The copy cannot be written.
     """
-    part = part_of(chosen.archive)
-    finished = is_file(chosen.archive)
-    if not os.path.isfile(part):
-        if not finished:
+    if file.is_direct:
+        return ResumePoint()
+    finished = not os.path.getsize(file.part)
+    if finished:
+        if not is_file(chosen.archive):
             return ResumePoint()
-        with reported(chosen.archive):
-            (fetch if is_remote(chosen.archive) else shutil.copyfile)(chosen.archive, part)
-    else:
-        finished = False
-    point = _packed(part) if chosen.packed else _plain(part)
+        with open_raw(chosen.archive, is_input=False) as source:
+            shutil.copyfileobj(source, file, CHUNK)
+    point = _packed(file.part) if chosen.packed else _plain(file.part)
     if finished and (point.lost or point.tail):
-        os.remove(part)
         raise FormatError("is damaged or of another format, so nothing can be appended; move it away", chosen.archive)
+    file.cut(point.length)
     if not finished:
         count = len(point.entries)
         kept = (
@@ -56,7 +61,7 @@ def resume_point(chosen: Target) -> ResumePoint:
             if count == 1
             else f"{count} lattices of an earlier attempt are kept"
         )
-        point.story = f"{part}: {kept}"
+        point.story = f"{file.part}: {kept}"
         if point.lost:
             point.story += f", and {point.lost} bytes behind them, no whole lattice, are discarded"
     return point

@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files import toml
 from ninja.files.output import PartFile, part_of, reported
-from ninja.files.place import Table
+from ninja.files.place import Table, resolve_listed
 from ninja.files.remote import is_file, is_remote, remove
 from ninja.files.stream import gives_bytes_once
 from ninja.io.folder import SCALES_NAME, SCALES_SUFFIX, files, lattice_files
-from ninja.io.sources import Source, look_into, names_in, tables
+from ninja.io.listed import names_in
+from ninja.io.sources import Source, look_into, tables
 from ninja.lattice import Scales
 
 KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_penalty"}  # with the fields of `Scales`
@@ -87,13 +88,13 @@ def find_scales(source: Source, *, allow_pipes: bool = False) -> ChosenScales | 
     first = next(iter(read.values()))
     for place, path in beside:
         if path is None:
-            raise OptionError(f"{place} has no scales beside it, but others have: {first.path}; {_ADVICE}")
+            raise OptionError(f"{place} has no scales beside it, but others have: {first.path}; {SCALES_ADVICE}")
         if read[path] != first:
-            raise OptionError(f"{first.path} and {path} differ; {_ADVICE}")
+            raise OptionError(f"{first.path} and {path} differ; {SCALES_ADVICE}")
     return first
 
 
-_ADVICE = "say with --acoustic-scale and --word-penalty which scales all are to have"
+SCALES_ADVICE = "say with --acoustic-scale and --word-penalty which scales all are to have"
 
 
 def _beside(table: Table) -> Iterator[tuple[str, str | None]]:
@@ -123,11 +124,15 @@ def _listed(table: Table) -> list[Table]:
     """Return the files that a list of files or a script file names; none where it is neither."""
     kind, content = look_into(table)
     if kind != "scp":
-        return names_in(content)
-    rows = (row.split(None, 1) for row in content.split(b"\n"))
-    names = (row[1].strip() for row in rows if len(row) == 2)
-    archives = dict.fromkeys(name.rpartition(b":")[0] or name for name in names if not name.endswith(b"|"))
-    return [found for name in archives for found in tables([os.fsdecode(name)]) if found.kind != "folder"]
+        return names_in(content, table.place.name)[0]
+    archives: dict[str, Table] = {}
+    for row in content.split(b"\n"):
+        fields = row.split(None, 1)
+        if len(fields) == 2 and not row.endswith(b"|"):
+            with contextlib.suppress(NinjaError):  # as reading it will say
+                for place in resolve_listed(os.fsdecode(fields[1].strip()), table.place.name):
+                    archives.setdefault(place.path, Table(replace(place, offset=0)))
+    return [archive for path, archive in archives.items() if not os.path.isdir(path)]
 
 
 class ScalesBeside:
@@ -170,21 +175,23 @@ class ScalesBeside:
 
 
 def _remove(path: str) -> None:
-    with reported(path), contextlib.suppress(FileNotFoundError):
-        (remove if is_remote(path) else os.remove)(path)
+    if is_file(path):
+        with reported(path):
+            (remove if is_remote(path) else os.remove)(path)
 
 
 def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
     """Refuse to go on with a file whose lattices have other scales than those that are to be added.
 
     Args:
-        place: The file, finished or under its temporary name; of one without scales beside it nothing is known.
+        place: The file, finished or begun under its temporary name; of one without scales beside it nothing is known.
         chosen: The scales of the lattices that are to be added; None: they have none.
 
     Raises:
         OptionError: The scales differ; it says which.
     """
-    if not is_file(place) and not os.path.isfile(part_of(place)):
+    part = part_of(place)
+    if not is_file(place) and not (os.path.isfile(part) and os.path.getsize(part)):
         return
     path = scales_path(place)
     found = next(filter(is_file, (part_of(path), path)), None)  # an unfinished attempt is the last one

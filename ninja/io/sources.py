@@ -15,16 +15,17 @@ import numpy as np
 
 from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.files.cores import num_cores
-from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve
+from ninja.files.place import SPECIFIER, STDIN, Place, Table, matching, resolve, resolve_listed
 from ninja.files.remote import is_remote
 from ninja.files.stream import Stream, gives_bytes_once, look, open_stream, peek
-from ninja.formats.content import BOM, Content, Entry
+from ninja.files.text import BOM, without_mark
+from ninja.formats.content import Content, Entry
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, KALDI_IMAGE, MAGIC, Vocabulary
 from ninja.io import folder
-from ninja.io.listed import LIST_HEAD, advice, is_list, names_script, other_kind
+from ninja.io.listed import LIST_HEAD, advice, by_suffix, first_rows, is_list, names_in, names_script, other_kind
 from ninja.io.read_ahead import read_ahead
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.lattice import Array, Lattice
@@ -157,6 +158,7 @@ class Tables:
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.size: int | None = 0  # bytes of the files of all tables; None: not known, as of a pipe
+        self.file: str | None = None  # of the last batch
         self._before = 0  # bytes of the files that have been read
         self._chosen: Reader | None = None  # None: Kaldi's, where a format was chosen
         if options.format is not None:
@@ -174,6 +176,7 @@ class Tables:
 
     def _table(self, table: Table, opened: Stream | None = None) -> Iterator[Batch]:
         end = self._before + (folder.size_of(table) or 0)
+        self.file = table.place.name
         try:
             if opened is not None:
                 opened.note_input()
@@ -199,9 +202,12 @@ class Tables:
         reader = of_folder(place.path, self.options.encoding) if self.options.format is None else self._chosen
         if reader is not None and reader.format.of_folder is not None:
             self.options.formats[reader.format.name] += 1
+            self.file = place.path
             with open(os.devnull, "rb", buffering=0) as nothing:
                 content = Content(Stream(nothing, place.path), place.path)
                 yield from self._ahead(self._foreign(content, reader))
+            if said := folder.lattices_beside(place.path):
+                self.options.on_note(f"{place.path}: {said}")
             return
         found: Counter[str] = Counter()
         results: list[tuple[Table, Stream | None]] = []
@@ -241,7 +247,9 @@ class Tables:
         if kind == "list":
             if self.size is not None:  # its files count, not itself
                 self.size -= folder.size_of(table) or 0
-            yield from self.batches(listed_files(stream))
+            files, refused = names_in(stream.rest(), stream.name)
+            yield from self.batches(files)
+            yield from (Batch.of_entries([("", error)]) for error in refused)
             return
         if kind == "scp":
             listed = ScpReader(self._entries_of)
@@ -262,6 +270,7 @@ class Tables:
         vocabulary = self.options.words.vocabulary()
         if stream.head(len(BOM)) == BOM:
             stream.readinto(memoryview(bytearray(len(BOM))))
+            without_mark(BOM, stream.name)
             found = self._ahead(kaldi.archive(stream, vocabulary))
         elif stream.head(len(MAGIC)) == MAGIC:
             found = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
@@ -334,15 +343,26 @@ def holds_lattices(source: str | Table) -> bool:
         return False
     try:
         if gives_bytes_once(place.path):
+            if place.plain:
+                return False
             head = peek(place.path, HEAD, is_kaldi)
         else:
             with look(place.path) as stream:
                 head = stream.head(HEAD)
         if table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
-            return holds_lattices(table_of(os.fsdecode(head.split(b"\n")[0].split()[-1])))  # lists name no lists
+            return any(map(holds_lattices, _first_listed(head, place.name)))
         return is_kaldi(head) or recognised(head, place.name) is not None
     except NinjaError:
-        return False
+        return folder.needs_content(place.name)  # reading it says what is wrong
+
+
+def _first_listed(head: bytes, listed_in: str) -> list[Table]:
+    """Return the first file that a list or a script file names, as no list itself; none if it may not name it."""
+    row = first_rows(head[:LIST_HEAD])[0]
+    if not names_script(head[:LIST_HEAD]):
+        return names_in(row, listed_in)[0]
+    name = os.fsdecode(row.split(None, 1)[1])
+    return [Table(place) for place in resolve_listed(name, listed_in)]
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
@@ -406,7 +426,7 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
     if len(kinds) != 1:
         raise OptionError(f"rspecifier {source!r} must say 'ark' or 'scp' once")
     kind: Literal["ark", "scp"] = "ark" if kinds[0] == "ark" else "scp"
-    places = resolve(named[2].strip(), allow_pipes=allow_pipes, typed=True)
+    places = resolve(named[2].strip(), allow_pipes=allow_pipes)
     return [Table(place, kind, permissive="p" in options) for place in places]
 
 
@@ -414,22 +434,13 @@ def _of_path(path: str) -> list[Table]:
     if os.path.isdir(path):
         return [Table(Place(path), "folder")]
     if path.endswith("|"):
-        return [Table(place) for place in resolve(path)]  # refused, or one of the harmless commands
+        return [Table(place) for place in resolve(path, advise=False)]  # refused, or one of the harmless commands
     if os.path.isfile(path):
-        return [Table(Place(path), _by_suffix(path) or "any")]
+        return [Table(Place(path), by_suffix(path) or "any")]
     found = matching(path)
     if is_remote(path) and [each.path for each in found] == [path]:
-        return [Table(found[0], "folder" if path.endswith("/") else _by_suffix(path) or "any")]
-    return [table_of(place.path) for place in found]
-
-
-def table_of(path: str) -> Table:
-    """Return a file that is no list of files."""
-    return Table(Place(path), _by_suffix(path) or "ark")
-
-
-def _by_suffix(path: str) -> Literal["scp"] | None:
-    return "scp" if path.endswith(".scp") else None
+        return [Table(found[0], "folder" if path.endswith("/") else by_suffix(path) or "any")]
+    return [Table(place, by_suffix(place.path) or "ark") for place in found]
 
 
 def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
@@ -467,16 +478,7 @@ def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[
             if kind != "list":
                 yield replace(table, kind=kind), stream
                 continue
-            listed = listed_files(stream)
+            listed, refused = names_in(stream.rest(), stream.name)
         yield from open_tables(listed)
-
-
-def listed_files(stream: Stream) -> list[Table]:
-    """Return the files that a list names, one a line, some of which may be missing."""
-    return names_in(stream.rest())
-
-
-def names_in(content: bytes) -> list[Table]:
-    """Return the files that the content of a list names."""
-    rows = content.removeprefix(BOM).split(b"\n")
-    return [table_of(os.fsdecode(row.strip())) for row in rows if row.strip()]
+        if refused:
+            raise refused[0]

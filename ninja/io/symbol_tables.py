@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ninja.errors import OptionError, SymbolError
-from ninja.files.output import opened_as_text
+from ninja.files.output import LONGEST_NAME, opened_as_text
 from ninja.files.place import SPECIFIER
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.remote import is_file
@@ -38,12 +38,17 @@ def find_table(source: Sequence[str]) -> str:
         source: Names of the lattices, at least one; ``-`` has nothing beside it.
 
     Raises:
-        OptionError: There is none, or several that differ.
+        OptionError: There is none, some of the lattices have none, or there are several that differ.
     """
-    found = list(dict.fromkeys(place for each in source for place in _beside(each)))
-    if not found:
-        names = " or ".join(TABLE_NAMES)
-        raise OptionError(f"{source[0]}: no {names} beside it; give the words' spelling with --words")
+    beside = {each: _beside(each) for each in source}
+    found = list(dict.fromkeys(place for places in beside.values() for place in places))
+    without = next((each for each, places in beside.items() if not places), None)
+    if without is not None:
+        message = f"{without}: no {' or '.join(TABLE_NAMES)} beside it"
+        if found:
+            other = next(each for each, places in beside.items() if places)
+            message = f"{message}, but there is one beside {other}"
+        raise OptionError(f"{message}; give the words' spelling with --words")
     for other in found[1:]:
         if not filecmp.cmp(found[0], other, shallow=False):
             raise OptionError(f"{found[0]} and {other}, beside the lattices, differ; say with --words which one it is")
@@ -94,7 +99,7 @@ class TableBeside:
         self._seen: SymbolTable | None = None  # the last table
         self._num_seen = 0  # entries of it
         self._barred: dict[int, str] = {}  # words of that table which a file of words and ids cannot hold
-        self._words: SymbolTable | None = None  # of the last lattice that was written
+        self._words: SymbolTable | None = None  # of the lattices that were written
 
     def check(self, lattice: Lattice) -> None:
         """Refuse a lattice whose words' names would be lost or changed in the output's table.
@@ -136,8 +141,12 @@ class TableBeside:
         return bool(self._barred) or self._standing is not None
 
     def take(self, lattice: Lattice) -> None:
-        """Note the words of a lattice that was written."""
-        self._words = lattice.words
+        """Note the words of a lattice that was written.
+
+        In an output of ids the table of the first lattice has the words of all (`Names`); that of a later one may not.
+        """
+        if self._words is None or not self._needed:
+            self._words = lattice.words
 
     def write(self) -> str | None:
         """Write the table where it is needed, and return where; None: nowhere."""
@@ -151,7 +160,12 @@ class TableBeside:
         """Read the table that is already at the path of the output's."""
         self._begun = True
         path = self._path(words)
-        if path is None or self._words_out is not None or not is_file(path):
+        if path is None or self._words_out is not None:
+            return
+        if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
+            message = "is too long a name for the words' table; name a shorter output, or the table: --words-out"
+            raise OptionError(f"{path} {message} (words_out=)")
+        if not is_file(path):
             return
         if words is None:
             raise OptionError(f"{path} would be taken for the new lattices' symbol table; move it away")

@@ -16,6 +16,7 @@ from ninja.formats.textual import check_encoding
 from ninja.io.kaldi_writer import KaldiWriter
 from ninja.io.lattice_writer import LatticeWriter, Output
 from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
+from ninja.io.run_facts import Facts
 from ninja.io.scales_beside import ChosenScales
 from ninja.lattice.costs import Scales
 from ninja.lattice.symbols import SymbolTable
@@ -40,6 +41,7 @@ def write(
     encoding: str = "utf-8",
     scales: Scales | None = None,
     chosen: ChosenScales | None = None,
+    run: Facts | None = None,
 ) -> LatticeWriter:
     """Open a file or a folder of lattices for writing, as a context manager.
 
@@ -74,6 +76,9 @@ def write(
             `to` says others; None: those that were chosen, else 1, 1, 0.
         chosen: Scales that were chosen for the lattices, of a rescoring, for example: where costs are written as they
             are, these stand in a file beside the output, in which `find_scales` and the commands find them.
+        run: What the lattices depend on, see `ninja.io.run_facts`: with `resume`, the output of another run is
+            refused, and nothing is added to a finished one whose run is not known. None: nothing is checked.
+            Kaldi archives only.
 
     Raises:
         OptionError: The target makes no sense, there is no such format, or it has no such option.
@@ -97,7 +102,7 @@ def write(
     settings = WriteSettings(format_options.fill(form.write.options, values, form.name, text=text), words, encoding)
     table = None if words_out is None else os.fspath(words_out)
     beside = tuple(filter(None, (places.archive, places.script)))
-    output = Output(path, form, settings, lossy, path.endswith(".gz"), table, note, beside, chosen)
+    output = Output(path, form, settings, lossy, path.endswith(".gz"), table, note, beside, chosen, run)
     if is_kaldi:
         if os.path.isdir(path):
             raise OptionError(f"the output {path!r} is no file name")

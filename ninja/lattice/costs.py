@@ -34,6 +34,10 @@ class Scales:
             check_finite(name, value)
         raise OptionError(", ".join(f"{name} {value}" for name, value in named.items()) + ": too large")
 
+    def __str__(self) -> str:
+        lm = "" if self.lm == 1.0 else f", LM scale {self.lm:g}"
+        return f"acoustic scale {self.acoustic:g}{lm}, word penalty {self.word_penalty:g}"
+
     def of_arcs(self, lattice: Lattice) -> npt.NDArray[np.float64]:
         """Return the total cost of each arc, float64 [num_arcs]."""
         cost = self.lm * lattice.graph.astype(np.float64) + self.acoustic * lattice.acoustic.astype(np.float64)

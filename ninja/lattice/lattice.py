@@ -233,6 +233,28 @@ def check(lattice: Lattice) -> None:
         refuse(f"time has shape {lattice.time.shape}, but [{num_states}] is needed")
 
 
+def check_costs(lattice: Lattice) -> None:
+    """Refuse a lattice whose costs could not be read again: sums of costs may be larger than a float holds.
+
+    Raises:
+        LatticeError: A cost of an arc is not finite, or one of the two costs of ending in a state; no state is final.
+    """
+    ends = lattice.is_final
+    none = np.isposinf(lattice.final_graph) & np.isposinf(lattice.final_acoustic)
+    arcs = np.isfinite(lattice.graph) & np.isfinite(lattice.acoustic)
+    if arcs.all() and (ends | none).all() and ends.any():
+        return
+    if not arcs.all():
+        arc = int(np.flatnonzero(~arcs)[0])
+        place = f"arc {arc} has the costs {lattice.graph[arc]} and {lattice.acoustic[arc]}"
+    elif not (ends | none).all():
+        state = int(np.flatnonzero(~(ends | none))[0])
+        place = f"state {state} has the final costs {lattice.final_graph[state]} and {lattice.final_acoustic[state]}"
+    else:
+        raise LatticeError("no state is final", key=lattice.key)
+    raise LatticeError(f"{place}, more than a float holds; scale its costs down first", key=lattice.key)
+
+
 def _restored(*values: Any) -> Lattice:
     """Make a lattice of its pickled fields."""
     fixed: list[Any] = [frozen(value) if isinstance(value, np.ndarray) else value for value in values]

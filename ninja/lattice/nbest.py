@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ninja.errors import LatticeError
+from ninja.lattice.list_lattice import ListRecord
 
 Costs = tuple[float, ...]
 
@@ -45,6 +46,7 @@ class NBest:
     key: str
     hypotheses: tuple[Hypothesis, ...]
     frame_shift: float | None = None  # seconds, where there are times
+    record: ListRecord | None = field(default=None, compare=False)  # other fields of the file
 
     def __repr__(self) -> str:
         first = f", the first {self.hypotheses[0]!r}" if self.hypotheses else ""
@@ -62,10 +64,13 @@ def sentence(
     return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), line=line)  # type: ignore[arg-type]
 
 
+def with_silence(nbest: NBest) -> NBest:
+    """Return a list with an empty sentence at no cost if it has no hypothesis: the recogniser heard no word."""
+    return nbest if nbest.hypotheses else replace(nbest, hypotheses=(sentence(()),))
+
+
 def check(nbest: NBest) -> None:
-    """Check that there are hypotheses whose costs, times and labels fit their words."""
-    if not nbest.hypotheses:
-        raise LatticeError("there are no hypotheses", key=nbest.key)
+    """Check that costs, times and labels of hypotheses fit their words."""
     for number, each in enumerate(nbest.hypotheses, start=1):
         length = len(each.words)
         for name, wanted in (("graph", length + 1), ("acoustic", length + 1), ("labels", length + 1)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,9 @@ from ninja.lm.devices import chosen_device
 
 ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
 FEWEST_ROWS = 16  # for which a thread of its own is worth while
+# What libraries say that have no type for it; a file's name in a message may well hold the word memory.
+_NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
+_ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # parts of the names of oneDNN's levels
 EXACT_ROWS, ROUNDED = 32, 8  # beyond so many rows products are of multiples of 8: see `_even`
 
 
@@ -29,7 +34,7 @@ def device_of(name: str) -> torch.device:
 
 def reason(error: Exception) -> str:
     """Return the first line of another library's message; an error about memory, which is no model's fault, goes on."""
-    if isinstance(error, torch.OutOfMemoryError) or "memory" in str(error) or "llocat" in str(error):
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_MEMORY.search(str(error)):
         raise error
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
 
@@ -40,8 +45,8 @@ def linear(
     """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
     On a CPU oneDNN with a weight laid out once, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS
-    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows). With bfloat16 it is twice as fast again. A row's
-    result has the same bits whatever other rows stand beside it.
+    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows). With bfloat16 it is twice as fast again. With
+    AVX2 or later a row's result has the same bits whatever other rows stand beside it.
 
     Args:
         half: Compute in bfloat16, with float32 sums, where the processor has the instructions.
@@ -79,7 +84,13 @@ def _even(
 
 
 def computes_in_half() -> bool:
-    """Tell whether the processor multiplies bfloat16 matrices, in AVX-512 or AMX."""
+    """Tell whether oneDNN multiplies bfloat16 matrices with instructions of the processor, in AVX-512 or AMX.
+
+    The variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
+    """
+    most = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
+    if not any(name in most.upper() for name in _ISA_WITH_HALF):
+        return False
     has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
     return any(ask is not None and ask() for ask in has)
 

@@ -36,6 +36,11 @@ SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by names that 
 CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # how the names of Caffe2's two nets end
 # What may follow the version in an ONNX file: producer, its version, domain, version, text, graph, operators, metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
+_EXPORTED = re.compile(r"[^/]*/models/[^/]+\.json|([^/]*/)?serialized_exported_program\.json")
+_EXPORT = (
+    "torch.onnx.export(module, (word, *state), 'model.onnx', input_names=['word', 'state', …],"
+    " output_names=['logits', 'new_state', …], dynamic_axes={'word': {0: 'batch'}, …})"
+)
 
 Reader = Callable[..., LanguageModel]
 
@@ -162,16 +167,40 @@ def place_of(path: str | os.PathLike[str] | None) -> str:
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind:
-    """Detect the kind of a language model; a `ModelError` says what else it is, or that there is no such file."""
+    """Detect the kind of a language model.
+
+    Raises:
+        ModelError: The file is missing, of another kind, or a program of torch, which may access any memory.
+    """
     name = place_of(path)
-    head, names = (b"", os.listdir(name)) if os.path.isdir(name) else _contents(name)
+    head, names = (b"", _names(name)) if os.path.isdir(name) else _contents(name)
     candidate = Candidate(unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head, names)
+    program = _torch_program(candidate)
+    if program:
+        advice = f"{_EXPORT}, or pass the module to ninja.lm.from_module (docs/networks.md)"
+        raise ModelError(f"{program}, which may access memory outside its tensors; export it to ONNX: {advice}", name)
     for kind in KINDS:
         if kind.recognise(candidate):
             return kind
     found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head, candidate.head)
     known = " or ".join(kind.name for kind in KINDS)
     raise ModelError(f"{found}, not {known}; train a model with `ninja train`", name)
+
+
+def _names(folder: str) -> list[str]:
+    """Return the names in the folder of a model.
+
+    Raises:
+        ModelError: A pipe or a device is there or in a folder below, from which a library might read for ever.
+    """
+    for place, folders, names in os.walk(folder):
+        if place != folder:
+            folders.clear()  # no model has folders further below
+        for name in names:
+            path = os.path.join(place, name)
+            if os.path.exists(path) and not os.path.isfile(path):
+                raise ModelError("it is no regular file; remove it from the model", path)
+    return os.listdir(folder)
 
 
 def _contents(path: str) -> tuple[bytes, list[str]]:
@@ -201,18 +230,14 @@ def _with_words(read: Reader, path: str, options: LoadOptions) -> LanguageModel:
     return read(path, options.words)
 
 
-def _is_checkpoint(candidate: Candidate) -> bool:
-    """Tell a zip that is of no other kind, so that damaged ones are reported as checkpoints."""
-    return _begins(ZIP_MAGIC)(candidate) and not _is_torchscript(candidate) and not _is_exported(candidate)
-
-
-def _is_torchscript(candidate: Candidate) -> bool:
+def _torch_program(candidate: Candidate) -> str | None:
+    """Return the name of a format of torch that stores a program, if the candidate is such an archive."""
     names = candidate.names
-    return any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name for name in names)
-
-
-def _is_exported(candidate: Candidate) -> bool:
-    return any(re.fullmatch(r"[^/]*/models/[^/]+\.json", name) for name in candidate.names)
+    if any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name.lower() for name in names):
+        return "a TorchScript archive"
+    if any(_EXPORTED.fullmatch(name) for name in names):
+        return "an archive of torch.export"
+    return None
 
 
 def _is_kaldi_rnnlm(candidate: Candidate) -> bool:
@@ -244,15 +269,13 @@ def _describe(head: bytes, unpacked: bytes) -> str:
 
 
 KINDS = [  # the first that recognises a model opens it
-    Kind(CHECKPOINT, _is_checkpoint, "checkpoint", "open_checkpoint"),
+    Kind(CHECKPOINT, _begins(ZIP_MAGIC), "checkpoint", "open_checkpoint"),
     Kind("a Hugging Face directory", lambda c: c.has("config.json"), "huggingface.loading", "open_directory"),
     Kind(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm", "open_rnnlm"),
     Kind("an ARPA file", _is_arpa, "ngram.model", "read_arpa", lambda read, path, options: read(path)),
     Kind("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model", "read_const_arpa", _with_words),
     Kind("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model", "read_grammar", _with_words),
     Kind("a KenLM binary", _begins(b"mmap lm http://kheafield.com/code"), "ngram.kenlm", "KenLM", _with_words),
-    Kind("a TorchScript archive", _is_torchscript, "imported.torch_module", "open_torchscript"),
-    Kind("an archive of torch.export", _is_exported, "imported.exported", "open_exported"),
     Kind("an ONNX model", _is_onnx, "imported.onnx", "open_model"),
     Kind("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2", "open_nets"),
 ]

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import FIRST_MARK, LanguageModel, SlotPool
 from ninja.lm.trie import score_by_levels, score_trie
-from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
+from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, complete
 
 How = Literal["loglinear", "linear"]
 
@@ -59,6 +60,14 @@ class Mixture:
     def name(self, index: int) -> str:
         """Return the name of a model in messages."""
         return self.names[index] if self.names else f"language model {index + 1}"
+
+    def named_models(self) -> Iterator[tuple[str, LanguageModel]]:
+        """Yield each model that has a weight, those of inner mixtures included, with its name."""
+        for index, (model, weight) in enumerate(self.models):
+            if weight and isinstance(model, Mixture):
+                yield from model.named_models()
+            elif weight:
+                yield self.name(index), model  # type: ignore[misc]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 import numpy as np
@@ -46,12 +47,13 @@ class MultiwordLM(UnitLM):
 class _Multiwords(SymbolTable):
     """A model's words, and after them multiwords, numbered when they are first looked up."""
 
-    __slots__ = ("_inner", "_multi_char", "_split")
+    __slots__ = ("_inner", "_multi_char", "_numbering", "_split")
 
     def __init__(self, inner: SymbolTable, multi_char: str) -> None:
         super().__init__(inner, inner.path)
         self._inner = inner
         self._multi_char = multi_char
+        self._numbering = threading.Lock()  # two words must not get one number
         self._split: dict[int, list[int]] = {}  # parts of each multiword
 
     def parts(self, number: int) -> list[int]:
@@ -65,10 +67,12 @@ class _Multiwords(SymbolTable):
         parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
         if not parts or -1 in parts:
             return None
-        found = super().id(word)
-        if found is None:
-            found = self._added(word, len(self))
-        self._split[found] = parts
+        with self._numbering:
+            known = super().id(word)
+            found = len(self) if known is None else known
+            self._split[found] = parts  # first: a word that is found has its parts
+            if known is None:
+                self._added(word, found)
         return found
 
     def ids(self, words: Iterable[str]) -> list[int]:

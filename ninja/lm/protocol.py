@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,38 @@ from ninja.lattice.symbols import SymbolTable
 FIRST_MARK = -3  # ids from here down are marks of lists of phrases; -1 and -2 mean other things to searches
 TextTransform = Literal["lower"]  # of words before a model of pieces splits them
 OOVScore = Literal["skip", "spread"] | float  # of words that an n-gram model without <unk> lacks, see `LoadOptions`
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+# Methods of a language model that read or change its slots.
+_GUARDED = ("start", "advance", "logprob", "release", "score_trie", "states", "word_vectors", "score_oovs")
+
+
+class _Lock:
+    """A lock that copies and pickles of its object do not share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
+        return _Lock, ()
+
+
+def _lock_of(shared: object) -> AbstractContextManager[bool]:
+    """Return the lock of an object that several threads use; the same thread may take it again."""
+    name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the same object in a forked process, has another
+    found = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
+    return found.lock
+
+
+def exclusive(method: Method) -> Method:
+    """Make a method wait until no other thread is in an exclusive method of the same object."""
+
+    @functools.wraps(method)
+    def locked(self: Any, *args: Any, **options: Any) -> Any:
+        with _lock_of(self):
+            return method(self, *args, **options)
+
+    return locked  # type: ignore[return-value]
 
 
 @runtime_checkable
@@ -29,6 +64,8 @@ class LanguageModel(Protocol):
 
         slot ──advance(word)──► new slot        the old one stays valid until released
           └────logprob(word)──► ln P(word | history)
+
+    Several threads may use one model, each with slots of its own: a call waits while another thread is in one.
     """
 
     vocabulary: SymbolTable  # the model's own words and ids; all word ids below are these
@@ -47,6 +84,14 @@ class LanguageModel(Protocol):
     state_size: int | None = None  # numbers of a history's hidden state, where `states` gives them
     takes_phrases: bool = False  # a history belongs to a list of phrases, if a `PhraseMark` is its first word
     replicas: Sequence[LanguageModel] = ()  # the same model on each of several devices, itself among them
+    stateless: bool = False  # slots are plain values, so that calls of several threads need not wait for each other
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let one thread at a time call the methods that a subclass defines."""
+        super().__init_subclass__(**options)
+        for name in () if cls.stateless else _GUARDED:
+            if name in cls.__dict__:
+                setattr(cls, name, exclusive(cls.__dict__[name]))
 
     @property
     def num_parameters(self) -> int | None:
@@ -61,7 +106,7 @@ class LanguageModel(Protocol):
     def twin(self) -> LanguageModel | None:
         """Return a model with the same weights, which are not copied, and slots of its own, for another thread.
 
-        None: this kind of model has none, and only one thread may use it.
+        None: this kind of model has none, and threads that use it wait for each other.
         """
         return None
 

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,8 @@ import numpy.typing as npt
 from ninja.errors import FormatError, ModelError, SymbolError, TableError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.protocol import LanguageModel, OOVScore
+from ninja.lm.coverage import MAP_WORDS, Coverage, WordMapping
+from ninja.lm.protocol import LanguageModel
 
 NO_WORD = -1
 # Decoders that leave these on arcs mean no word: the language model starts and ends sentences by itself.
@@ -23,65 +23,8 @@ MARKS = ("<s>", "</s>", "<eps>")
 # How recognisers and models spell the word that stands for all unknown ones; mapped on request only.
 UNK_SPELLINGS = ("<unk>", "<UNK>", "[unk]", "[UNK]", "UNK", "unk", "<SPOKEN_NOISE>", "<oov>", "<OOV>")
 
-WordMapping = Literal["case", "unk"]
-
 MOST_ASKED = 1000  # words of which a model is asked whether it knows their kind
-MAP_WORDS = "map_words may find it"  # advice on unknown words
 OOV_SCORE = "give oov_score (skip, spread or a log-probability)"
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Coverage of the words of some lattices by a language model."""
-
-    arcs: int  # arcs that carry a word
-    unknown_arcs: int  # of these, arcs whose word the model lacks
-    words: int  # distinct words on arcs
-    unknown_words: int
-    commonest: tuple[tuple[str, int], ...]  # the unknown words on most arcs, with their counts
-    unk_penalty: float  # cost added to <unk> for each of them
-    model: str = "the language model"  # what messages call it
-    has_unk: bool = True  # the model has a word for the unknown ones
-    oov_score: OOVScore | None = None  # that such words have where the model itself has no <unk>
-    advice: str = MAP_WORDS  # on unknown words of a model without <unk>
-    warning: str | None = None  # of words of a kind that the model hardly knows
-    mapped: tuple[tuple[WordMapping, int], ...] = ()  # distinct words that were found in another spelling
-    in_case: int = 0  # unknown words that the model has in lower or upper case, which were not looked for
-
-    @property
-    def share(self) -> float:
-        """Share of arcs whose word the model lacks, in [0, 1]."""
-        return self.unknown_arcs / self.arcs if self.arcs else 0.0
-
-    @property
-    def facts(self) -> str:
-        """Number of arcs whose words the model lacks, and these words."""
-        mapped = "".join(f"; {count} words found by {how}" for how, count in self.mapped)
-        if not self.unknown_arcs:
-            return f"{self.model} knows all {self.words} words of the lattices{mapped}"
-        named = ", ".join(word for word, _ in self.commonest)
-        if self.in_case:
-            mapped += f"; map_words case would find {self.in_case} of them"
-        return (
-            f"{self.share:.1%} of arcs carry words unknown to {self.model} ({self.unknown_words} of "
-            f"{self.words} words; commonest: {named}){mapped}"
-        )
-
-    def __str__(self) -> str:
-        warning = "" if self.warning is None else f"; warning: {self.warning}"
-        return f"{self._scored}{warning}"
-
-    @property
-    def _scored(self) -> str:
-        if not self.unknown_arcs:
-            return self.facts
-        if not self.has_unk:
-            return f"{self.facts}; it has no <unk>, so lattices with such words fail; {self.advice}"
-        if self.oov_score is not None:
-            score = self.oov_score if isinstance(self.oov_score, str) else f"{self.oov_score:g}"
-            penalty = f" and penalty {self.unk_penalty:.2f}" if self.unk_penalty else ""
-            return f"{self.facts}; it has no <unk>: scored with oov_score {score}{penalty}"
-        return f"{self.facts}; scored as <unk> with penalty {self.unk_penalty:.2f}"
 
 
 class WordMap:
@@ -167,33 +110,44 @@ class WordMap:
     def _advice(self) -> str:
         return f"{OOV_SCORE}, or {MAP_WORDS}" if self.lm.takes_oov_score else MAP_WORDS
 
-    def coverage(self, lattices: Iterable[Lattice], num_named: int = 8) -> Coverage:
+    def coverage(self, lattices: Iterable[Lattice]) -> Coverage:
         """Count how many arcs of some lattices carry words the model lacks."""
         count = np.zeros(self._listed.size, np.int64)
         for lattice in lattices:
             count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)
-        count[self._known & (self.lm_word == NO_WORD)] = 0  # epsilons and sentence marks
-        lacking = np.where(self._known, 0, count)
-        unknown = Counter({int(w): int(lacking[w]) for w in np.flatnonzero(lacking)})
+        return self.coverage_of(count)
+
+    def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
+        """Return the coverage of words that so many arcs carry, by word id, int64 [num_words]."""
+        words = np.flatnonzero(count[: self._known.size])
+        words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # no epsilons and sentence marks
+        spelled = {number: self.words.word(number) for number in words.tolist()}
+        lacking = [spelled[number] for number in words[~self._known[words]].tolist()]
         return Coverage(
-            arcs=int(count.sum()),
-            unknown_arcs=int(lacking.sum()),
-            words=int(np.count_nonzero(count)),
-            unknown_words=len(unknown),
-            commonest=tuple((self.words.word(w), n) for w, n in unknown.most_common(num_named)),
-            unk_penalty=self.unk_penalty,
-            model=self.name,
+            Counter({word: int(count[number]) for number, word in spelled.items()}),
+            frozenset(lacking),
+            self.unk_penalty,
+            self.name,
             has_unk=self.unk is not None,
             oov_score=self.lm.oov_score,
             advice=self._advice,
-            warning=self.lm.advice([self.words.word(number) for number in np.flatnonzero(count)[:MOST_ASKED].tolist()]),
-            in_case=0 if "case" in self.mapped else sum(map(self._has_in_case, unknown)),
-            mapped=tuple((how, int(np.count_nonzero(count[which]))) for how, which in self.mapped.items()),
+            warning=self.lm.advice([*spelled.values()][:MOST_ASKED]),
+            mapped=tuple(
+                (how, frozenset(spelled[number] for number in spelled.keys() & set(numbers)))
+                for how, numbers in self.mapped.items()
+            ),
+            other_case=frozenset() if "case" in self.mapped else frozenset(filter(self._has_in_case, lacking)),
         )
 
-    def _has_in_case(self, number: int) -> bool:
+    def unknown_share(self, lattice: Lattice) -> float:
+        """Return the share of a lattice's words that the model lacks, counted by arcs, in [0, 1]."""
+        word = lattice.word[lattice.word < self._known.size]
+        unknown = ~self._known[word]
+        num_words = int(np.count_nonzero(unknown | (self.lm_word[word] != NO_WORD)))
+        return int(np.count_nonzero(unknown)) / max(num_words, 1)
+
+    def _has_in_case(self, word: str) -> bool:
         """Tell whether the model has a word in lower or in upper case."""
-        word = self.words.word(number)
         return _first_known((word.lower(), word.upper()), self.lm) is not None
 
     def _map_unknown(self, lm: LanguageModel) -> None:

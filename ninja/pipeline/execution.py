@@ -9,18 +9,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
 from ninja.files.cores import num_cores
 from ninja.files.output import target, text_output
+from ninja.files.threads import in_order
 from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import refuse_other_scales
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import collect_batches, pairs
+from ninja.lattice.list_lattice import ListLattice
 from ninja.log import Log
 from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output, output_folder, outputs_of
 from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage
-from ninja.threads import in_order
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]
@@ -109,6 +110,7 @@ def stream(
     stage: Stage[Result],
     *,
     jobs: int | None = None,
+    read: Read | None = None,
     log: Log | None = None,
     done: Collection[str] = (),
     progress: Progress | None = None,
@@ -120,6 +122,7 @@ def stream(
         inputs: `Inputs`, or pairs of key and lattice; they are read as they are needed, never all at once.
         stage: As for `run`.
         jobs: As for `run`.
+        read: As for `run`.
         log: For pairs, filled while the results are read; that of `Inputs` is their own.
         done: Keys that are left out, each as often as it occurs here.
         progress: As for `run`.
@@ -129,7 +132,6 @@ def stream(
         OptionError: `jobs` is below 1.
         NinjaError: A lattice failed and the log has no ``on_error``.
     """
-    read: Read | None = None
     if not isinstance(inputs, Inputs):
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
@@ -151,10 +153,10 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _
         log.output = number
         try:
             how.write(part, stage, one)
-        except LatticeError as error:
+        except (LatticeError, VocabularyError) as error:
             if error.key is not None or log.on_error is None:
                 raise
-            error.path = one.name  # nothing of this input can be used; others are written
+            error.path = error.path or one.name  # nothing of this input can be used; others are written
             log.fail(error)
     if not (log.lattices + log.skipped or log.failures or may_be_empty):
         raise LatticeError(f"there is no lattice in {', '.join(inputs.places)}")
@@ -211,6 +213,8 @@ class _Run:
             self._refuse_nothing(inputs, counts)
         if times.lost:
             log.note(f"the times of {times.lost} lattices are lost: states of different times became one")
+        if times.lost_records:
+            log.note(f"other fields of {times.lost_records} n-best lists are not written: their paths changed")
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink, times: _Times) -> int:
         """Write the results of a chunk; return the number of lattices written."""
@@ -399,14 +403,18 @@ class _Source:
 
 
 class _Times:
-    """Counts lattices that had times, no labels, and whose results have neither."""
+    """Counts lattices with times, not labels, whose results have neither, and n-best lists whose fields are lost."""
 
     def __init__(self) -> None:
-        self.lost = 0
+        self.lost = self.lost_records = 0
         self._timed: dict[str, bool] = {}  # by the key
+        self._recorded: set[str] = set()  # keys
 
     def before(self, lattice: Lattice) -> None:
         self._timed[lattice.key] = lattice.time is not None or self._timed.get(lattice.key, False)
+        if isinstance(lattice, ListLattice) and lattice.record and lattice.record.others:
+            self._recorded.add(lattice.key)
 
     def after(self, lattice: Lattice) -> None:
         self.lost += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
+        self.lost_records += lattice.key in self._recorded and not isinstance(lattice, ListLattice)

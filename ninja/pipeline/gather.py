@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,9 +15,11 @@ from ninja.files import remote
 from ninja.files.output import PartFile as Output
 from ninja.files.output import target
 from ninja.pipeline.parts import Parts
-from ninja.pipeline.plan import PartOutput, Plan, Shard
+from ninja.pipeline.plan import SUFFIX, PartOutput, Plan, Shard, parts_folder
 from ninja.pipeline.record import Record, read_plan, read_record
-from ninja.pipeline.shard import SUFFIX, parts_folder, remove_dead_attempts
+from ninja.pipeline.shard import remove_dead_attempts
+
+_ROW = re.compile(rb"(\S+) [^ ].*:([0-9]{1,18})")  # of a script file: key, file, offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ def gather(name: str) -> Gathered:
 
     Archives and texts are joined byte by byte (packed ones by their gzip members), script files get the joined
     archive's name and places; symbol tables and scales, which are the same in all parts, are copied. Each output
-    appears whole or not at all. The parts stay.
+    appears whole or not at all, beside the folder of the parts. The parts stay.
 
     Args:
         name: An output that was named with ``-o``, or the folder of its parts.
@@ -49,7 +52,7 @@ def gather(name: str) -> Gathered:
     Raises:
         FormatError: Shards are missing, or parts are not as their records say; the message says which to run again.
         OptionError: Parts of several plans.
-        OutputError: An output cannot be written.
+        OutputError: An output cannot be written, or would replace a file that the user did not name.
     """
     folder = name.rstrip("/") if name.rstrip("/").endswith(SUFFIX) else parts_folder(name)
     plan = read_plan(folder)
@@ -62,6 +65,7 @@ def gather(name: str) -> Gathered:
         files: list[Output] = []
 
         def opened(path: str) -> Output:
+            _refuse_unnamed(plan, path)
             file = Output(path)
             stack.callback(file.abandon, keep=False)
             files.append(file)
@@ -89,6 +93,13 @@ def remove(found: Gathered) -> None:
         shutil.rmtree(f"{plan}.joined")
     else:
         Parts(plan).remove_all()
+
+
+def _refuse_unnamed(plan: Plan, path: str) -> None:
+    """Refuse to replace a file unless its name shares the stem of the output's, which the user typed."""
+    stem = os.path.basename(plan.folder).partition(".")[0]
+    if os.path.basename(path).partition(".")[0] != stem and remote.is_file(path):
+        raise OutputError("is there already, and only plan.json names it; move it away", path)
 
 
 def _records(plan: Plan) -> list[Record]:
@@ -134,9 +145,10 @@ def _script(plan: Plan, output: PartOutput, records: list[Record]) -> Iterator[b
             continue
         content = _read(plan, record, name)
         for line in content.splitlines(keepends=False):
-            key, _, place = line.partition(b" ")
-            offset = begin + int(place.rpartition(b":")[2])
-            yield b"%s %s:%d\n" % (key, os.fsencode(chosen.archive), offset)
+            row = _ROW.fullmatch(line)
+            if row is None:
+                raise _changed(plan, record, name)
+            yield b"%s %s:%d\n" % (row[1], os.fsencode(chosen.archive), begin + int(row[2]))
         begin += record.parts[f"{_stem(record)}.{os.path.basename(chosen.archive)}"].size
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,15 +16,18 @@ from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
 from ninja.files.guard import writing
 from ninja.files.output import is_specifier, part_of, target
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.place import Place
 from ninja.files.remote import is_remote
-from ninja.files.stream import gives_bytes_once
-from ninja.formats.format import by_extension
+from ninja.files.stream import gives_bytes_once, open_stream
+from ninja.formats.format import HEAD, Format, by_extension, detect
 from ninja.io import folder as folders
 from ninja.io import writer as files
 from ninja.io.inputs import Inputs
 from ninja.io.lattice_writer import LatticeWriter
+from ninja.io.listed import names_in
+from ninja.io.run_facts import Facts
 from ninja.io.scales_beside import ChosenScales
-from ninja.io.sources import look_into, names_in, tables
+from ninja.io.sources import look_into, tables
 from ninja.io.symbol_tables import write_table
 from ninja.io.writer import KALDI, format_of, spells_words
 from ninja.lattice import Kind, Lattice, Scales
@@ -51,6 +54,7 @@ class Output:
     scales: Scales | None = None  # by which paths were compared
     chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside them
     keeps_scales: bool = True  # where none are chosen, those beside the inputs go beside the output, too
+    facts_of: Callable[[tuple[str, ...]], Facts | None] | None = None  # what the results for inputs depend on
 
     @property
     def is_stdout(self) -> bool:
@@ -133,6 +137,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
         name = "ark,t:-"
     is_kaldi = format_of(name, output.to)[0].name in KALDI
+    has_facts = output.facts_of is not None and is_kaldi and inputs.tables is None and not gives_bytes_once(name)
     writer = files.write(
         name,
         resume=output.resume,
@@ -142,6 +147,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         words_out=output.words_out,
         scales=output.scales,
         chosen=output.chosen or (_scales_of(inputs) if output.keeps_scales else None),
+        run=output.facts_of(inputs.places) if has_facts and output.facts_of is not None else None,
     )
     inputs.spells_output = inputs.spells_output or (lambda: spells_words(name, output.to))
     try:
@@ -176,11 +182,11 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     """Return each input file with its output, or both as they are where there is one output.
 
     ``JOB`` in the name of the output stands for the number in the name of each input. In a folder outputs have the
-    names of the inputs.
+    names of the inputs, and their format unless the output has another.
 
     Raises:
         OptionError: An input has no number or no name, two outputs would be one, there is no folder for them, an
-            output is an input, or the format of the files of a folder is not known.
+            output is an input, or the format of the files of a folder is not written.
     """
     if not output.is_per_file:
         return [(output, inputs)]
@@ -189,11 +195,16 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     paths: dict[str, str] = {}  # the input of each output
     pairs: list[tuple[Output, Inputs]] = []
     for name, path, shape in _input_files(inputs):
-        place = _with_number(pattern, path, shape) if by_job else os.path.join(pattern, _with_extension(path, output))
+        to = output.to
+        if by_job:
+            place = _with_number(pattern, path, shape)
+        else:
+            base, to = _with_extension(path, output)
+            place = os.path.join(pattern, base)
         if place in paths:
             raise OptionError(f"{place}: {paths[place]} and {path} would both go there; name an output for each")
         paths[place] = path
-        pairs.append((replace(output, name=place), inputs.part(name)))
+        pairs.append((replace(output, name=place, to=to), inputs.part(name)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
     if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
         raise OptionError(f"{pattern}: there is no folder {folder}; make it first")
@@ -241,9 +252,24 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, str, re.Pattern[str]]]:
                 continue
             kind, content = look_into(table)
             if kind == "list":
-                yield from ((listed.place.path, listed.place.path, shape) for listed in names_in(content))
+                for listed in _listed_files(content, table.place.name, inputs):
+                    yield listed, listed, shape
                 continue
             yield (name if len(sources) == 1 else path), path, shape
+
+
+def _listed_files(content: bytes, list_name: str, inputs: Inputs) -> Iterator[str]:
+    """Yield the paths of the files that a list names; those that cannot be read are failures of the run."""
+    listed, failures = names_in(content, list_name)
+    for table in listed:
+        try:
+            open_stream(table.place, is_input=False).close()
+        except NinjaError as error:
+            failures.append(error)
+        else:
+            yield table.place.path
+    for failure in failures:
+        inputs.log.fail(failure)
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
@@ -254,16 +280,26 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
     return pattern.replace("JOB", numbers[-1])
 
 
-def _with_extension(path: str, output: Output) -> str:
-    """Return the name of an input with the extension of the output's format."""
+def _with_extension(path: str, output: Output) -> tuple[str, str | None]:
+    """Return the name of an output in a folder, its input's with the extension of its format, and the format."""
     name = os.path.basename(path)
-    form = format_of(output.name, output.to)[0]
     known = by_extension(name)
+    form, to = format_of(output.name, output.to)[0], output.to
+    if to is None and (kept := _format_of(path)) is not None and kept.name not in KALDI:
+        if kept.write is None or kept.write.files == "named":
+            raise OptionError(f"{path}: {kept.name} is not written so; say with --to which format {output.name} gets")
+        form, to = kept, kept.name
     if form in known or (form.name in KALDI and not known and not name.endswith(".scp")):
-        return name
-    if output.to is None and known and known[0].name not in KALDI:
-        advice = f"say with --to which format the files in {output.name} get, such as --to {known[0].name}"
-        raise OptionError(f"{path}: {advice}")
+        return name, to
     stem = name.removesuffix(".gz").removesuffix(".scp")
     ending = next((end for each in known for end in each.extensions if stem.lower().endswith(end)), "")
-    return stem[: len(stem) - len(ending)] + form.extensions[0]
+    return stem[: len(stem) - len(ending)] + form.extensions[0], to
+
+
+def _format_of(path: str) -> Format | None:
+    """Return the format of an input by its content; None if it is unknown, or the input cannot be read."""
+    try:
+        with open_stream(Place(path), is_input=False) as stream:
+            return detect(stream.head(HEAD), path)
+    except NinjaError:
+        return None

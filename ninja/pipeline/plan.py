@@ -12,23 +12,25 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files import remote
-from ninja.files.place import Place, Table, resolve
+from ninja.files.output import is_specifier, target
+from ninja.files.place import Place, Table, resolve_listed
 from ninja.files.stream import gives_bytes_once, open_stream
 from ninja.formats.format import of_folder, reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
 from ninja.io import folder
-from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, names_in, tables
+from ninja.io.listed import names_in
+from ninja.io.run_facts import State, state_of
+from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, tables
 from ninja.pipeline.cuts import LONGEST_HEAD, next_lattice
 
-State = tuple[str, int, int]  # path, size, time of the last change in ns; -1 both: it is not there
+MOST_SHARDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Shard:
         """Refuse a shard that there is not."""
         if not 1 <= self.number <= self.of:
             raise OptionError(f"shard {self.number}/{self.of}: shards are counted from 1 to their number")
+        if self.of > MOST_SHARDS:
+            raise OptionError(f"shard {self.number}/{self.of}: there are {MOST_SHARDS:,} shards at most")
 
     @classmethod
     def parse(cls, text: str) -> Shard:
@@ -67,13 +71,47 @@ class Unit:
     whole: bool = False  # never cut
 
 
+SUFFIX = ".shards"  # of the folder of an output's parts
+
+
+def parts_folder(output: str) -> str:
+    """Return the folder of the parts of an output, named by a path or in Kaldi's way."""
+    return target(output).archive + SUFFIX
+
+
+def renamed(name: str, place: Callable[[str], str]) -> str:
+    """Return the name of an output, in the same form, with its files elsewhere.
+
+    Args:
+        place: Returns the new path of a file.
+    """
+    chosen = target(name)
+    if not is_specifier(name):
+        return place(chosen.archive)
+    form = ",t" if chosen.text else ""
+    if chosen.script is not None:
+        return f"ark,scp{form}:{place(chosen.archive)},{place(chosen.script)}"
+    if chosen.packed and not chosen.archive.endswith(".gz"):
+        return f"ark{form}:| gzip -c > {place(chosen.archive)}"
+    return f"ark{form}:{place(chosen.archive)}"
+
+
+OutputKind = Literal["lattices", "text", "same"]  # "same": all shards write the same
+
+
 @dataclass(frozen=True, slots=True)
 class PartOutput:
     """One output of a command."""
 
     option: str  # by which it is named
     name: str  # as typed: a path, or Kaldi's way of naming one
-    kind: Literal["lattices", "text", "same"]  # "same": all shards write the same
+    kind: OutputKind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its files, without their folder."""
+        chosen = target(self.name)
+        return tuple(os.path.basename(path) for path in (chosen.archive, chosen.script) if path is not None)
 
 
 @dataclass(frozen=True)
@@ -111,7 +149,7 @@ class Plan:
             "version": self.version,
             "command": self.command,
             "options": dict(self.options),
-            "outputs": [[each.option, os.path.basename(each.name), each.kind] for each in self.outputs],
+            "outputs": [[each.option, renamed(each.name, os.path.basename), each.kind] for each in self.outputs],
             "shards": self.shards,
             "sources": [list(state) for state in self.states],
         }
@@ -196,18 +234,6 @@ def units(source: Source, *, format: str | None = None, allow_pipes: bool = Fals
     return found, list(states.values())
 
 
-def state_of(path: str) -> State:
-    """Return the state of a file, by which a change is told."""
-    if remote.is_remote(path):
-        size, mark = remote.state_of(path)
-        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path, -1, -1
-    return path, status.st_size, status.st_mtime_ns
-
-
 def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Table]:
     """Yield the files of a source, and the folders that are one thing."""
     for table in tables(source, allow_pipes=allow_pipes):
@@ -225,7 +251,10 @@ def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Ta
             continue
         kind, content = look_into(table)
         if kind == "list":
-            yield from names_in(content)
+            files, refused = names_in(content, place.name)
+            if refused:
+                raise refused[0]
+            yield from files
         else:
             yield replace(table, kind=kind)
 
@@ -246,9 +275,8 @@ def _script(table: Table, states: dict[str, State]) -> Unit | None:
     begin = 0
     for line in content.split(b"\n"):
         if fields := line.split(None, 1):
-            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else ""
-            path, colon, at = name.rpartition(":")
-            rows.append((begin, path, int(at)) if colon and at.isdigit() else (begin, _path(name), 0))
+            listed = _listed(os.fsdecode(fields[1].strip()), table.place.name) if len(fields) > 1 else Place("")
+            rows.append((begin, listed.path, listed.offset))
         begin += len(line) + 1
     for path in dict.fromkeys(path for _, path, _ in rows if path):
         states[path] = state_of(path)
@@ -261,13 +289,13 @@ def _script(table: Table, states: dict[str, State]) -> Unit | None:
     return Unit(table, sum(sizes), lines)
 
 
-def _path(name: str) -> str:
-    """Return the path of a file that a line of a script file names; "" where it is none."""
+def _listed(name: str, script: str) -> Place:
+    """Return the place that a line of a script file names; one without a path where reading it will fail."""
     try:
-        places = resolve(name)
+        places = resolve_listed(name, script)
     except NinjaError:
-        return ""
-    return places[0].path if len(places) == 1 else ""
+        return Place("")
+    return places[0] if len(places) == 1 else Place("")
 
 
 def _shape(table: Table) -> Literal["whole", "binary", "text"]:

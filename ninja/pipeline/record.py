@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from ninja.errors import FormatError, OptionError
-from ninja.files.output import reported
+from ninja.files.output import LONGEST_NAME, reported
+from ninja.io import run_facts
+from ninja.io.folder import SCALES_SUFFIX
+from ninja.io.symbol_tables import table_beside
 from ninja.pipeline.parts import Parts
-from ninja.pipeline.plan import PartOutput, Plan, Shard
+from ninja.pipeline.plan import MOST_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
 
 PLAN = "plan.json"
 _RECORD = re.compile(r"\d+-of-\d+\.json")
@@ -69,9 +71,9 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
         facts = _load(parts, f"{shard.name}.json")
         if facts is None:
             return None
-        found = _record(facts)
-    except (KeyError, TypeError, ValueError):
-        return None  # cut short
+        found = _record(plan, shard, facts)
+    except (LookupError, TypeError, ValueError):
+        return None  # cut short, or no record
     if found.plan != plan.digest:
         raise OptionError(_other_plan(plan.folder, "other options, sources or models"))
     return found if all(parts.size(name) == part.size for name, part in found.parts.items()) else None
@@ -103,12 +105,12 @@ def settle_plan(plan: Plan) -> None:
     found = read_plan(plan.folder)
     if found.digest != plan.digest:
         if any(_RECORD.fullmatch(name) for name in parts.names()):
-            raise OptionError(_other_plan(plan.folder, _difference(found.facts(), plan.facts())))
+            raise OptionError(_other_plan(plan.folder, run_facts.difference(found.facts(), plan.facts())))
         _write_plan(plan, replace=True)
 
 
 def _write_plan(plan: Plan, *, replace: bool) -> None:
-    facts = plan.facts() | {"outputs": [dataclasses.asdict(each) for each in plan.outputs]}
+    facts = plan.facts()
     parts = Parts(plan.folder)
     temporary = os.path.join(parts.attempts, f".{PLAN}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
@@ -125,59 +127,103 @@ def read_plan(folder: str) -> Plan:
     Raises:
         FormatError: There is none, or it is damaged.
     """
+    parts = Parts(folder)
     try:
-        facts = _load(Parts(folder), PLAN)
+        facts = _load(parts, PLAN)
         if facts is None:
             raise FormatError("there is no plan.json: these are no parts of a run with --shard", folder)
-        return Plan(
-            folder,
-            facts["shards"],
-            facts["command"],
-            facts["options"],
-            facts["version"],
-            tuple(PartOutput(**each) for each in facts["outputs"]),
-            tuple((name, size, changed) for name, size, changed in facts["sources"]),
-        )
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        return _plan(folder, facts)
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
         message = "is damaged; remove the folder and run the shards again"
-        raise FormatError(message, Parts(folder).place(PLAN)) from error
+        raise FormatError(message, parts.place(PLAN)) from error
+
+
+def _plan(folder: str, facts: dict[str, Any]) -> Plan:
+    """Make a plan of its facts, which anybody may have written: outputs are beside the folder, whatever it says."""
+    beside = os.path.dirname(folder)
+    outputs = []
+    for option, name, kind in facts["outputs"]:
+        _check(isinstance(option, str) and isinstance(name, str) and kind in get_args(OutputKind))
+        outputs.append(PartOutput(option, renamed(name, lambda base: os.path.join(beside, _base(base))), kind))
+    names = [name for each in outputs for name in each.names]
+    _check(len(set(names)) == len(names))
+    if names[0] + SUFFIX != os.path.basename(folder):
+        raise FormatError(f"is the plan of {names[0]!r}; its folder must be {names[0] + SUFFIX}", f"{folder}/{PLAN}")
+    sources = []
+    for path, size, changed in facts["sources"]:
+        _check(isinstance(path, str) and _is_number(size, least=-1) and _is_number(changed, least=-1))
+        sources.append((path, size, changed))
+    _check(_is_number(facts["shards"], least=1, most=MOST_SHARDS))
+    _check(isinstance(facts["command"], str) and isinstance(facts["version"], str))
+    _check(isinstance(facts["options"], dict))
+    plan = Plan(
+        folder,
+        facts["shards"],
+        facts["command"],
+        facts["options"],
+        facts["version"],
+        tuple(outputs),
+        tuple(sources),
+    )
+    _check(plan.facts() == facts)
+    return plan
+
+
+def _check(is_sound: bool) -> None:
+    if not is_sound:
+        raise ValueError
+
+
+def _is_number(value: object, *, least: int = 0, most: int = 1 << 63) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _base(name: str) -> str:
+    """Return the name of a file that is in no other folder, and is not hidden."""
+    _check(
+        bool(name) and name[0] != "." and not {"/", os.sep, "\0"} & {*name} and len(os.fsencode(name)) <= LONGEST_NAME
+    )
+    return name
 
 
 def _other_plan(folder: str, difference: str) -> str:
     return f"{folder} holds parts made with {difference}; remove it, or name another output"
 
 
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say in what two plans differ."""
-    for name, what in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
-        if before[name] != now[name]:
-            return what.format(before[name])
-    old, new = before["options"], now["options"]
-    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    if changed:
-        return f"another {', '.join('--' + name.replace('_', '-') for name in changed)}"
-    if before["sources"] != now["sources"]:
-        old, new = ({state[0]: state for state in map(tuple, each["sources"])} for each in (before, now))
-        names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-        return f"other sources, or {names[0]} before it was written anew" if names else "sources in another order"
-    return "other outputs"
-
-
-def _record(facts: dict[str, Any]) -> Record:
+def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
+    """Make a record of its facts, which anybody may have written: of parts it names those of this plan."""
+    _check(isinstance(facts["parts"], dict))
     failures = tuple(Failure(**each) for each in facts.pop("failures"))
+    for each in failures:
+        _check(isinstance(each.message, str) and isinstance(each.key, str | None) and isinstance(each.path, str | None))
+    options: dict[str, str | None] = {}
+    for output in plan.outputs:
+        for name in output.names:
+            options |= {f"{name}{SCALES_SUFFIX}": None, table_beside(name): None}
+        options |= dict.fromkeys(output.names, output.option)
     parts = {name: PartFile(**each) for name, each in facts.pop("parts").items()}
-    return Record(**facts, failures=failures, parts=parts)
+    for name, part in parts.items():
+        _check(options[name.removeprefix(f"{shard.name}.")] == part.option and name.startswith(shard.name))
+        _check(_is_number(part.size) and isinstance(part.sha256, str))
+    found = Record(**facts, failures=failures, parts=parts)
+    _check((found.shard, found.of) == (shard.number, shard.of) and _is_number(found.lattices))
+    _check(all(isinstance(text, str) for text in (found.plan, found.keys, found.host, found.version)))
+    _check(isinstance(found.seconds, int | float) and not isinstance(found.seconds, bool) and found.seconds >= 0)
+    return found
 
 
 def _load(parts: Parts, name: str) -> dict[str, Any] | None:
     """Return what a JSON file of a folder holds; None: it is not there."""
-    if parts.size(name) is None:
+    size = parts.size(name)
+    if size is None:
         return None
-    found: dict[str, Any] = json.loads(b"".join(parts.blocks(name)))
-    return found
+    if size > run_facts.LARGEST:
+        raise ValueError
+    return run_facts.parsed(b"".join(parts.blocks(name)))
 
 
 def _dump(facts: dict[str, Any], path: str) -> None:
-    with reported(path), open(path, "w", encoding="utf-8") as file:
-        json.dump(facts, file, indent=1)  # ASCII, also of names that are no UTF-8
-        file.write("\n")
+    with reported(path), open(path, "wb") as file:
+        file.write(run_facts.dumped(facts))

@@ -31,10 +31,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ninja.files.output import is_specifier, reported, target
+from ninja.files.output import reported
 from ninja.files.place import Table
 from ninja.pipeline.parts import BLOCK, Parts
-from ninja.pipeline.plan import Plan, Shard
+from ninja.pipeline.plan import Plan, Shard, renamed
 from ninja.pipeline.record import (
     Failure,
     PartFile,
@@ -44,7 +44,6 @@ from ninja.pipeline.record import (
     write_record,
 )
 
-SUFFIX = ".shards"  # of the folder of an output's parts
 _ATTEMPT = re.compile(r"\.(\d+-of-\d+)\.(.+)-(\d+)-[0-9a-f]{8}")
 
 
@@ -70,11 +69,6 @@ class Outcome:
 Work = Callable[[Part], Outcome]
 
 
-def parts_folder(output: str) -> str:
-    """Return the folder of the parts of an output, named by a path or in Kaldi's way."""
-    return target(output).archive + SUFFIX
-
-
 def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     """Do the work of a shard and write its record, unless it is done already.
 
@@ -92,13 +86,17 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     begin = time.monotonic()
     host = socket.gethostname()
     attempt = os.path.join(folder.attempts, f".{shard.name}.{host}-{os.getpid()}-{secrets.token_hex(4)}")
+
+    def within(path: str) -> str:
+        return os.path.join(attempt, f"{shard.name}.{os.path.basename(path)}")
+
     try:
         with reported(attempt):
             os.mkdir(attempt)
         tables = plan.tables(shard)
         outcome = Outcome(0, keys=hashlib.sha256().hexdigest())
         if tables:
-            outputs = {each.option: _placed(each.name, attempt, shard) for each in plan.outputs}
+            outputs = {each.option: renamed(each.name, within) for each in plan.outputs}
             outcome = work(Part(shard, tables, attempt, outputs))
         parts = _written(plan, shard, attempt)
         settle_plan(plan)  # another may have been begun meanwhile, while no shard was done
@@ -160,31 +158,11 @@ def checksum(path: str) -> str:
     return found.hexdigest()
 
 
-def _placed(name: str, folder: str, shard: Shard) -> str:
-    """Return the name of a part in the form of an output's name."""
-    chosen = target(name)
-
-    def within(path: str) -> str:
-        return os.path.join(folder, f"{shard.name}.{os.path.basename(path)}")
-
-    if not is_specifier(name):
-        return within(chosen.archive)
-    form = ",t" if chosen.text else ""
-    if chosen.script is not None:
-        return f"ark,scp{form}:{within(chosen.archive)},{within(chosen.script)}"
-    if chosen.packed and not chosen.archive.endswith(".gz"):
-        return f"ark{form}:| gzip -c > {within(chosen.archive)}"
-    return f"ark{form}:{within(chosen.archive)}"
-
-
 def _written(plan: Plan, shard: Shard, attempt: str) -> dict[str, PartFile]:
     """Return the files that an attempt wrote."""
-    options = {}
+    options: dict[str, str] = {}
     for each in plan.outputs:
-        chosen = target(each.name)
-        options[f"{shard.name}.{os.path.basename(chosen.archive)}"] = each.option
-        if chosen.script is not None:
-            options[f"{shard.name}.{os.path.basename(chosen.script)}"] = each.option
+        options |= {f"{shard.name}.{name}": each.option for name in each.names}
     found = {}
     with reported(attempt):
         for name in sorted(os.listdir(attempt)):

@@ -25,16 +25,16 @@ from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
+from ninja.lattice.list_lattice import as_list_of
 from ninja.lm import LanguageModel
 from ninja.lm.protocol import PhraseMark
 from ninja.rescoring.carry_over import RecordingQueue, Utterance
-from ninja.rescoring.models import BoundModels, refuse_unknown
+from ninja.rescoring.models import BoundModels
 from ninja.rescoring.options import MAX_ARCS, RescoreOptions, RescoreReport
 from ninja.rescoring.threads import InFlight, InThisThread, on_threads
 
 Keyed = tuple[str, Lattice]
 Coming = Keyed | None  # None: the next lattice is awaited; those in flight are to be given out
-ENOUGH_ARCS = 1000  # to tell by their words whether the model, or the symbol table, is the wrong one
 AsGiven = TypeVar("AsGiven", Keyed, Coming)
 MarkOf = Callable[[Lattice], PhraseMark | None]
 
@@ -64,7 +64,6 @@ class Engine(ABC):
         self.batch_arcs = options.batch_arcs  # of each thread
         self.in_flight = InFlight()
         self.awaiting = False  # the next lattice is on its way, where the source says so
-        self._few: list[Lattice] = []  # the first ones, too few to tell whether the models know their words
 
     def results(self, lattices: Iterable[Coming]) -> Iterator[Coming]:
         """Yield the rescored lattices in input order, and None where all are given out and the next is awaited."""
@@ -84,10 +83,8 @@ class Engine(ABC):
                 break
         if not first:
             return
-        seen = [lattice for _, lattice in first]
-        self.report.cover(self.models.coverages(seen))
-        self._examine(seen, to_come=self.awaiting)
-        with closing(self._work(chain(first, self._examined(source)))) as waves:
+        self.models.bind(lattice for _, lattice in first)
+        with closing(self._work(chain(first, source))) as waves:
             for _ in waves:
                 while (utterance := self.in_flight.pop_done()) is not None:
                     if utterance.result is not None:
@@ -107,23 +104,6 @@ class Engine(ABC):
             engine.batch_arcs = max(1, self.options.batch_arcs // len(each))
             engines.append(engine)
         return on_threads([engine._waves(source, BatchedLM(engine.models.lm)) for engine in engines], self.in_flight)
-
-    def _examine(self, lattices: list[Lattice], *, to_come: bool) -> None:
-        """Refuse models that know too few words of the first lattices, once these have arcs enough or are all."""
-        self._few += lattices
-        if not to_come or sum(lattice.num_arcs for lattice in self._few) >= ENOUGH_ARCS:
-            for coverage in self.models.coverages(self._few):
-                refuse_unknown(coverage, self.options.max_unknown)
-            self._few = []
-
-    def _examined(self, source: Iterator[Coming]) -> Iterator[Coming]:
-        """Yield the lattices behind the first ones, which they join while these are too few."""
-        for pair in source:
-            if self._few and pair is not None:
-                self._examine([pair[1]], to_come=True)
-            yield pair
-        if self._few:
-            self._examine([], to_come=False)
 
     @abstractmethod
     def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
@@ -156,7 +136,7 @@ class Engine(ABC):
 
     def _finish(self, utterance: Utterance, result: Lattice, said: Sequence[int] = ()) -> None:
         """Keep the result of an utterance, and pass its words to the next one of its recording."""
-        result = reverse(result) if self.options.backward else result
+        result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
             utterance.result = result
             utterance.is_done = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -17,11 +18,12 @@ from ninja.lattice import Lattice
 from ninja.lattice.keyed import bare
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
+from ninja.lm.coverage import Coverage
 from ninja.lm.devices import describe_devices
 from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.word_map import Coverage, WordMap
+from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 
@@ -108,6 +110,17 @@ def load_model(
         return lm
 
 
+def refuse_words(lm: Model, options: RescoreOptions) -> None:
+    """Refuse an algorithm that scores words with a model of whole sentences.
+
+    Raises:
+        ModelError: The model is one.
+    """
+    if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
+        message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
+        raise ModelError(message)
+
+
 class BoundModels:
     """New and old language model, bound to the words of the lattices.
 
@@ -117,14 +130,7 @@ class BoundModels:
     """
 
     def __init__(self, lm: Model, old_lm: Model, options: RescoreOptions) -> None:
-        """Take the models as one.
-
-        Raises:
-            ModelError: A model of whole sentences is to score words.
-        """
-        if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
-            message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
-            raise ModelError(message)
+        """Take the models as one."""
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
@@ -183,8 +189,8 @@ class BoundModels:
         said = [int(each) for each in found[found >= 0]]
         return [*said, self.lm.bos] if said and self.lm.bos is not None else said
 
-    def coverages(self, lattices: Iterable[Lattice]) -> tuple[Coverage, ...]:
-        """Count how well each model knows the words of some lattices, those of the first symbol table among them.
+    def bind(self, lattices: Iterable[Lattice]) -> None:
+        """Bind the models to the first symbol table of some lattices, with the words that it has by now.
 
         Raises:
             VocabularyError: No lattice carries a symbol table.
@@ -194,8 +200,12 @@ class BoundModels:
             raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
         assert named[0].words is not None
         alike = [lattice for lattice in named if lattice.words is named[0].words]
-        whole = self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
-        return tuple(part.coverage(alike) for part in (self._parts or (whole,)))
+        self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
+
+    def named_models(self) -> list[tuple[str, LanguageModel]]:
+        """Return the models, those of mixtures one by one, with their names."""
+        given = self._given
+        return [*given.named_models()] if isinstance(given, Mixture) else [(NEW, given)]
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
         """Return the model's map of a symbol table that holds all words of a lattice."""
@@ -234,22 +244,7 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     source = bare(lattices)
     first = next(source, None)
     if first is None:
-        return Coverage(0, 0, 0, 0, (), unk_penalty or 0.0)
+        return Coverage(Counter(), frozenset(), unk_penalty or 0.0)
     if first.words is None:
         raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
     return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
-
-
-def refuse_unknown(found: Coverage, max_unknown: float) -> None:
-    """Refuse a model that knows too few words: then it, or the symbol table, is likely the wrong one.
-
-    Raises:
-        VocabularyError: The share of unknown words is above ``max_unknown``, or the model has no score for any.
-    """
-    if found.share > max_unknown:
-        raise VocabularyError(
-            f"{found.facts}; more than max_unknown = {max_unknown:.0%}: is this the right model, and the right symbol "
-            "table? Raise max_unknown to go on all the same"
-        )
-    if found.unknown_arcs and not found.has_unk:
-        raise VocabularyError(f"{found.facts}; it has no <unk>: {found.advice}")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from ninja.errors import OptionError
-from ninja.lattice import Scales
-from ninja.lm.word_map import Coverage, WordMapping
+from ninja.errors import OptionError, documented
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.list_lattice import ListLattice
+from ninja.lm.coverage import Coverage, WordMapping, added
 from ninja.log import Log
+from ninja.rescoring.vocabulary import VocabularyCheck
 
 Algorithm = Literal["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
 SENTENCES = ("nbest", "cover", "trie")  # algorithms that choose what is scored on first-pass costs alone
 Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]
 
+DEFAULT_ALGORITHM: Algorithm = "arcbeam"
+DEFAULT_NUM_BEST = 100
 DEFAULT_MAX_HYPS = {"arcbeam": 4, "pushforward": 5, "pruned": 0}
 DEFAULT_BEAM = {"arcbeam": 6.0, "pushforward": 6.0, "pruned": 6.0, "nbest": 8.0, "cover": 8.0, "trie": 8.0}
 COVER_PRUNE_BEAM = 5.0
@@ -76,7 +80,9 @@ class SentenceOptions:
 
     section: ClassVar[str] = "Search: nbest, cover, trie"
 
-    num_best: int = option(100, "nbest: sentences of each lattice.", 1, LARGEST)
+    num_best: int | None = option(
+        None, "nbest: sentences of each lattice.  [default: 100; all of an n-best list]", 1, LARGEST
+    )
     min_posterior: float = option(0.5, "cover: split states after arcs above this posterior.", 0, 1)
     max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0: as many as the beam holds.", 0, LARGEST)
 
@@ -89,17 +95,23 @@ class ScoreOptions:
 
     backward: bool = option(False, "The models read sentences from their end.")
     lm_weight: float = option(0.5, "Share of the language model in the graph cost, 0 to 1.", 0, 1)
-    acoustic_scale: float = option(0.1, "Factor of acoustic costs; 1 for chain models.", 0)
+    acoustic_scale: float = option(
+        0.1,
+        "Factor of acoustic costs; 1 for n-best lists and CTC, where commands take it by default, and for chain models "
+        "decoded without --post-decode-acwt 10.",
+        0,
+    )
     word_penalty: float = option(0.0, "Cost of each word while searching; never written back.")
     unk_penalty: float | None = option(
         None, "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]"
     )
-    max_unknown: float = option(0.5, "Refuse when a larger share of arcs carries words the model lacks.", 0, 1)
+    max_unknown: float = option(0.5, "Refuse files with a larger share of arcs whose words the model lacks.", 0, 1)
     map_words: tuple[WordMapping, ...] = option(
         (), "Find words a model lacks in lower or upper case, or as another spelling of <unk>."
     )
 
 
+@documented
 @dataclass(frozen=True)
 class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions):
     """Options of ``ninja.rescore``: those of its scores, of the chosen algorithm, and of the run.
@@ -109,8 +121,10 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
 
     section: ClassVar[str] = "Search"
 
-    algorithm: Algorithm = option(
-        "arcbeam", "Hypotheses compete on each arc, in each state, or all together (Kaldi's pruned composition)."
+    algorithm: Algorithm | None = option(
+        None,
+        "Hypotheses compete on each arc, in each state, all together (Kaldi's pruned composition), or as whole "
+        "sentences.  [default: arcbeam; nbest where the first lattice is an n-best list]",
     )
     output: Output = option("lattice", "Expanded lattice, input topology with replaced graph costs, or best path.")
     batch_arcs: int = option(200_000, "Arcs of lattices in flight at once.", 1)
@@ -131,13 +145,25 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
                 raise OptionError(f"map_words has {how!r}, but takes {', '.join(get_args(WordMapping))}")
         choices: dict[str, Any] = {"algorithm": Algorithm, "output": Output, "look_ahead": LookAhead}
         for name, kind in choices.items():
-            if getattr(self, name) not in get_args(kind):
+            if getattr(self, name) not in get_args(kind) and (name, getattr(self, name)) != ("algorithm", None):
                 raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(get_args(kind))}")
+
+    def for_lattice(self, lattice: Lattice) -> RescoreOptions:
+        """Return the options with an algorithm: if there is none, the default one for such a lattice."""
+        if self.algorithm is not None:
+            return self
+        return replace(self, algorithm="nbest" if isinstance(lattice, ListLattice) else DEFAULT_ALGORITHM)
+
+    def sentences_of(self, lattice: Lattice) -> int:
+        """Return the largest number of sentences that ``nbest`` takes of a lattice."""
+        if self.num_best is not None:
+            return self.num_best
+        return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_NUM_BEST
 
     @property
     def hypotheses(self) -> int:
         """Live hypotheses per cell, 0 for unlimited."""
-        return DEFAULT_MAX_HYPS[self.algorithm] if self.max_hyps is None else self.max_hyps
+        return DEFAULT_MAX_HYPS[self.algorithm or DEFAULT_ALGORITHM] if self.max_hyps is None else self.max_hyps
 
     @property
     def history_words(self) -> int:
@@ -157,7 +183,7 @@ class RescoreOptions(SentenceOptions, PrunedOptions, SearchOptions, ScoreOptions
     @property
     def search_beam(self) -> float:
         """Beam on the expected cost of hypotheses."""
-        return DEFAULT_BEAM[self.algorithm] if self.beam is None else self.beam
+        return DEFAULT_BEAM[self.algorithm or DEFAULT_ALGORITHM] if self.beam is None else self.beam
 
     @property
     def first_pass_beam(self) -> float:
@@ -189,12 +215,18 @@ class RescoreReport(Log):
     frames: int = 0  # alignment labels on the best paths, where the lattices carry any
     seconds: float = 0.0
     lm_seconds: float = 0.0  # of these, inside the language model
-    coverages: tuple[Coverage, ...] = ()  # of the first lattices' words, by each language model
+    merged: int = 0  # hypotheses of n-best lists with the text of another, whose probability they were added to
+    left_out: int = 0  # hypotheses of n-best lists beyond num_best
+    coverages: tuple[Coverage, ...] = ()  # of the words of all lattices, by each language model
+    vocabulary: VocabularyCheck | None = None  # made by the caller, who knows the files: stages make none
 
-    def cover(self, coverages: Iterable[Coverage]) -> None:
-        """Keep the coverage of the first lattices' words by the language models."""
-        for coverage in coverages:
-            self.coverages = (*self.coverages, coverage)
+    def cover(self, coverages: Sequence[Coverage]) -> None:
+        """Add the coverage of some lattices' words by the language models."""
+        self.coverages = added(self.coverages, coverages)
+
+    def tell_coverage(self) -> None:
+        """Pass the coverage of all lattices' words on as notes."""
+        for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
 
@@ -202,13 +234,16 @@ class RescoreReport(Log):
         """Sum the run up in a line, given its wall time and the seconds of a frame."""
         audio = self.frames * frame_shift
         sound = f", {audio:.0f} s of audio (real-time factor {seconds / audio:.4f})" if audio else ""
+        lists = f", {self.merged} equal texts added up" if self.merged else ""
+        lists += f", {self.left_out} hypotheses beyond --num-best left out" if self.left_out else ""
         return (
-            f"{self.lattices} lattices, {self.arcs} arcs ({self.expanded_arcs} expanded), {self.histories} histories, "
-            f"{self.calls} LM steps of {self.scores} scores, {seconds:.1f} s ({self.lm_seconds:.1f} s in the LM){sound}"
+            f"{self.lattices} lattices{lists}, {self.arcs} arcs ({self.expanded_arcs} expanded), "
+            f"{self.histories} histories, {self.calls} LM steps of {self.scores} scores, {seconds:.1f} s "
+            f"({self.lm_seconds:.1f} s in the LM){sound}"
         )
 
     def merge(self, part: Log) -> None:
-        """Add the log of a worker process; the coverage is the first one's."""
-        if isinstance(part, RescoreReport) and not self.coverages:
+        """Add the log of a worker process."""
+        if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
-from ninja.errors import LatticeError, OptionError, VocabularyError, check_range
+from ninja.errors import LatticeError, OptionError, check_range
 from ninja.graph import num_frames
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import pairs, refuse_pair
-from ninja.lattice.lattice import check
+from ninja.lattice.keyed import pairs
+from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import PhraseMark
+from ninja.lm.word_map import WordMap
 from ninja.rescoring.arrivals import Arrivals
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
+from ninja.rescoring.determinism import ADVICE, is_ambiguous
 from ninja.rescoring.engine import AsGiven, Coming, Engine, Keyed, SearchEngine, unmarked
-from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass
+from ninja.rescoring.equal_texts import merge_equal_texts, with_merged_texts
+from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass, refuse_words
 from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
 from ninja.rescoring.sentences import SentenceEngine
-from ninja.rescoring.service import LiveReport, Request, Service
-
-NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
+from ninja.rescoring.service import LiveReport, Request, Service, is_sound
+from ninja.rescoring.vocabulary import VocabularyCheck, unknown_words
 
 
 class ContextStage(Protocol):
@@ -33,8 +35,14 @@ class ContextStage(Protocol):
 
     old_model: Any  # the first pass's language model, where it is loaded
 
-    def __call__(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
+    def unchecked(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
         """Yield the lattices with their context, and None where the next is awaited."""
+
+    def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
+        """Load the models for the lattices' words."""
+
+    def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
+        """Return the maps of a symbol table to the words of class models, which may lack any of them."""
 
     def live(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
         """Return a lattice with its context, and phrases given with it: the same one, or one made for it."""
@@ -56,6 +64,9 @@ class Rescorer:
 
     Lattices that are in flight at once are rescored in one batch by a thread of the Rescorer's own, which others join
     and leave as they come and are done. The models are not to be used elsewhere meanwhile.
+
+    Each lattice that is submitted is refused by itself if models lack more than ``max_unknown`` of its words, whatever
+    else is in flight; those of an iterable are judged as `rescore` judges them.
 
     Args:
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out. Or
@@ -89,6 +100,7 @@ class Rescorer:
         self.old_lm = old_lm  # once it is loaded
         self.carry_over = carry_over
         self.context = context
+        self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # of the last table, and its size
         self._passes: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
         self._live_models: BoundModels | None = None
         self._service: Service | None = None
@@ -119,7 +131,7 @@ class Rescorer:
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
         """Do the same on several threads, with one copy of the models' weights; the results are the same bytes.
 
-        Models that only one thread may use, see `LanguageModel.twin`, share each product among torch's threads instead.
+        Models without twins, see `LanguageModel.twin`, share each product among torch's threads instead.
         """
         return self.coming(pairs(lattices), log, num_threads=num_threads)  # type: ignore[return-value]
 
@@ -130,30 +142,70 @@ class Rescorer:
             ``(key, lattice)`` in input order, and None where all results are given out and the next lattice is awaited.
         """
         start = time.perf_counter()
-        lattices = _counted(lattices, log)
+        lattices = _counted(with_merged_texts(lattices, self.options.scales, log), log)
+        if log.vocabulary is None:
+            lattices = self.vocabulary_check(log)(lattices)
         if self.context is not None:
-            lattices = self.context(lattices, log)
+            lattices = self.context.unchecked(lattices, log)
         if not self._passes:
             first = next((pair for pair in lattices if pair is not None), None)
             if first is None:
                 return lattices
-            self._load(first[1], log)
+            self._load(first[1].words, log)
             lattices = chain([first], lattices)
         old_lm = self.old_lm
         for lm, options in self._passes:
             queue = RecordingQueue(self.carry_over)
-            engine = self._engine(BoundModels(self._over(lm), old_lm, options), options, queue, log, num_threads)
-            lattices = engine.results(lattices)
+            models = BoundModels(self._over(lm), old_lm, options)
+            make_engine = partial(self._engine, lm, models, queue=queue, log=log, num_threads=num_threads)
+            lattices = self._rescored(lattices, options, make_engine)
             old_lm = None  # it is taken out when the first of the models is put in
-        if self.files is not None:  # of a worker's later batches: whether the models know the words is settled now
-            self._passes = [(lm, replace(options, max_unknown=1.0)) for lm, options in self._passes]
         return _measured(lattices, log, start)
 
-    def _load(self, lattice: Lattice, log: RescoreReport) -> None:
+    def _rescored(
+        self, lattices: Iterable[Coming], options: RescoreOptions, make_engine: Callable[[RescoreOptions], Engine]
+    ) -> Iterator[Coming]:
+        """Return the results of an engine, made at once if the options name its algorithm, else at the first lattice.
+
+        Raises:
+            OptionError: Options contradict each other.
+        """
+        if options.algorithm is not None:
+            return make_engine(options).results(lattices)
+        self._refuse_carry_over(options)
+        return _of_first(lattices, options, make_engine)
+
+    def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
+        """Return the check of lattices' words, for callers that know the files; they set ``log.vocabulary``."""
+        return VocabularyCheck(
+            lambda words: self._word_maps(words, log),
+            self.options.max_unknown,
+            log.cover,
+            other_maps=lambda words: () if self.context is None else self.context.class_maps(words, log),
+        )
+
+    def _word_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
+        """Return the maps of a symbol table to the words of each model of each pass."""
+        if self._maps is not None and self._maps[0] is words and self._maps[1] == len(words):
+            return self._maps[2]
+        if not self._passes:
+            self._load(words, log)
+        old_lm, maps = self.old_lm, []
+        for lm, options in self._passes:
+            models = BoundModels(self._over(lm), old_lm, options)
+            for name, model in models.named_models():
+                maps.append(WordMap(words, model, options.unk_penalty, map_words=options.map_words, name=name))
+            old_lm = None
+        self._maps = words, len(words), maps  # a growing table was completed where that matters
+        return maps
+
+    def _load(self, words: SymbolTable | None, log: RescoreReport) -> None:
         assert self.files is not None
         if self.context is not None:
+            if words is not None:
+                self.context.bind(words, log)
             self.old_lm = self.context.old_model
-        self._passes, self.old_lm = self.files.load(self.options, lattice.words, log, self.old_lm)
+        self._passes, self.old_lm = self.files.load(self.options, words, log, self.old_lm)
 
     def submit(self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None) -> Future[Lattice]:
         """Rescore a lattice together with those of other callers; to be called from any thread.
@@ -175,7 +227,7 @@ class Rescorer:
         """
         service = self._opened(entities)
         request = Request(lattice, entities, Future())
-        if _is_sound(request):
+        if is_sound(request):
             service.wait_for_place(timeout)
             service.put(request)
         return request.future
@@ -190,7 +242,7 @@ class Rescorer:
 
         service = self._opened(entities)
         request = Request(lattice, entities, Future())
-        if _is_sound(request):
+        if is_sound(request):
             place = service.place()
             try:
                 await asyncio.wrap_future(place)
@@ -247,50 +299,47 @@ class Rescorer:
         )
 
     def _prepared(self, lattice: Lattice, entities: Any, log: RescoreReport) -> Lattice:
-        return lattice if self.context is None else self.context.live(lattice, entities, log)
+        lattice, num_merged = merge_equal_texts(lattice, self.options.scales)
+        log.merged += num_merged
+        prepared = lattice if self.context is None else self.context.live(lattice, entities, log)
+        assert lattice.words is not None
+        for word_map in self._word_maps(lattice.words, log):
+            if word_map.unknown_share(lattice) > self.options.max_unknown:
+                error = unknown_words(word_map.coverage([lattice]), self.options.max_unknown)
+                error.key = lattice.key
+                raise error
+        return prepared
 
     def _live_engine(self, lattice: Lattice, queue: RecordingQueue, log: LiveReport) -> Engine:
-        if not self._passes:
-            self._load(lattice, log)
         lm, options = self._passes[0]
+        options = options.for_lattice(lattice)
+        self._passes[0] = lm, options  # what a lattice gets does not depend on the one it comes with
         if self._live_models is None:
             self._live_models = BoundModels(self._over(lm), self.old_lm, options)
-        if log.is_settled:  # one lattice of rare words, the first of a later run, is not to be refused
-            options = replace(options, max_unknown=1.0)
-        return self._engine(self._live_models, options, queue, log)
+        return self._engine(lm, self._live_models, options, queue=queue, log=log)
 
     def _over(self, lm: Model) -> Model:
         return lm if self.context is None else self.context.over(lm)
 
     def _engine(
         self,
+        lm: Model,
         models: BoundModels,
         options: RescoreOptions,
+        *,
         queue: RecordingQueue,
         log: RescoreReport,
         num_threads: int = 1,
     ) -> Engine:
-        if self.carry_over is not None and options.backward:
-            raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
+        self._refuse_carry_over(options)
+        refuse_words(lm, options)
         engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
         mark_of = unmarked if self.context is None else self.context.mark_of
         return engine(models, options, queue, log, num_threads, mark_of)
 
-
-def _is_sound(request: Request) -> bool:
-    """Check a lattice in its caller's thread; what is wrong with it fails its future."""
-    refuse_pair(request.lattice)
-    if not isinstance(request.lattice, Lattice):
-        name = type(request.lattice).__name__
-        raise OptionError(f"lattice is of type {name}, but a Lattice is needed; read files with ninja.read")
-    try:
-        check(request.lattice)
-        if request.lattice.words is None:
-            raise VocabularyError(NO_TABLE, key=request.lattice.key)
-    except Exception as error:
-        request.future.set_exception(error)
-        return False
-    return True
+    def _refuse_carry_over(self, options: RescoreOptions) -> None:
+        if self.carry_over is not None and options.backward:
+            raise OptionError("a model that reads backwards knows nothing of earlier utterances; leave carry_over out")
 
 
 def rescore(
@@ -323,7 +372,8 @@ def rescore(
         early should close it, or forget it: the source is closed then, too.
 
     Raises:
-        VocabularyError: More than ``options.max_unknown`` of the first lattices' arcs carry words a model lacks.
+        VocabularyError: More than ``options.max_unknown`` of the arcs carry words a model lacks: of the first hundred
+            lattices', or of all.
         ModelError: The memory does not hold a single step of the model, or one of whole sentences is to score words.
         OptionError: There is no model, or context is to be carried over to a model that reads backwards.
         NinjaError: Without ``on_error``, the first failure of a lattice.
@@ -389,7 +439,23 @@ def _counted(lattices: Iterable[Coming], log: RescoreReport) -> Iterator[Coming]
     for pair in lattices:
         if pair is not None:
             log.arcs += pair[1].num_arcs
+            if ADVICE not in log.notes and is_ambiguous(pair[1]):
+                log.note(ADVICE)
         yield pair
+
+
+def _of_first(
+    lattices: Iterable[Coming], options: RescoreOptions, make_engine: Callable[[RescoreOptions], Engine]
+) -> Iterator[Coming]:
+    """Yield the results of the engine for the first lattice, and None where the next one is awaited."""
+    source = iter(lattices)
+    for pair in source:
+        if pair is None:
+            yield None
+            continue
+        with closing(make_engine(options.for_lattice(pair[1])).results(chain([pair], source))) as results:  # type: ignore[type-var]
+            yield from results
+        return
 
 
 def _measured(results: Iterator[Coming], log: RescoreReport, start: float) -> Iterator[Coming]:
@@ -402,3 +468,5 @@ def _measured(results: Iterator[Coming], log: RescoreReport, start: float) -> It
             log.seconds = time.perf_counter() - start
         yield pair
     log.seconds = time.perf_counter() - start
+    if log.vocabulary is None:
+        log.tell_coverage()

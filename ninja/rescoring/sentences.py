@@ -21,10 +21,11 @@ from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.list_lattice import ListLattice
 from ninja.lm.trie import score_trie
 from ninja.rescoring.carry_over import Utterance
 from ninja.rescoring.engine import BatchedLM, Coming, Engine, out_of_memory, with_replaced_costs
-from ninja.rescoring.options import MAX_ARCS, RescoreOptions
+from ninja.rescoring.options import DEFAULT_NUM_BEST, MAX_ARCS, RescoreOptions
 
 TOO_MANY_WORDS = (
     "the memory does not hold its words in the language model all at once; set a smaller num_best, max_trie_nodes or "
@@ -57,19 +58,22 @@ class Unfolded:
         )
 
 
-def unfold(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions) -> Unfolded:
+def unfold(
+    lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions, num_best: int = DEFAULT_NUM_BEST
+) -> Unfolded:
     """Unfold a lattice as the algorithm of the options does.
 
     Args:
         lm_word: The language model's word of each arc, int32 [num_arcs], -1 = none.
         eos: Its ``</s>``.
         options: ``nbest``, ``cover`` or ``trie``, and what they need.
+        num_best: Sentences of ``nbest``.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or more than ten million arcs arise.
     """
     if options.algorithm == "nbest":
-        return _unfold_best_paths(lattice, lm_word, eos, options)
+        return _unfold_best_paths(lattice, lm_word, eos, num_best, options.scales)
     scales = {"acoustic_scale": options.acoustic_scale, "word_penalty": options.word_penalty}
     try:
         if options.algorithm == "cover":
@@ -97,9 +101,9 @@ def unfold(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions)
     return Unfolded(*found)
 
 
-def _unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions) -> Unfolded:
+def _unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int, scales: Scales) -> Unfolded:
     """Unfold the n best paths of different words as the tree of their arcs."""
-    paths = nbest(lattice, options.num_best, options.scales)
+    paths = nbest(lattice, num_best, scales)
     begin = np.cumsum([0, *(path.arcs.size for path in paths)])
     arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
     tree = WordTrie()
@@ -180,7 +184,11 @@ class SentenceEngine(Engine):
         if options.algorithm == "cover":
             lattice, arc = prune(lattice, options.first_pass_beam, options.scales, return_arc_map=True)
             lm_word, extra = lm_word[arc], extra[arc]
-        return _Unfolding(utterance, lattice, extra, unfold(lattice, lm_word, self.models.lm.eos, options))
+        num_best = options.sentences_of(utterance.lattice)
+        if options.algorithm == "nbest" and isinstance(utterance.lattice, ListLattice):
+            with self.in_flight.lock:
+                self.report.left_out += max(0, utterance.lattice.num_hypotheses - num_best)
+        return _Unfolding(utterance, lattice, extra, unfold(lattice, lm_word, self.models.lm.eos, options, num_best))
 
     def _rescore(self, batch: list[_Unfolding], lm: BatchedLM) -> None:
         """Score the words of a batch and keep its lattices; where memory does not hold it, half by half."""

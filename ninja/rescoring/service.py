@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout  # the built-in one from Python 3.11 on
 from contextlib import closing, suppress
@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from ninja.errors import BusyError, ClosedError, NinjaError
+from ninja.errors import BusyError, ClosedError, NinjaError, OptionError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.lm.word_map import Coverage
+from ninja.lattice.keyed import refuse_pair
+from ninja.lattice.lattice import check
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue, Utterance
-from ninja.rescoring.engine import ENOUGH_ARCS, Coming, Engine
+from ninja.rescoring.engine import Coming, Engine
 from ninja.rescoring.options import RescoreReport
 
+NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
 IDLE_SECONDS = 5.0  # after which the thread ends; the next lattice starts another
 CLOSED = "this Rescorer was closed before the lattice was rescored; open another"
 
@@ -39,11 +41,6 @@ class LiveReport(RescoreReport):
     """Counts and notes of a service, in bounded memory: failures are for the futures of their lattices."""
 
     failure: NinjaError | None = None  # of the utterance that leaves the engine next
-    is_settled: bool = False  # that the models know the words: a run found so on arcs enough
-
-    def cover(self, coverages: Iterable[Coverage]) -> None:
-        """Keep the coverage of the words of the last run's first lattices."""
-        self.coverages = tuple(coverages)
 
     def fail(self, error: NinjaError, key: str | None = None) -> None:
         """Keep the failure until its utterance leaves the engine, just afterwards."""
@@ -61,6 +58,22 @@ class _Deliveries(RecordingQueue):
     def leave(self, utterance: Utterance, words: Any) -> None:
         super().leave(utterance, words)
         self._deliver(utterance)
+
+
+def is_sound(request: Request) -> bool:
+    """Check a lattice in its caller's thread; what is wrong with it fails its future."""
+    refuse_pair(request.lattice)
+    if not isinstance(request.lattice, Lattice):
+        name = type(request.lattice).__name__
+        raise OptionError(f"lattice is of type {name}, but a Lattice is needed; read files with ninja.read")
+    try:
+        check(request.lattice)
+        if request.lattice.words is None:
+            raise VocabularyError(NO_TABLE, key=request.lattice.key)
+    except Exception as error:
+        request.future.set_exception(error)
+        return False
+    return True
 
 
 class Service:
@@ -101,7 +114,6 @@ class Service:
         self._of_lattice: dict[int, Request] = {}  # running ones by the id of the lattice that the engine has
         self._thread: threading.Thread | None = None
         self._calling_back = threading.local()
-        self._arcs = 0  # done, of this run
         self._closed = self._aborted = False
 
     # The callers' side: any thread.
@@ -243,7 +255,6 @@ class Service:
         first = next(requests, None)
         if first is None:
             return
-        self._arcs = 0
         engine = self._make_engine(first[1], self._queue, self.report)
         with closing(engine.results(chain([first], requests))) as results:  # type: ignore[type-var]
             for pair in results:  # results were given out before
@@ -311,8 +322,6 @@ class Service:
         if utterance.result is not None:
             self.report.lattices += 1
             self.report.arcs += utterance.num_arcs
-            self._arcs += utterance.num_arcs
-            self.report.is_settled |= self._arcs >= ENOUGH_ARCS
         result = utterance.result
         utterance.let_go()
         self._calling_back.now = True

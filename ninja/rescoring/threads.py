@@ -12,6 +12,7 @@ from contextlib import closing
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from ninja.files.cores import starting_threads
 from ninja.rescoring.carry_over import Utterance
 
 Result = TypeVar("Result")
@@ -100,8 +101,9 @@ def on_threads(works: Sequence[Generator[None, None, None]], in_flight: InFlight
     try:
         if torch is not None:
             torch.set_num_threads(1)  # also of threads that start from now on
-        for thread in threads:
-            thread.start()
+        with starting_threads():
+            for thread in threads:
+                thread.start()
         left = len(threads)
         while left:
             event = events.get()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ninja.lattice import Scales
 from ninja.show.comparison import Comparison, Outcome, Utterance
 from ninja.show.drawing import Drawing
 from ninja.show.page import SCRIPTS, STYLES, render
@@ -15,7 +16,8 @@ from ninja.show.page import SCRIPTS, STYLES, render
 WIDTH, HEIGHT = 520.0, 170.0  # of a histogram's bars, in the picture's own units
 HEADROOM = 16.0  # for the count above the highest bar
 MOST_CHANGE = 8  # word errors; larger changes share a bar of a histogram
-DEPTH_BINS = 12
+DEPTH_BINS = 12  # at most
+DIGIT = 9.0  # width of a digit above a bar, in its larger size on small screens
 
 LISTED = 40  # missing keys shown
 
@@ -24,12 +26,14 @@ def report_page(
     comparison: Comparison,
     drawings: Mapping[str, tuple[Drawing | None, Drawing | None]] | None = None,
     names: tuple[str, str] = ("before", "after"),
+    scales: Scales | None = None,
 ) -> str:
     """Return a page with the error rates, the utterances and their alignments.
 
     Args:
         drawings: Lattices before and after that the page shows, by utterance id.
         names: Where the lattices came from.
+        scales: Scales of the best paths on both sides, which the page shows.
     """
     drawn = drawings or {}
     before, after = comparison.rates
@@ -44,6 +48,7 @@ def report_page(
         },
         title=f"{names[0]} → {names[1]}",
         names=names,
+        scales=None if scales is None else str(scales),
         before=before,
         after=after,
         rows=_figures(comparison),
@@ -170,8 +175,10 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
     values = sorted([*before, *after])
     if not values:
         return None
-    size = _round_size(values[int(0.98 * (len(values) - 1))] / DEPTH_BINS)  # a few outliers share the last bin
-    bins = min(DEPTH_BINS, int(values[-1] / size) + 1)
+    digits = len(str(max(len(before), len(after))))
+    most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # counts stand above bars side by side
+    size = _round_size(values[int(0.98 * (len(values) - 1))] / most)  # a few outliers share the last bin
+    bins = min(most, int(values[-1] / size) + 1)
     cut = values[-1] >= bins * size  # the last bin holds larger depths, too
 
     def count(depth: Sequence[float]) -> Counter[int]:

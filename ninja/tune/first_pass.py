@@ -14,7 +14,7 @@ from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.log import Log
 from ninja.tune.search import Axis, Search
-from ninja.tune.weights import ACOUSTIC_FACTORS, WORD_PENALTIES
+from ninja.tune.weights import ACOUSTIC_FACTORS, DIGITS, WORD_PENALTIES
 
 Keyed = tuple[str, Lattice]
 
@@ -45,6 +45,7 @@ def tune_first_pass(
     """Choose the acoustic scale and the word penalty under which the best paths have the fewest word errors.
 
     Every pair of a coarse grid about the start is tried, then one after the other on ever shorter lines about the best.
+    The rates are those of the best paths at the scales as they are returned, which have four digits behind the point.
 
     Args:
         lattices: A development set, with symbol tables; it is kept in memory. Those without a reference are left out.
@@ -73,9 +74,11 @@ def tune_first_pass(
         log.lattices += len(known)
     search = _Search(known, start)
     best = search.best()
+    edges = tuple(search.edges(best))
+    best = replace(best, acoustic=round(best.acoustic, DIGITS), word_penalty=round(best.word_penalty, DIGITS))
     fewest, as_given = search.ranks([best, start])
     words = max(sum(each.reference_words for each in known), 1)
-    return TunedScales(best, 100.0 * fewest / words, 100.0 * as_given / words, tuple(search.edges(best)), len(known))
+    return TunedScales(best, 100.0 * fewest / words, 100.0 * as_given / words, edges, len(known))
 
 
 @dataclass(slots=True)

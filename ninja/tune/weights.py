@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError
+from ninja.evaluate import score
+from ninja.graph import best_path
+from ninja.lattice import Scales
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.mixture import How
 from ninja.rescoring.engine import Keyed
@@ -24,6 +27,7 @@ from ninja.tune.search import EDGE, Axis, Search
 LM_WEIGHTS = np.linspace(0.0, 1.0, 11)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
+DIGITS = 4  # of weights as they are written down
 MAX_MIXTURES = 12  # combinations of mixture weights tried with all of the above
 
 Doubles = npt.NDArray[np.float64]
@@ -38,6 +42,18 @@ class Weights:
     word_penalty: float
     mixture: tuple[float, ...] = (1.0,)  # of the models, summing to 1
 
+    def rounded(self) -> Weights:
+        """Return the weights as they are written down; the shares of a mixture still sum to 1."""
+        shares = [round(share, DIGITS) for share in self.mixture]
+        last = max(place for place, share in enumerate(shares) if share > 0)
+        shares[last] = round(1.0 - sum(share for place, share in enumerate(shares) if place != last), DIGITS)
+        return Weights(
+            round(self.lm_weight, DIGITS),
+            round(self.acoustic_scale, DIGITS),
+            round(self.word_penalty, DIGITS),
+            tuple(shares),
+        )
+
     def __str__(self) -> str:
         mixed = f", mixture {','.join(f'{share:.3g}' for share in self.mixture)}" if len(self.mixture) > 1 else ""
         scale, penalty = f"acoustic scale {self.acoustic_scale:.3g}", f"word penalty {self.word_penalty:.3g}"
@@ -49,21 +65,27 @@ class Tuned:
     """The outcome of ``tune``; word error rates in percent, all on the same sentences."""
 
     weights: Weights
-    wer: float
+    wer: float  # of the sentences searched among
     wer_before: float  # at the weights to start with
     wer_first_pass: float  # of the lattices as they were, at the starting acoustic scale and word penalty
     wer_oracle: float  # of the sentence with the fewest errors of each lattice: no weights can go below
     edges: tuple[str, ...]  # which weights lie at the end of what was tried, and what that may mean
     num_lattices: int
     num_sentences: int
+    wer_rescored: float = math.nan  # of the same lattices rescored with the weights, which may find other sentences
 
     @property
     def story(self) -> str:
         """Word error rates before and after."""
+        expected = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self._expected})"
         return (
             f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the weights given, "
-            f"{self.wer:.2f} with these; {self.wer_oracle:.2f} is the least there is"
+            f"{self.wer_rescored:.2f} rescored with these{expected}; {self.wer_oracle:.2f} is the least there is"
         )
+
+    @property
+    def _expected(self) -> str:
+        return f"the search among {self.num_sentences} sentences expected {self.wer:.2f}"
 
     @property
     def basis(self) -> str:
@@ -83,12 +105,13 @@ def tune_weights(
 ) -> Tuned:
     """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest word errors.
 
-    The lattices are rescored once, with the weights of the options, and the n best sentences taken that come out.
-    From then on no network runs, but to score these by each model of a mixture: other weights only make other
-    sentences of them the best.
+    The lattices are rescored with the weights of the options, and the n best sentences taken that come out. In the
+    search no network runs, but to score these by each model of a mixture: other weights only make other sentences of
+    them the best. At last the lattices are rescored with the weights found, whose search may meet other sentences.
 
     Args:
-        lattices: A development set, with symbol tables; never the set that results are reported on.
+        lattices: A development set, with symbol tables, which is kept in memory; never the set that results are
+            reported on.
         references: Words said, by key.
         lm: The language model, or a mixture, whose weights are chosen too.
         options: The rescoring, and the weights to start with.
@@ -105,17 +128,37 @@ def tune_weights(
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
     options = replace(options or RescoreOptions(), output="lattice")
     how: How = lm.how if isinstance(lm, Mixture) else "loglinear"
-    models, weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
-    shares = np.array(weights)
+    models, given = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
+    shares = np.array(given)
     log = RescoreReport() if report is None else report
 
     def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:
         return rescore(source, lm, options, old_lm=old_lm, report=log)
 
+    lattices = [(key, lattice) for key, lattice in lattices if key in references]
     found = features(lattices, rescored, references, models, options, old_lm=old_lm, num_best=num_best, log=log)
     mixture = tuple((shares / shares.sum()).tolist()) if shares.sum() > 0 else (1 / len(models),) * len(models)
     start = Weights(options.lm_weight, options.acoustic_scale, options.word_penalty, mixture)
-    return choose(found, start, how)
+    tuned = choose(found, start, how)
+    weights = tuned.weights.rounded()
+    chosen = replace(
+        options, **{name: getattr(weights, name) for name in ("lm_weight", "acoustic_scale", "word_penalty")}
+    )
+    parts = [(model, share) for model, share in zip(models, weights.mixture, strict=True) if share > 0]
+    best_lm = parts[0][0] if len(parts) == 1 else Mixture(tuple(parts), how)
+    checked = RescoreReport(on_error=None if log.on_error is None else lambda error: None)  # it was reported before
+    results = rescore(lattices, best_lm, chosen, old_lm=old_lm, report=checked)
+    return replace(tuned, weights=weights, wer_rescored=word_error_rate(results, references, chosen.scales))
+
+
+def word_error_rate(results: Iterable[Keyed], references: Mapping[str, Sequence[str]], scales: Scales) -> float:
+    """Return the word error rate of the best paths of lattices that have references, percent."""
+    hypotheses = {}
+    for key, lattice in results:
+        if key in references:
+            assert lattice.words is not None
+            hypotheses[key] = lattice.words.spell(best_path(lattice, scales).words)
+    return score({key: references[key] for key in hypotheses}, hypotheses).wer
 
 
 def choose(found: Features, start: Weights, how: How = "loglinear") -> Tuned:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 
 import click
 
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, use_log
 from ninja.cli.models import word_options
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.run import write
 from ninja.cli.source import reads_lattices
+from ninja.cli.vocabulary import checked
 from ninja.errors import ModelError, OptionError
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
@@ -23,7 +25,10 @@ from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
+from ninja.rescoring.determinism import ADVICE, is_ambiguous
 from ninja.rescoring.models import load_model
+from ninja.rescoring.options import HELP, RescoreReport
+from ninja.rescoring.vocabulary import VocabularyCheck
 
 
 @lru_cache(1)  # in each worker process
@@ -52,10 +57,19 @@ def composed(
     return compose_ngram(lattice, lm, scale, word_map=word_map)
 
 
+def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tuple[str, Lattice]]:
+    """Yield lattices; note once if some should be determinized first."""
+    for key, lattice in lattices:
+        if ADVICE not in log.notes and is_ambiguous(lattice):
+            log.note(ADVICE)
+        yield key, lattice
+
+
 @command
-@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst.", required=True)
+@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst; a shipped one: english-ngram.", required=True)
 @click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
 @click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
+@click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
 @word_options("oov_score")
 @lattice_output("The lattices")
 @reads_lattices
@@ -64,6 +78,7 @@ def lmrescore(
     lm: str,
     lm_scale: float,
     unk_penalty: float | None,
+    max_unknown: float,
     load_options: LoadOptions,
     destination: Output,
 ) -> None:
@@ -71,7 +86,9 @@ def lmrescore(
 
     Every path keeps its words, times and acoustic costs, and its graph cost changes by the model's cost of its words,
     times --lm-scale. Nothing is pruned; states split where the model tells histories apart. A model without <unk> needs
-    --oov-score where it lacks a word. Without --words, words.txt or words.txt.gz beside SOURCE is taken.
+    --oov-score where it lacks a word. Lattices that are not determinized, such as PocketSphinx's, grow many times:
+    `ninja prune` and `ninja determinize-pruned` come first. Without --words, words.txt or words.txt.gz beside SOURCE is
+    taken.
 
     \b
     Example:
@@ -87,5 +104,9 @@ def lmrescore(
     if model.oov_score is not None:
         current_console().say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
-    arcs = write(OnLattices(function), inputs, destination).arcs
+    log = use_log(inputs, RescoreReport())
+    check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)
+    arcs = write(OnLattices(function), inputs, destination, read=lambda part: _advised(checked(check)(part), log)).arcs
+    check.close()
+    log.tell_coverage()
     current_console().close_counting(f"lattices, {arcs} arcs")

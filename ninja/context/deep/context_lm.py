@@ -25,9 +25,9 @@ from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import PhraseList
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import linear, logsumexp
+from ninja.lm.coverage import WordMapping
 from ninja.lm.mixture import Mixture, MixtureLM
-from ninja.lm.protocol import FIRST_MARK
-from ninja.lm.word_map import WordMapping
+from ninja.lm.protocol import FIRST_MARK, exclusive
 
 MOST_SCORES = 100_000  # of phrases after histories that exist at once: they stay in the cache
 UNMARKED = 0  # of a history without phrases
@@ -196,10 +196,12 @@ class ContextLM(MixtureLM):
             score[at] = below + self._gain * (whole - below)
         return score
 
+    @exclusive
     def below(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Return ln P of words without the pointer, float32 [n]."""
         return super().logprob(slots, words)
 
+    @exclusive
     def given(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ln P of words without the pointer, and the probability that they are copied from phrases, [n] each."""
         below = self.below(slots, words).astype(np.float64)

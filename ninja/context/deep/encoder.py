@@ -25,6 +25,7 @@ from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.errors import ModelError
 from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
+from ninja.lm.saved import read_saved
 from ninja.models.entity_encoder import Config, EntityEncoder
 
 FORMAT = "ninja-context"
@@ -110,12 +111,9 @@ class PhraseEncoder:
 def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a context model's file, running no code from it; a `ModelError` says what else it is."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # torch raises a dozen types, with a page of advice that is wrong here
-        reason = f"{type(error).__name__}; Ninja loads no files that may run code"
-        raise ModelError(f"no context model, or a damaged one ({reason})", path) from error
+        content = read_saved(path)
+    except ModelError as error:
+        raise ModelError(f"no context model, or a damaged one: {error.message}", path) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelError("no context model; `ninja train context` makes those", path)
     if content.get("version") != VERSION:

@@ -16,6 +16,7 @@ from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm import LanguageModel
+from ninja.lm.protocol import exclusive
 from ninja.lm.word_map import MARKS
 
 COPIED = 0.5  # probability from which on a word is taken as one of a phrase
@@ -27,7 +28,7 @@ class PointerTracker:
 
     A state is an integer for a history. What a word scores is ``context_weight · (ln Q - ln P)``: what the list adds to
     the language model's own log-probability, 0 for an utterance without phrases. With ``scores="all"`` it is ln Q
-    itself, for decoders that have no language model.
+    itself, for decoders that have no language model. Several threads may use one tracker: they wait for each other.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class PointerTracker:
         self._from: list[tuple[int, int]] = []  # the state before each, and the word that follows it
         self._state: dict[tuple[int, int], int] = {}
 
+    @exclusive
     def clear(self) -> None:
         """Forget all states."""
         self._lm.release(np.array([slot for slot in self._slot if slot != NO_SLOT], np.int64))
         for each in (self._slot, self._from, self._state, self._used):
             each.clear()
 
+    @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
         """Return the state before the first word of an utterance which has these lists of phrases."""
         mark = self._marks.of(lists)
@@ -86,6 +89,7 @@ class PointerTracker:
         self._used.append(mark)
         return self._added(-len(self._used), 0, int(slots[0]))
 
+    @exclusive
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -106,10 +110,12 @@ class PointerTracker:
         ]
         return np.array(after, np.int64), gain
 
+    @exclusive
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return the score of ending in each of some states, float32 [n]."""
         return self._scores(states, np.full(len(states), self._lm.eos, np.int32))
 
+    @exclusive
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
         """Return the phrases in a sentence whose words are likelier copied than not, from a state that `start` gave."""
         mark = self._used[-self._from[start][0] - 1]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ninja.errors import OptionError, check_range, described
+from ninja.errors import OptionError, check_range, described, documented
 
 EXTRACTORS = ("boundary", "last", "average", "attention", "s2s-last", "nnlm-last")
 INPUTS = ("letters", "phones", "both")
 OUTPUTS = ("letters", "phones", "concat", "joint")
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
     """Options of training an encoder of phrases; the defaults are those of the shipped one."""
@@ -48,6 +49,7 @@ class EncoderProgress:
     loss: float  # of writing letters and phones, and of distances, mean since the last report
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class PointerOptions:
     """Options of training a pointer to phrases beside a language model."""

@@ -13,14 +13,15 @@ The rules of each form are checked here; those of phrases, names and doubles in 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError
 from ninja.files import text as utf8
+from ninja.files.place import below
+from ninja.files.remote import names_url
 from ninja.lm.ngram.classes import is_class
 
 Kind = Literal["all", "group", "list", "utt"]
@@ -98,7 +99,7 @@ class Section:
 
 def read_sections(path: str) -> list[Section]:
     """Read an entity file; its form is seen from the content."""
-    text = utf8.read(path).removeprefix("\ufeff")
+    text = utf8.read(path)
     start = text.lstrip()[:1]
     if start == "[":
         raise FormatError('a list at the top; entities are an object, {"@name": [...]}, or one object a line', path)
@@ -322,15 +323,16 @@ def _add_file(section: Section, file: object, first: object, place: Place | None
         section.refuse(f'"file" must name a file, not {_shown(file)}', place)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
         section.refuse(f"the number of phrases to take must be a whole number from 1, not {_shown(first)}", place)
-    home = os.path.dirname(section.place.path or "")
-    path = os.path.join(home, file)
-    inside = os.path.join(os.path.realpath(home), "")
-    if section.place.path is not None and not os.path.realpath(path).startswith(inside):
-        section.refuse(f"the file {file!r} is not in the folder of the entity file or below; copy it there", place)
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device might never end
-        raise InputError("is no regular file", path)
+    path = file
+    if section.place.path is not None:  # else it is of a dictionary of the caller's
+        try:
+            path = below(file, section.place.path)
+        except FormatError:
+            section.refuse(f"the file {file!r} is not in the folder of the entity file or below; copy it there", place)
+    elif names_url(file):
+        section.refuse(f"the file {file!r} is a URL; copy it to this machine", place)
     found: list[Entry] = []
-    for row, fields in _rows(utf8.read(path).removeprefix("\ufeff"), path, 2, _LIST_COLUMNS):
+    for row, fields in _rows(utf8.read(path, plain=True), path, 2, _LIST_COLUMNS):
         found.append(_entry(section, fields[0].strip(), fields[1:], row))
         if len(found) == first:
             break

@@ -20,7 +20,7 @@ from ninja.context.sound.insertion import Chain, insert
 from ninja.context.sound.old_costs import OldCosts
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
-from ninja.errors import LatticeError, OptionError, SymbolError, check_range, described
+from ninja.errors import LatticeError, OptionError, SymbolError, check_range, described, documented
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
@@ -37,6 +37,7 @@ LARGEST_PENALTY = 1e5  # as acoustic cost; beyond it, float32 costs would no lon
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class AugmentOptions:
     """Bounds and costs of the phrases added.

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, OptionError, TableError
-from ninja.files.place import Place, resolve
+from ninja.files.cores import starting_threads
+from ninja.files.place import LARGEST_OFFSET, Place, resolve_listed
 from ninja.files.stream import Stream, open_stream
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
@@ -29,7 +30,6 @@ CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cac
 SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
 AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
 LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
-LARGEST_OFFSET = 1 << 62  # bytes
 
 
 class NonKaldiReader(Protocol):
@@ -84,16 +84,17 @@ class Vocabulary:
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     """Read ahead in a thread that does not hold the interpreter up."""
-    reader = FileBatches(
-        stream.name,
-        stream.descriptor(),
-        vocabulary.known,
-        begin=stream.begin,
-        end=LARGEST_OFFSET if stream.end is None else stream.end,
-        chunk=CHUNK,
-        ahead=AHEAD,
-        largest=LARGEST_ENTRY,
-    )
+    with starting_threads():
+        reader = FileBatches(
+            stream.name,
+            stream.descriptor(),
+            vocabulary.known,
+            begin=stream.begin,
+            end=LARGEST_OFFSET if stream.end is None else stream.end,
+            chunk=CHUNK,
+            ahead=AHEAD,
+            largest=LARGEST_ENTRY,
+        )
     position = 0
     with closing(reader):
         while found := reader.next():
@@ -155,7 +156,7 @@ def script(
     """
     entries: list[Entry] = []
     position = size = 0  # in the script file, and of the lattices
-    with closing(_LastFile(vocabulary, foreign)) as last_file:
+    with closing(_LastFile(script.name, vocabulary, foreign)) as last_file:
         for number, line in rows(script):
             position += len(line) + 1
             fields = line.split(None, 1)
@@ -205,7 +206,8 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
 class _LastFile:
     """The file that the last line of a script file named, kept open for the next one."""
 
-    def __init__(self, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader) -> None:
+    def __init__(self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader) -> None:
+        self._listed_in = listed_in
         self._vocabulary = vocabulary
         self._foreign = foreign
         self._path: str | None = None
@@ -216,12 +218,10 @@ class _LastFile:
     def lattice(self, key: str, name: str) -> Lattice | NinjaError:
         """Return the lattice of an rxfilename in a script file, or its error."""
         self.last_size = 0
-        places = resolve(name)
+        places = resolve_listed(name, self._listed_in)
         if len(places) != 1:
             raise FormatError(f"{name!r} names {len(places)} files, but must name one lattice")
         place = places[0]
-        if place.offset > LARGEST_OFFSET:
-            raise FormatError(f"no file has a byte {place.offset}")
         if place.offset == 0 and (found := self._foreign.again(place, key)) is not None:
             return found
         if self._path != place.path or self._stream is None or not self._stream.seekable:

@@ -25,7 +25,7 @@ def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """
     name = os.fspath(path)
-    places = [Place(name)] if isinstance(path, os.PathLike) else resolve(name, typed=True)
+    places = [Place(name)] if isinstance(path, os.PathLike) else resolve(name)
     if len(places) != 1:
         raise InputError(f"names {len(places)} files, but must name one", name)
     with open_stream(places[0]) as stream:

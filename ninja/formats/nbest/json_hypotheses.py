@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from ninja.errors import FormatError, OptionError
@@ -14,6 +16,7 @@ from ninja.formats.textual import check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
+NAME = re.compile(r"[\w.-]{1,40}")  # of a field, as messages spell it
 SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 
@@ -31,7 +34,7 @@ class ObjectFields:
     score: str | None = SCORE  # of all models together
     am_score: str | None = AM_SCORE  # of the acoustic model
     lm_score: str | None = LM_SCORE  # of the language model
-    words: str = "words"  # objects with these three fields; where they are there, the text is not read
+    words: str = "words"  # objects with these three fields; where there are any, the text is not read
     word: str = "word"
     start: str = "start"
     end: str = "end"
@@ -39,9 +42,7 @@ class ObjectFields:
     base: float = math.e  # of the logarithms
     score_as: ScoreAs = "acoustic"  # which cost the score of all models becomes
     missing_score: float | None = None  # score of hypotheses without one; None: these are refused
-    skip: bool = (
-        False  # leave out objects without hypotheses, such as the turns of a system; otherwise they are refused
-    )
+    skip: bool = False  # leave out objects whose list is empty or missing, such as the turns of a system
     group: bool = False  # objects of one key that follow each other make one list, such as lines of a hypothesis each
     join: bool = False  # what stands in an object are no hypotheses, but pieces of one, such as Whisper's segments
     frame_shift: float = 0.01  # seconds; times are rounded to frames
@@ -130,7 +131,7 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlac
             raise where.error(f"expected a hypothesis, found {shown(entry)}")
         scored = _costs(entry, fields, where)
         if scored is None and not (fields.join and fields.missing_score is None):
-            scored = _missing(fields, where)
+            scored = _missing(entry, fields, where)
         found.append((_spoken(entry, fields, where), scored))
     if fields.join:
         return [_joined(found, where)]
@@ -174,7 +175,7 @@ def _joined(found: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hyp
     return Spoken(words, begins, ends).hypothesis(both, where.line)
 
 
-def _missing(fields: ObjectFields, where: ObjectPlace) -> Costs:
+def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs:
     """Return the costs of a hypothesis without scores."""
     if fields.missing_score is None:
         names = repr(fields.score)
@@ -182,9 +183,22 @@ def _missing(fields: ObjectFields, where: ObjectPlace) -> Costs:
             names = f"neither {names} nor {fields.am_score!r} and {fields.lm_score!r}"
         else:
             names = f"no {names}"
-        raise where.error(f"a hypothesis has {names}; name its fields, or say what a missing score is")
+        seen = ", ".join(repr(str(name)[:20]) for name in list(entry)[:8])
+        advice = f"name the field of its score (--from json:score={_likely_score(entry)})"
+        advice += ", or say what a missing one is (--from json:missing_score=0)"
+        raise where.error(f"a hypothesis has {names}, but {seen}; {advice}")
     sign = 1.0 if fields.meaning == "cost" else -1.0
     return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)
+
+
+def _likely_score(entry: dict[str, Any]) -> str:
+    """Return the name of a field with a number, at best one that is called after a score."""
+    numbers = [
+        name
+        for name, value in entry.items()
+        if isinstance(value, int | float) and name not in (AM_SCORE, LM_SCORE) and NAME.fullmatch(name)
+    ]
+    return max(numbers, key=lambda name: "score" in name or "prob" in name, default="FIELD")
 
 
 def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
@@ -233,42 +247,57 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
 
 
 def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
-    """Return the words of a hypothesis, with times if it has them."""
+    """Return the words of a hypothesis, with times if each of its words has them.
+
+    An empty list of words says nothing where there is a text. A word of several parts shares its time among them.
+    """
     entries = entry.get(fields.words)
-    if entries is None:
+    if entries is None or (entries == [] and entry.get(fields.text) is not None):
         return Spoken(_words(entry, fields.text, where))
     if entries and _is_words(entries):
         return Spoken(_words(entry, fields.words, where))
-    names: list[str] = []
-    begins: list[int] = []
-    ends: list[int] = []
     if not isinstance(entries, list):
         raise where.error(f"expected a list as {fields.words!r}, found {shown(entries)}")
-    for each in entries:
-        if not isinstance(each, dict):
-            raise where.error(f"expected a word, found {shown(each)}")
-        word = split(text_of(each, fields.word, where))
-        start, end = (_moment(each.get(name)) for name in (fields.start, fields.end))
-        if len(word) != 1 or not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
-            raise where.error(f"expected a word, its start and end, found {shown(each)}")
-        names.append(word[0])
+    names: list[str] = []
+    times: list[tuple[float, float] | None] = []
+    for word_entry in entries:
+        if not isinstance(word_entry, dict):
+            raise where.error(f"expected a word, found {shown(word_entry)}")
+        parts = split(text_of(word_entry, fields.word, where))
+        names += parts
+        times += _times(word_entry, len(parts), fields, where)
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return Spoken(names)
+    begins: list[int] = []
+    ends: list[int] = []
+    for start, end in known:
         begins.append(max(round(start / fields.frame_shift), ends[-1] if ends else 0))
         ends.append(max(round(end / fields.frame_shift), begins[-1]))
     return Spoken(names, begins, ends)
 
 
+def _times(
+    word_entry: dict[str, Any], num_parts: int, fields: ObjectFields, where: ObjectPlace
+) -> list[tuple[float, float] | None]:
+    """Return the start and the end of each part of a word in seconds; None where the word has no times."""
+    values = [word_entry.get(name) for name in (fields.start, fields.end)]
+    if any(value is None for value in values):
+        return [None] * num_parts
+    start, end = map(_moment, values)
+    if not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
+        raise where.error(f"expected a word, its start and end, found {shown(word_entry)}")
+    step = (end - start) / max(num_parts, 1)
+    bounds = [start + part * step for part in range(num_parts)] + [end]
+    return list(pairwise(bounds))
+
+
 def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
-    """Return the words of a sentence, or of a list of them, of which empty ones are none."""
+    """Return the words of a sentence, or of a list of them: an entry may be empty, or hold several words."""
     value = entry.get(name)
     if not isinstance(value, list) or not _is_words(value):
         return split(text_of(entry, name, where))
-    found = []
-    for each in value:
-        word = split(text_of({name: each}, name, where))
-        if len(word) > 1:
-            raise where.error(f"expected a list of words as {name!r}, found {shown(each)} in it, with a blank")
-        found += word
-    return found
+    return [word for text in value for word in split(text_of({name: text}, name, where))]
 
 
 def _moment(value: object) -> float:

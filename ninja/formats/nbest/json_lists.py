@@ -10,7 +10,10 @@ lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score`
 may be a text alone, whose score stands at its place in a list beside that of hypotheses. ``ESPnet``, ``icefall``,
 ``SpeechBrain`` and ``Whisper`` leave the form of such files to their users; name the fields as yours have them.
 
-Not read: other fields, a score of all models beside those of each, times of pieces joined to others without any.
+An empty list is an empty sentence: the recogniser heard no word.
+
+Other fields are kept for a writer of JSON (``json_records``). Not read: a score of all models beside those of each, the
+times of a hypothesis of which a word has none, and those of a list, or of joined pieces, of which one has none.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -26,11 +29,13 @@ from ninja.errors import FormatError, NinjaError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.nbest.json_hypotheses import ObjectFields, ObjectPlace, hypotheses_of, listed_of, shown, text_of
+from ninja.formats.nbest.json_records import record_of, write_objects
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
-from ninja.formats.nbest.writing import ListOptions, recoded, spelled
+from ninja.formats.nbest.writing import ListOptions, recoded
 from ninja.formats.window import Pieces
-from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.list_lattice import ListRecord, joined_records
+from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable
 
 Object = tuple[str, Any, int | None]  # a name for messages; an object, a key and its list, or an error; the line
@@ -44,10 +49,18 @@ class _Found:
     hypotheses: list[Hypothesis]
     line: int | None
     is_pair: bool  # whether the key stands before its list
+    record: ListRecord | None = None
 
     def nbest(self, fields: ObjectFields) -> NBest:
-        timed = any(each.begin is not None for each in self.hypotheses)
-        return NBest(self.key, tuple(self.hypotheses), fields.frame_shift if timed else None)
+        """Return the list, with times if no hypothesis lacks those of its words."""
+        spoken = [hypothesis for hypothesis in self.hypotheses if hypothesis.words]
+        hypotheses = self.hypotheses
+        timed = any(hypothesis.begin is not None for hypothesis in hypotheses)
+        if timed and any(hypothesis.begin is None for hypothesis in spoken):
+            hypotheses = [replace(hypothesis, begin=None, end=None) for hypothesis in hypotheses]
+            timed = False
+        shift = fields.frame_shift if timed else None
+        return with_silence(NBest(self.key, tuple(hypotheses), shift, self.record))
 
 
 # The key of an object where it is known; what is found, what is wrong with it, or None: it is to be skipped.
@@ -146,6 +159,7 @@ def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
             continue
         if held is not None and key == held.key and isinstance(each, _Found):
             held.hypotheses += each.hypotheses
+            held.record = joined_records(held.record, each.record)
             continue
         if held is not None and key != held.key:
             yield held.key, held
@@ -180,9 +194,11 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _Found | None
     listed = entry[1] if is_pair else listed_of(entry, fields, where)
     if fields.skip and not listed and not is_pair:
         return None
-    if not isinstance(listed, list) or not (listed or fields.join):
+    if not isinstance(listed, list):
         raise where.error(f"expected a list of hypotheses as {fields.nbest!r}")
-    return _Found(where.key, hypotheses_of(listed, fields, where), where.line, is_pair)
+    hypotheses = hypotheses_of(listed, fields, where)
+    record = record_of({} if is_pair else entry, listed, hypotheses, fields)
+    return _Found(where.key, hypotheses, where.line, is_pair, record)
 
 
 def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -> ValueError | None:
@@ -313,31 +329,6 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def write_objects(nbest: NBest, words: SymbolTable | None = None) -> bytes:
-    """Return a list as a line of JSON with default field names, separate scores and times."""
-    listed: list[dict[str, Any]] = []
-    for each in nbest.hypotheses:
-        names = spelled(each, words, nbest.key)
-        entry: dict[str, Any] = {
-            "text": " ".join(names),
-            "am_score": 0.0 - each.acoustic_cost,
-            "lm_score": 0.0 - each.graph_cost,
-        }
-        if each.begin is not None and each.end is not None and nbest.frame_shift is not None:
-            times = zip(names, each.begin, each.end, strict=True)
-            entry["words"] = [
-                {"word": name, "start": _seconds(begin, nbest), "end": _seconds(end, nbest)}
-                for name, begin, end in times
-            ]
-        listed.append(entry)
-    line = json.dumps({"key": nbest.key, "nbest": listed}, ensure_ascii=False) + "\n"
-    return line.encode("utf-8", "surrogateescape")
-
-
-def _seconds(frame: int, nbest: NBest) -> float:
-    return round(frame * (nbest.frame_shift or 0.0), 6)
-
-
 _MARK = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")
 
 
@@ -355,7 +346,7 @@ def _has_lists(head: bytes) -> bool:
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
-    return recoded(write_objects(nbest, settings.words), settings.encoding, nbest.key)
+    return recoded(write_objects(nbest, settings.words, settings.options), settings.encoding, nbest.key)
 
 
 FORMAT = Format(
@@ -367,6 +358,6 @@ FORMAT = Format(
     mark=_MARK.match,
     in_folder=_has_lists,
     read=Read(_entries, ObjectFields),
-    keeps=frozenset({"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
+    keeps=frozenset({"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names", "fields"}),
     write=Write(_encode, options=ListOptions, unique_keys=True, encoded_keys=True),
 )

@@ -10,7 +10,8 @@ from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
-from ninja.lattice.nbest import Hypothesis, NBest, check
+from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.nbest import Hypothesis, NBest, check, with_silence
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 LARGEST_FRAME = 2**31 - 1
@@ -27,7 +28,7 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
             words are ids, it is only attached.
 
     Raises:
-        LatticeError: There is no hypothesis, a cost is beyond single precision, or times or labels make no sense.
+        LatticeError: A cost is beyond single precision, or times or labels make no sense.
         SymbolError: A word is not in ``words``, or is the name of epsilon.
     """
     return nbest_lattices([nbest], words, path)[0]
@@ -45,14 +46,16 @@ def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, pat
     return [_lattice(each, words, path) for each in lists]
 
 
-def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> Lattice:
+def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> ListLattice:
     """Make the lattice of a list."""
+    nbest = with_silence(nbest)
     check(nbest)
     timed = any(each.begin is not None for each in nbest.hypotheses)
     trie = _Trie(nbest.key, path)
     for each in nbest.hypotheses:
         trie.add(each, _ids(each, words, nbest.key, path))
-    return trie.lattice(nbest.frame_shift if timed else None, words, timed)
+    lattice = trie.lattice(nbest.frame_shift if timed else None, words, timed)
+    return ListLattice.of(lattice, len(nbest.hypotheses), nbest.record)
 
 
 class _Trie:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.files import text as utf8
@@ -18,6 +18,7 @@ from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
 from ninja.formats.textual import check_encoding, kept_costs
 from ninja.formats.window import Pieces
+from ninja.lattice.list_lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -26,7 +27,7 @@ ScoreAs = Literal["acoustic", "graph"]
 
 def read_nemo(
     content: bytes | Callable[[], Iterable[bytes]],
-    keys: list[str] | None = None,
+    keys: Sequence[str] | None = None,
     beam: int | None = None,
     path: str | None = None,
     *,
@@ -89,11 +90,17 @@ def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: 
 
 
 def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
-    """Return the utterance ids of a manifest: on each line a JSON object, in which the field names the utterance.
+    """Return the utterance ids of a manifest; see ``read_manifest``."""
+    return list(read_manifest(content, field, path))
+
+
+def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return the objects of a manifest by utterance id: on each line one, in which the field names the utterance.
 
     Of the name of a file the folder and what follows the last dot are left out.
     """
     keys: dict[str, int] = {}
+    objects: dict[str, dict[str, Any]] = {}
     for line, row in rows(content, path, marked=True):
         try:
             entry = json.loads(row)
@@ -107,7 +114,8 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
         if first != line:
             message = f"{key!r} names the utterance of line {first}, too; name them by another field"
             raise FormatError(message, path, line=line)
-    return list(keys)
+        objects[key] = entry
+    return objects
 
 
 def write_nemo(
@@ -156,14 +164,21 @@ class NemoOptions:
         if self.manifest is None and self.beam is None:
             message = "NeMo's files do not say where an utterance ends; give --from nemo:manifest=FILE or nemo:beam=N"
             raise FormatError(message, path)  # not of the options: a .tsv may also hold something else
-        keys = None
-        if self.manifest is not None:
-            keys = manifest_keys(utf8.content(self.manifest), self.field, self.manifest)
         again = content.readings()
-        if keys is None and self.beam and self.beam > 0:
+        if self.manifest is not None:
+            objects = read_manifest(utf8.content(self.manifest), self.field, self.manifest)
+            lists = read_nemo(again, list(objects), self.beam, path, score_as=self.score_as, encoding=self.encoding)
+            return (replace(each, record=_record(objects[each.key])) for each in lists)
+        keys = None
+        if self.beam and self.beam > 0:
             count = -(-_num_lines(again()) // self.beam)
             keys = [content.key] if count == 1 else [content.numbered(number) for number in range(1, count + 1)]
         return read_nemo(again, keys, self.beam, path, score_as=self.score_as, encoding=self.encoding)
+
+
+def _record(entry: dict[str, Any]) -> ListRecord:
+    """Keep the object of a manifest for a writer of JSON."""
+    return ListRecord(entry, {}, frozenset(entry))
 
 
 def _entries(content: Content, words: SymbolTable | None, options: NemoOptions) -> Iterator[Entry]:

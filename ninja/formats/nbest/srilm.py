@@ -16,7 +16,7 @@ from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, scaled, spelled
 from ninja.formats.slf import SILENCES, SILENT
 from ninja.formats.textual import check_encoding, checked_shift, encoded, kept_costs
-from ninja.lattice.nbest import Hypothesis, NBest, check, sentence
+from ninja.lattice.nbest import Hypothesis, NBest, check, sentence, with_silence
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names
 
@@ -63,7 +63,7 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 
     Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Silent words such as
     ``<s>`` are left out; what they cost is added to the next word's cost, or to that of the end. Empty lines and
-    comments (``##``) are passed over.
+    comments (``##``) are passed over. A header alone is an empty sentence.
 
     Raises:
         FormatError: A line is none of the format's, the last one does not end, or there is none.
@@ -92,9 +92,9 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
             else:
                 each = _timed(words, score, options.frame_shift, path, key, line)
         hypotheses.append(_spoken(each, options.silent))
-    if not hypotheses:
+    if not hypotheses and variant not in (FIRST, SECOND):
         raise FormatError("there are no hypotheses", path, key=key)
-    return NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None)
+    return with_silence(NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None))
 
 
 @dataclass(frozen=True, slots=True)

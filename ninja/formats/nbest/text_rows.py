@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ninja.errors import FormatError
+from ninja.files.text import without_mark
 from ninja.formats.textual import check_encoding, cut_short, unended_line
 from ninja.formats.window import Pieces, numbered_lines
 
@@ -56,6 +57,7 @@ def each_row(
     check_encoding(encoding)
     for line, row, ends in numbered_lines(content):
         try:
+            row = without_mark(row, path) if line == 1 else row
             text = decoded(row, path, line, encoding).removesuffix("\r")
             if not ends and not marked and unended_line(row, comment.encode()):
                 raise cut_short(path, None if key_of is None else key_of(split(text + "|")[:-1]), line)

@@ -7,24 +7,34 @@ from dataclasses import dataclass, replace
 from ninja.errors import OptionError, SymbolError
 from ninja.formats.nbest.text_rows import split
 from ninja.formats.textual import check_finite, encoded
+from ninja.lattice import Lattice
+from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
+
+DEFAULT_N = 100  # hypotheses of a lattice
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
     """The hypotheses of a lattice that a list is to hold, and their order."""
 
-    n: int = 100  # 0: all
+    n: int | None = None  # 0 is all; as it is, 100 of a lattice, and all of one that was made of a list
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.n < 0:
+        if self.n is not None and self.n < 0:
             raise OptionError(f"n is {self.n}, but a number of hypotheses is needed, or 0 for all")
         for name in ("acoustic_scale", "lm_scale", "word_penalty"):
             check_finite(name, getattr(self, name))
+
+    def most(self, lattice: Lattice) -> int:
+        """Return the largest number of hypotheses that are written of a lattice; 0 is all."""
+        if self.n is None:
+            return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_N
+        return self.n
 
 
 def scaled(nbest: NBest, options: ListOptions) -> NBest:

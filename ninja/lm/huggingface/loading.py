@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ from ninja.lm.protocol import LanguageModel, LoadOptions, TextTransform
 CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+# Settings of tokenizers, and the keys whose values the library, by its version and the tokenizer's class, opens.
+TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
+_NAMES_FILES = re.compile(r"(?:.*_)?(?:files?|paths?|dir|dic|spm|weights|option)|vocab|merges|init_inputs")
+_NOT_OPENED = ("name_or_path", "_name_or_path", "special_tokens_map_file")  # where the model was when it was saved
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
 
 
@@ -118,16 +123,20 @@ def _masked(model: Any, tokenizer: Any, options: LoadOptions, path: str | None =
 def _checked(path: str) -> dict[str, Any]:
     """Return the configuration, once every file that it needs is there."""
     try:
-        config = json.loads(Path(path, CONFIG).read_bytes())
+        config = _json(path, CONFIG)
     except FileNotFoundError as error:
         raise ModelError(f"{CONFIG} is missing; give a directory as `save_pretrained` writes it", path) from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"not JSON: {error}", os.path.join(path, CONFIG)) from error
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError("names no model_type; is it of the transformers library?", os.path.join(path, CONFIG))
     if os.path.exists(os.path.join(path, ADAPTER)):
         raise ModelError(f"{ADAPTER} names another model, to be changed; merge the two (merge_and_unload) first", path)
     _check_kernels(config, path)
+    if config.get("configuration_files") or config.get("transformers_weights", WEIGHTS[0]) not in (None, *WEIGHTS):
+        named = "configuration_files" if config.get("configuration_files") else "transformers_weights"
+        raise ModelError(f"{CONFIG} names other files in {named}; take it out", path)
+    for name in TOKENIZER_SETTINGS:
+        if os.path.exists(os.path.join(path, name)):
+            _check_named_files(_json(path, name), name, path)
     for what, names in (("weights", WEIGHTS), ("tokenizer", TOKENIZERS)):
         if not any(os.path.isfile(os.path.join(path, name)) for name in names):
             raise ModelError(f"the {what} are missing; one of {', '.join(names)} must lie there", path)
@@ -144,6 +153,29 @@ def _checked(path: str) -> dict[str, Any]:
                 if not os.path.isfile(os.path.join(path, str(shard))):
                     raise ModelError(f"{shard} is missing, which {name} names; copy the model again", path)
     return config
+
+
+def _json(path: str, name: str) -> Any:
+    """Return the content of a JSON file of the directory."""
+    try:
+        return json.loads(Path(path, name).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"not JSON: {error}", os.path.join(path, name)) from error
+
+
+def _check_named_files(settings: Any, name: str, path: str) -> None:
+    """Refuse settings of a tokenizer that name a file anywhere but in the directory itself."""
+    waiting: list[tuple[str, Any]] = [("", settings)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(str(each), inner) for each, inner in value.items()]
+        elif isinstance(value, list) and key not in ("vocab", "merges"):  # lists of these are pieces, not files
+            waiting += [(key, inner) for inner in value]
+        elif isinstance(value, str) and _NAMES_FILES.fullmatch(key) and key not in _NOT_OPENED:
+            if value != os.pardir and os.path.basename(value) == value:
+                continue
+            raise ModelError(f"{name}: {key} is {value!r}, which is no file of its directory; take it out", path)
 
 
 def _check_kernels(config: dict[str, Any], path: str) -> None:

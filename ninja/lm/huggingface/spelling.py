@@ -52,6 +52,7 @@ class Spelling:
         self._unk_piece = None if unk in (bos, eos) else unk  # GPT-2 names its only special piece for all purposes
         self._tokenizer = tokenizer
         self._splitting = threading.Lock()  # words are looked up while others are scored
+        self.numbering = threading.RLock()  # two words must not get one number
         self._num_pieces = num_pieces
         self._path = path
         self.transform = transform
@@ -175,13 +176,14 @@ class _Words(SymbolTable):
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the id of each of some words, -1 for those that no pieces spell."""
         named = list(words)
-        new = [word for word in dict.fromkeys(named) if word not in self._id and word not in self._refused]
-        for word, known in zip(new, self._spelling.known(new), strict=True):
-            if known:
-                self._added(word, len(self._id))
-            else:
-                self._refused.add(word)
-        return super().ids(named)
+        with self._spelling.numbering:
+            new = [word for word in dict.fromkeys(named) if word not in self._id and word not in self._refused]
+            for word, known in zip(new, self._spelling.known(new), strict=True):
+                if known:
+                    self._added(word, len(self._id))
+                else:
+                    self._refused.add(word)
+            return super().ids(named)
 
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self.id(word) is not None

@@ -1,1 +1,1 @@
-"""Networks of other toolkits behind the protocol: ONNX, TorchScript, torch.export, Caffe2, one's own modules."""
+"""Networks of other toolkits behind the protocol: ONNX, Caffe2, and modules of torch."""

@@ -85,7 +85,7 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
     """Return how an operator runs; a product with `weights`, which never change, has them laid out once."""
     weight, bias = (weights.get(name) for name in (*operator.inputs, "", "", "")[1:3])
     plain = OPERATORS[operator.type]
-    if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32:
+    if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32 or not weight.numel():
         return plain
     matrix = _matrix(operator, weight)
     if bias.shape != (len(matrix),) or bias.dtype != torch.float32:

@@ -1,14 +1,11 @@
 """ONNX models on onnxruntime, recognised by the names of their inputs and outputs, which docs/networks.md lists.
 
-An ONNX model is a program without access to files, but for weights that it keeps in other ones: these must lie in its
-directory. Operators that onnxruntime does not have itself are refused.
+`ninja.lm.imported.onnx_check` checks a file before onnxruntime reads it.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +14,7 @@ import torch
 from ninja.errors import ModelError, OptionError
 from ninja.libraries import needed_for
 from ninja.lm.compute import reason
+from ninja.lm.imported import onnx_check
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StepNetwork, state_part
 from ninja.lm.protocol import LoadOptions
@@ -41,9 +39,9 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open an ONNX model as a language model, see `ninja.lm.load`.
 
     Raises:
-        ModelError: The file is damaged, has other inputs and outputs, or weights outside its directory.
+        ModelError: The file is damaged, has other inputs and outputs, or `onnx_check.check` refuses it.
     """
-    check_external_data(path)
+    onnx_check.check(path)
     session = _session(path, options.device)
     metadata = session.get_modelmeta().custom_metadata_map
     inputs = {each.name: each for each in session.get_inputs()}
@@ -117,39 +115,6 @@ def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
     return HistoryNetwork(run, batch=words.shape[0] if isinstance(words.shape[0], int) else None, path=path)
 
 
-def check_external_data(path: str) -> None:
-    """Refuse a model whose weights lie outside its directory, or that is no whole ONNX file."""
-    with needed_for("an ONNX model", path):
-        import onnx
-        from google.protobuf.message import DecodeError
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except DecodeError as error:
-        raise ModelError(f"a damaged or truncated ONNX file ({error}); copy it again", path) from error
-    if not model.HasField("graph"):
-        raise ModelError("an ONNX file without a graph; it is damaged or truncated", path)
-    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    for tensor in _tensors(model, onnx.TensorProto):
-        for entry in tensor.external_data:
-            place = os.path.realpath(os.path.join(folder, entry.value))
-            if entry.key == "location" and os.path.commonpath((folder, place)) != folder:
-                message = f"the weight {tensor.name!r} lies outside the model's directory, in {entry.value!r}"
-                raise ModelError(message, path)
-
-
-def _tensors(message: Any, kind: type) -> Iterator[Any]:
-    """Yield the tensors in a message, wherever they stand."""
-    waiting = [message]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, kind):
-            yield each
-            continue
-        for field, value in each.ListFields():
-            if field.message_type is not None:
-                waiting += [value] if hasattr(value, "ListFields") else value
-
-
 def _session(path: str, device: str) -> Any:
     with needed_for("an ONNX model", path):
         import onnxruntime
@@ -165,6 +130,7 @@ def _session(path: str, device: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # what it would print comes as an exception too
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # as checked, whatever the file's name is
     number = {"device_id": wanted.index or 0} if wanted.type == "cuda" else {}
     try:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, number)])

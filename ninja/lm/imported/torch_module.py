@@ -1,18 +1,7 @@
-"""Networks written for torch: your own modules and TorchScript archives; docs/networks.md says what they must have.
-
-What loading runs: a TorchScript archive is a program in a language of its own. torch reads its values with a reader
-that knows TorchScript's types alone, no Python pickle, and interprets its code. That language has two functions that
-touch files; archives that name them, or operators of other libraries than torch's own, are refused before anything is
-loaded. Python modules are yours: give code, not a file.
-"""
+"""Modules of torch as language models; docs/networks.md lists the methods they need."""
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
-import zipfile
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,13 +13,7 @@ from ninja.lm.compute import device_of
 from ninja.lm.imported.lazy import HistoryLM, StepLM, language_model
 from ninja.lm.imported.network import HistoryNetwork, State, StatePart, StepNetwork
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.word_map import BESIDE, BOS, EOS, UNK, Words, find
-
-BATCH_DIM = "batch_dim.txt"
-_FORBIDDEN = re.compile(
-    r"\b(save|from_file)\b|\bops\s*\.\s*(?!(?:aten|prim|quantized)\b)(\w+)"
-)  # operators as ops.LIBRARY.NAME
-_LARGEST_CODE = 64 * 2**20  # bytes of program text
+from ninja.lm.word_map import BOS, EOS, UNK, Words
 
 
 def from_module(
@@ -66,16 +49,10 @@ def from_module(
         OptionError: `max_batch` is below 1, or torch has no such device.
     """
     known = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
-    return _opened(module, known, batch_dim, LoadOptions(device, normalize, max_batch))
-
-
-def _opened(
-    module: torch.nn.Module, words: Words, batch_dim: int | Sequence[int], options: LoadOptions
-) -> StepLM | HistoryLM:
-    device = device_of(options.device)
-    module = module.to(device).eval()
-    network = _steps(module, batch_dim, device) if hasattr(module, "step") else HistoryNetwork(module)
-    return language_model(network, words, options)
+    place = device_of(device)
+    module = module.to(place).eval()
+    network = _steps(module, batch_dim, place) if hasattr(module, "step") else HistoryNetwork(module)
+    return language_model(network, known, LoadOptions(device, normalize, max_batch))
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
@@ -110,63 +87,3 @@ def _parts(state: Any) -> State:
     if not isinstance(parts, tuple | list) or not all(isinstance(part, torch.Tensor) for part in parts):
         raise ModelError(f"the state is {type(state).__name__}, not a tensor or a tuple of tensors")
     return tuple(parts)
-
-
-def open_torchscript(path: str, options: LoadOptions) -> StepLM | HistoryLM:
-    """Open a TorchScript archive as a language model, see `ninja.lm.load`.
-
-    Raises:
-        ModelError: The archive is damaged, may touch files, or is no language model as docs/networks.md has it.
-    """
-    archive = _checked(path)
-    extra = {BESIDE: "", BATCH_DIM: ""}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # torch's wish that we had torch.export's archives
-            module = torch.jit.load(archive, map_location="cpu", _extra_files=extra)
-    except (RuntimeError, ValueError) as error:
-        raise ModelError(f"torch cannot load it: {_line(error)}", path) from error
-    inside, batch = (value.decode() if isinstance(value, bytes) else value for value in extra.values())
-    vocabulary = find(path, options.words, inside or None)
-    try:
-        batch_dim = [int(number) for number in batch.split()]
-    except ValueError as error:
-        raise ModelError(f"{BATCH_DIM} inside holds {batch[:60]!r}, not integers", path) from error
-    try:
-        wanted = batch_dim if len(batch_dim) > 1 else (batch_dim or [0])[0]
-        return _opened(module, Words.of(vocabulary, path), wanted, options)
-    except ModelError as error:
-        raise ModelError(error.message, path) from error
-    except torch.jit.Error as error:
-        raise ModelError(f"its code fails: {_line(error)}", path) from error
-
-
-def _checked(path: str) -> io.BytesIO:
-    """Check that an archive's code touches no files, and return a copy, so that torch reads the very bytes checked."""
-    copy = io.BytesIO()
-    try:
-        with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w") as checked:
-            members = archive.infolist()
-            code = [each for each in members if each.filename.lower().endswith((".py", ".debug_pkl"))]
-            packed = [each.filename for each in members if each not in code and each.compress_type]
-            names = {each.filename.lower() for each in members}  # torch looks for them in either case
-            if sum(each.file_size for each in code) > _LARGEST_CODE or packed or len(names) < len(members):
-                raise ModelError("packed anew, or absurdly much code; give it as torch.jit.save wrote it", path)
-            for each in members:
-                content = archive.read(each)
-                program = content.decode(errors="replace") if each.filename.lower().endswith(".py") else ""
-                found = _FORBIDDEN.search(program)
-                if found:
-                    name = found[1] or f"ops.{found[2]}"
-                    message = f"its code names {name!r}, which may touch files or is not torch's own; not loaded"
-                    raise ModelError(message, path)
-                checked.writestr(each.filename, content)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
-        raise ModelError(f"a truncated or damaged archive ({error}); copy it again", path) from error
-    copy.seek(0)
-    return copy
-
-
-def _line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _lm
-from ninja.errors import OptionError, described
+from ninja.errors import OptionError, described, documented
 from ninja.files.gzip import Packed
 from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
@@ -44,6 +44,7 @@ Numbers = npt.NDArray[np.float64]
 FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above, where none can be estimated; those of lmplz
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class NgramOptions:
     """Options of training an n-gram model."""

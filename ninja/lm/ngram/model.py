@@ -66,6 +66,8 @@ class NgramLM(LanguageModel):
         """Words of the longest n-gram; of a grammar, states of the longest back-off chain."""
         return self.model.order
 
+    stateless = True
+
     def twin(self) -> NgramLM:
         """See `LanguageModel.twin`; the model itself, for it holds no states."""
         return self

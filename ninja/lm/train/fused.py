@@ -37,7 +37,7 @@ class FusedLSTM(LSTMLanguageModel):
         entry = self._left_out(self.embedding(words)[:, : self.config.width].to(BF16))  # [words, width]
         for number in range(self.config.layers):
             output, hidden = _Layer.apply(entry, place, *self._weights(number))  # [time, batch, width], [.., cells]
-            if self.config.projection and number == self.config.layers - 1:
+            if self.config.width < self.config.embedding and number == self.config.layers - 1:
                 output = torch.cat((output, self.more(hidden)), -1)  # [time, batch, embedding]
             output = output * self._left_out(output.new_ones(output.shape[1:]))
             entry = output.view(time * batch, -1)

@@ -25,7 +25,7 @@ from ninja.lm.train.parallel import launch, methods
 from ninja.lm.train.parallel.sharing import Alone, Learner
 from ninja.lm.train.parallel.workers import Workers
 from ninja.lm.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
-from ninja.lm.train.step import gradient, learning_rate, make_sampler, update
+from ninja.lm.train.step import gradient, in_half, learning_rate, make_sampler, update
 from ninja.models import lstm, transformer
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
@@ -99,6 +99,8 @@ def _train(
     if options.threads:
         torch.set_num_threads(options.threads)
     options = dataclasses.replace(options, device=launch.share_of_device(options.device, workers))
+    [in_float] = workers.total(float(not in_half(options)))  # on machines that differ, one precision for all
+    options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
     choice = Choice(options.vocabulary, options.min_count, hold_out=dev_text is None)
     corpus = workers.first_of_machine(lambda first: open_corpus(train_text, choice, first=first))
     words, sentences, held_out = corpus.words, corpus.sentences, corpus.held_out

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ninja.errors import OptionError, described
+from ninja.errors import OptionError, described, documented
 
 Architecture = Literal["lstm", "transformer"]
 Parallel = Literal["none", "ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"]
+Precision = Literal["auto", "float32", "bfloat16"]
 AtBlockEnd = Literal["average", "keep", "reset"]
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
     """Options of training a model; sizes and rates default to those of the shipped English model."""
@@ -20,10 +22,8 @@ class TrainOptions:
     vocabulary: int = described(32_700, "Most words, <s>, </s> and <unk> included.")
     min_count: int = described(2, "Rarer words become <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
-    hidden: int = described(
-        768, "LSTM cells per layer, more than --embedding; or width of a Transformer's hidden layers."
-    )
-    projection: int = described(0, "LSTM: width of each layer's output, if less than --embedding; 0: the same.")
+    hidden: int = described(768, "LSTM cells per layer, or width of a Transformer's hidden layers.")
+    projection: int = described(0, "LSTM: width of each layer's output; 0: as --embedding, at most --hidden.")
     layers: int = described(2, "LSTM layers or Transformer blocks.")
     heads: int = described(4, "Attention heads of each Transformer block; twice as many must divide --embedding.")
     dropout: float = described(0.1, "Share of activations left out in training.")
@@ -56,6 +56,9 @@ class TrainOptions:
     patience: int = described(5, "Stop after this many measurements without a better perplexity.")
     seed: int = described(1, "Of everything random.")
     resume: bool = described(False, "Go on from FILE.state, which an interrupted training leaves.")
+    precision: Precision = described(
+        "auto", "Of products; auto is bfloat16 where the processor or GPU has instructions for it, else float32."
+    )
     device: str = described("auto", "Where torch computes: cpu, cuda, cuda:1, …; auto is cuda if torch can use it.")
     threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
 
@@ -74,16 +77,17 @@ class TrainOptions:
             raise OptionError(f"dropout is {self.dropout}; it must be in [0, 1)")
         if self.block_momentum is not None and not 0 <= self.block_momentum < 1:
             raise OptionError(f"block_momentum is {self.block_momentum}; it must be in [0, 1)")
-        for name, kind in (("architecture", Architecture), ("parallel", Parallel), ("block_optimizer", AtBlockEnd)):
+        kinds = {"architecture": Architecture, "parallel": Parallel, "block_optimizer": AtBlockEnd}
+        for name, kind in (*kinds.items(), ("precision", Precision)):
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
         if self.workers > 1 and self.parallel == "none":
             raise OptionError(f"workers is {self.workers}, but parallel is none; bmuf is a good first choice")
-        if self.architecture == "lstm" and self.hidden <= self.embedding:
-            raise OptionError(f"hidden is {self.hidden}; it must be more than embedding, {self.embedding}")
-        if not 0 <= self.projection < self.embedding or (self.projection and self.architecture != "lstm"):
-            raise OptionError(f"projection is {self.projection}; only an lstm takes one, of less than its embedding")
+        least = min(self.embedding, self.hidden)
+        if not 0 <= self.projection < least or (self.projection and self.architecture != "lstm"):
+            message = f"projection is {self.projection}; only an lstm takes one, of less than its embedding and cells"
+            raise OptionError(message)
         if self.architecture != "lstm" and self.normaliser:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can estimate its normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
-
 from ninja.errors import ModelError, OptionError
 from ninja.lm import checkpoint
+from ninja.lm.saved import read_saved
 from ninja.lm.train.parallel.sharing import Alone
 from ninja.lm.train.parallel.workers import Workers
 
@@ -55,9 +53,8 @@ def restore(path: str, counters: Counters, sharing: Alone, signature: dict[str, 
     """Take up the state that worker 0 reads, if it was made with the same texts and options."""
     if not exists(path, sharing.workers):
         raise OptionError("no training state to resume; leave out --resume to start anew", path)
-    image = io.BytesIO(sharing.workers.share_file(path))
     try:
-        content = torch.load(image, map_location="cpu", weights_only=True)
+        content = read_saved(path, sharing.workers.share_file(path))
         changed = [name for name, value in signature.items() if content["signature"][name] != value]
         if changed:
             was, now = content["signature"][changed[0]], signature[changed[0]]

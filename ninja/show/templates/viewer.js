@@ -60,13 +60,17 @@ function ninjaViewer(root, lattice) {
     group: "nodes", data: { id: `s${states.id[state]}`, state }, position: at(state),
     classes: states.id[state] === 0 ? "start" : states.finalGraph[state] === null ? "" : "final",
   });
+  const alone = (place) => {  // the only arc of a detour, whose lane is free as far as its label goes
+    const row = arcs.row[place];
+    return row > 0 && rowEnd[row] - rowEnd[row - 1] === 1;
+  };
   const edge = (place) => {
     const source = at(arcs.src[place]), target = at(arcs.dst[place]), y = arcs.lane[place] * LANE;
     const dx = target.x - source.x, dy = target.y - source.y, length = Math.hypot(dx, dy);
     const data = {
       id: `a${arcs.id[place]}`, place, source: `s${states.id[arcs.src[place]]}`, target: `s${states.id[arcs.dst[place]]}`,
       label: words[arcs.word[place]], share: share(arcs.posterior[place]), width: 1 + 4 * share(arcs.posterior[place]),
-      margin: -8 - 2 * share(arcs.posterior[place]), room: Math.max(30, dx * 0.96), level: Math.round(1000 * arcs.posterior[place]),
+      margin: -8 - 2 * share(arcs.posterior[place]), room: alone(place) ? 1e4 : dx * 0.96, level: Math.round(1000 * arcs.posterior[place]),
     };
     if (arcs.marks[place]) Object.assign(data, { size: LETTERS, broad: Math.max(data.width, 3), under: 6, rim: 2, height: data.margin, reach: data.room });
     const bent = source.y !== y || target.y !== y;
@@ -138,14 +142,21 @@ function ninjaViewer(root, lattice) {
     });
     shown = wanted;
     mark();
-    control("shown").value = shown;
-    part(".shown").textContent = `${num(shown ? rowEnd[shown - 1] : 0)} of ${num(lattice.counts.arcs)}`;
+    control("shown").value = arcsShown();
+    part(".shown").textContent = `${num(arcsShown())} of ${num(arcs.id.length)}`;
     tell();
   }
   const num = (value) => value.toLocaleString("en");
+  const arcsShown = () => (shown ? rowEnd[shown - 1] : 0);
+  function slide(count) {  // to whole detours: up to at least so many arcs, down to at most
+    if (count === arcsShown()) return;
+    let rows = numMarked;
+    while (rows < numRows && (count > arcsShown() ? rowEnd[rows - 1] < count : rowEnd[rows] <= count)) rows++;
+    show(rows);
+  }
 
   function tell() {
-    const hidden = arcs.id.length - (shown ? rowEnd[shown - 1] : 0);
+    const hidden = arcs.id.length - arcsShown();
     const said = [];
     if (hidden) {
       const first = arcs.excess.slice(rowEnd[shown - 1]).reduce((least, each) => Math.min(least, each), Infinity);
@@ -202,6 +213,7 @@ function ninjaViewer(root, lattice) {
     part(".panel").replaceChildren(heading, table);
   }
   const cost = (value) => String(+value.toPrecision(7));
+  const scale = (value) => String(+value.toPrecision(4));
   let chosen = null;
   function choose(one) {
     cy.elements(".chosen").removeClass("chosen");
@@ -242,8 +254,8 @@ function ninjaViewer(root, lattice) {
     const [acousticScale, lmScale, penalty] = lattice.scales;
     fill(lattice.key, [
       ["states", "states", num(lattice.counts.states)], ["arcs", "arcs", num(lattice.counts.arcs)],
-      ["bestCost", "best path's cost", cost(lattice.bestCost)], ["acousticScale", "acoustic scale", String(acousticScale)],
-      ["lmScale", "LM scale", String(lmScale)], ["wordPenalty", "word penalty", String(penalty)],
+      ["bestCost", "best path's cost", cost(lattice.bestCost)], ["acousticScale", "acoustic scale", scale(acousticScale)],
+      ["lmScale", "LM scale", scale(lmScale)], ["wordPenalty", "word penalty", scale(penalty)],
     ]);
     const hint = document.createElement("p");
     hint.className = "soft";
@@ -323,7 +335,9 @@ function ninjaViewer(root, lattice) {
     const matching = new Set();
     if (wanted) words.forEach((word, number) => { if (word.toLowerCase().includes(wanted)) matching.add(number); });
     hits = arcs.id.filter((_, place) => matching.has(arcs.word[place]));
-    hits.sort((one, other) => states.time[arcs.src[placeOf.get(one)]] - states.time[arcs.src[placeOf.get(other)]] || one - other);
+    const offBest = (arc) => ((arcs.marks[placeOf.get(arc)] & BEST) === 0 ? 1 : 0);  // those of the best path come first
+    const start = (arc) => states.time[arcs.src[placeOf.get(arc)]];
+    hits.sort((one, other) => offBest(one) - offBest(other) || start(one) - start(other) || one - other);
     hit = -1;
     cy.batch(() => cy.edges().forEach((each) => { each.toggleClass("found", matching.has(arcs.word[each.data("place")])); }));
     part(".hits").textContent = !wanted ? "" : hits.length ? `${num(hits.length)} ${hits.length > 1 ? "arcs" : "arc"}, Enter` : "none";
@@ -377,13 +391,13 @@ function ninjaViewer(root, lattice) {
   cy.on("mouseout", "edge", () => { tip.hidden = true; });
   part(".graph").addEventListener("mouseleave", () => { tip.hidden = true; });
   cy.on("viewport resize", () => { tip.hidden = true; soon(); });
-  control("shown").min = numMarked;
-  control("shown").max = Math.max(numRows, numMarked);
+  control("shown").min = numRows ? rowEnd[numMarked - 1] : 0;
+  control("shown").max = arcs.id.length;
   let waiting = false;
   control("shown").addEventListener("input", () => {
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; show(+control("shown").value); });
+    requestAnimationFrame(() => { waiting = false; slide(+control("shown").value); });
   });
   control("best").addEventListener("change", mark);
   control("oracle").addEventListener("change", mark);
@@ -413,13 +427,14 @@ function ninjaViewer(root, lattice) {
   show(lattice.shown);
   spoken();
   overview();
+  cy.resize();  // the texts above the graph took some of its place
   begin();
   look();
 
   return {
     cy, figures, select, show, search, next, fit,
     selected: () => chosen,
-    shown: () => (shown ? rowEnd[shown - 1] : 0),
+    shown: arcsShown,
     total: () => arcs.id.length,
     toggle(name, on) { control(name).checked = on; mark(); },
     marked: (name) => cy.edges(`.on-${name}`).map((each) => arcs.id[each.data("place")]),

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from ninja.files.cores import starting_threads
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -44,7 +46,9 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
         try:
             while True:
                 if failed is None:
-                    waiting.extend(pool.submit(work, task) for task in next_tasks(AHEAD * jobs - len(waiting)))
+                    for task in next_tasks(AHEAD * jobs - len(waiting)):
+                        with starting_threads():
+                            waiting.append(pool.submit(work, task))
                 if not waiting:
                     break
                 yield waiting.popleft().result()

@@ -1,0 +1,53 @@
+"""The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
+
+from . import (
+    consensus as consensus,
+    context as context,
+    ctc as ctc,
+    evaluate as evaluate,
+    formats as formats,
+    graph as graph,
+    lm as lm,
+    openfst as openfst,
+    pipeline as pipeline,
+    rescoring as rescoring,
+    show as show,
+    tune as tune,
+)
+from .ctc import from_ctc as from_ctc
+from .errors import (
+    BusyError as BusyError,
+    ClosedError as ClosedError,
+    DependencyError as DependencyError,
+    FormatError as FormatError,
+    InputError as InputError,
+    LatticeError as LatticeError,
+    ModelError as ModelError,
+    NinjaError as NinjaError,
+    OptionError as OptionError,
+    OutputError as OutputError,
+    SymbolError as SymbolError,
+    TableError as TableError,
+    VocabularyError as VocabularyError,
+    WorkerError as WorkerError,
+)
+from .io import (
+    ChosenScales as ChosenScales,
+    find_scales as find_scales,
+    keys as keys,
+    read as read,
+    vocabulary as vocabulary,
+    write as write,
+)
+from .io.memory import from_k2 as from_k2, from_nbest as from_nbest, to_k2 as to_k2
+from .lattice import Lattice as Lattice, Scales as Scales, SymbolTable as SymbolTable
+from .rescoring import (
+    RescoreOptions as RescoreOptions,
+    Rescorer as Rescorer,
+    RescoreReport as RescoreReport,
+    coverage as coverage,
+    rescore as rescore,
+)
+
+__version__: str
+BIN_DIR: str

@@ -1,0 +1,106 @@
+"""Lattices whose words are changed as a filter changes transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ninja.errors import OptionError
+from ninja.evaluate.word_filters import WordFilter
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.word_ids import used_words
+
+
+class LatticeFilter:
+    """Changes the words of lattices one by one; the new words are of a table of its own.
+
+    Args:
+        how: Changes of hypotheses.
+
+    Raises:
+        OptionError: Rules of its global mapping file replace several words at once.
+    """
+
+    def __init__(self, how: WordFilter) -> None:
+        if how.mapping is not None and any(len(left) > 1 for rules in how.mapping.rules.values() for left, _ in rules):
+            raise OptionError("the global mapping file has rules of several words, which cannot be applied to lattices")
+        self.how = how
+        self.table = SymbolTable.growing()
+        self._changed: dict[str, tuple[int, ...]] = {}  # ids of each word
+
+    def check(self, references: Mapping[str, Sequence[str]]) -> None:
+        """Refuse a filter that changes a sentence otherwise than its words, as far as these sentences tell.
+
+        Raises:
+            OptionError: It does, or as ``WordFilter.lines`` raises.
+        """
+        if self.how.script is None:
+            return
+        lines = list(references.items())
+        self._take({word for _, words in lines for word in words})
+        for (key, words), whole in zip(lines, self.how.lines(lines), strict=True):
+            if self.table.intern(whole) != [number for word in words for number in self._changed[word]]:
+                message = "looks at the neighbours of words, which paths of a lattice do not have to themselves"
+                raise OptionError(f"{self.how.script} {message} (utterance {key})")
+
+    def lattice(self, lattice: Lattice, words: SymbolTable) -> Lattice:
+        """Return a lattice with the changed words; see ``relabelled``.
+
+        Args:
+            words: Names of the words of a lattice without a table.
+        """
+        ids = used_words(lattice)
+        names = (lattice.words or words).spell(ids)
+        self._take(set(names))
+        return relabelled(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
+
+    def _take(self, names: set[str]) -> None:
+        """Change words that are new."""
+        new = sorted(names - self._changed.keys())
+        changed = self.how.lines([(str(number), [name]) for number, name in enumerate(new)])
+        for name, words in zip(new, changed, strict=True):
+            self._changed[name] = tuple(self.table.intern(words))
+
+
+def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
+    """Return a lattice in which other words stand for each of its words: none, one or several.
+
+    An arc of several words is as many arcs; the first has its costs. Where there are such arcs, the lattice has neither
+    alignments nor times.
+    """
+    if all(len(words) < 2 for words in mapping.values()):
+        ids = np.array(sorted({EPSILON, *mapping}))
+        new = np.array([(*mapping.get(number, ()), EPSILON)[0] for number in ids.tolist()], np.int32)
+        return lattice.replace(word=frozen(new[np.searchsorted(ids, lattice.word)]), words=None)
+    arcs: list[tuple[int, int, float, float]] = []  # destination, word, costs
+    begin, first = [0], np.zeros(lattice.num_states, np.int64)  # new number of each state
+    out = [
+        [(arc, tuple(mapping[word]) if (word := int(lattice.word[arc])) != EPSILON else ()) for arc in range(*bounds)]
+        for bounds in zip(lattice.arc_begin[:-1].tolist(), lattice.arc_begin[1:].tolist(), strict=True)
+    ]
+    added = [sum(max(len(words) - 1, 0) for _, words in leaving) for leaving in out]
+    first[1:] = np.cumsum(1 + np.array(added[:-1], np.int64))
+    final_graph = np.full(int(first[-1]) + 1 + added[-1], np.inf, np.float32)
+    final_acoustic = final_graph.copy()
+    final_graph[first], final_acoustic[first] = lattice.final_graph, lattice.final_acoustic
+    for state, leaving in enumerate(out):
+        between = int(first[state])
+        chains: list[tuple[int, int, float, float]] = []
+        for arc, words in leaving:
+            costs = float(lattice.graph[arc]), float(lattice.acoustic[arc])
+            last = int(first[lattice.dst[arc]])
+            inner = list(range(between + 1, between + len(words)))  # states between its words
+            between += len(inner)
+            ends = [*inner, last]
+            arcs.append((ends[0], words[0] if words else EPSILON, *costs))
+            chains += [(end, word, 0.0, 0.0) for end, word in zip(ends[1:], words[1:], strict=True)]
+        begin.append(len(arcs))
+        for chain in chains:
+            arcs.append(chain)
+            begin.append(len(arcs))
+    dst, labels = (np.array([arc[place] for arc in arcs], np.int64) for place in range(2))
+    graph, acoustic = (np.array([arc[place] for arc in arcs], np.float32) for place in (2, 3))
+    return Lattice.from_arrays(lattice.key, begin, dst, labels, graph, acoustic, final_graph, final_acoustic)

@@ -1,0 +1,29 @@
+"""Words in Unicode's composed form (NFC), so that letters with marks are equal however they are written."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from unicodedata import is_normalized, normalize
+
+from ninja.errors import NinjaWarning
+
+
+def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return sentences in composed form; warn if they were not."""
+    num_changed = 0
+    results = []
+    for words in sentences:
+        changed = [word if word.isascii() or is_normalized("NFC", word) else normalize("NFC", word) for word in words]
+        num_changed += sum(word is not old for word, old in zip(changed, words, strict=True))
+        results.append(changed)
+    if num_changed:
+        number = "1 word is" if num_changed == 1 else f"{num_changed} words are"
+        message = f"{number} not in Unicode's composed form (NFC); words are compared in that form"
+        warnings.warn(message, NinjaWarning, stacklevel=3)
+    return results
+
+
+def composed_texts(texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return transcripts by key in composed form; warn if they were not."""
+    return dict(zip(texts, composed(list(texts.values())), strict=True))

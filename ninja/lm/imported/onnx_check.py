@@ -1,0 +1,133 @@
+"""Checks of an ONNX model before onnxruntime reads it: operators, and the bytes of every tensor.
+
+onnxruntime has operators that read files (``EPContext``), a place for weights that is an address in memory, and loops
+without an end. A model is a list of operators of the standard, without bodies, functions and sparse tensors. Einsum and
+OneHot are not on the list: onnxruntime 1.31 reads beyond their arguments where these are empty.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ninja.errors import ModelError
+from ninja.libraries import needed_for
+
+_VARIADIC = ("Concat", "Max", "Mean", "Min", "Sum")
+DOMAINS = ("", "ai.onnx")
+_LIST = """
+    Abs Add And Cast CastLike Ceil Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid
+    HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal
+    Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish Tanh Where Xor
+    CumSum Dropout GRU Gemm LSTM LayerNormalization LogSoftmax MatMul RMSNormalization RNN
+    Softmax
+    DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul QuantizeLinear
+    Concat Constant ConstantOfShape Expand Flatten Gather GatherElements Identity Pad Range Reshape Shape Size
+    Slice Split Squeeze Tile Transpose Trilu Unsqueeze
+    ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare TopK
+"""
+OPERATORS = frozenset(_LIST.split())
+_ATTRIBUTE = {"name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings"}  # fields of plain ones
+# Bytes of a number, and the field that holds numbers where they are not raw bytes.
+_TYPES = {
+    "FLOAT": (4, "float_data"), "DOUBLE": (8, "double_data"), "INT64": (8, "int64_data"), "INT32": (4, "int32_data"),
+    "FLOAT16": (2, "int32_data"), "BFLOAT16": (2, "int32_data"), "BOOL": (1, "int32_data"), "INT8": (1, "int32_data"),
+    "UINT8": (1, "int32_data"),
+}  # fmt: skip
+_NUMBER = re.compile("[0-9]{1,19}")
+_EXTERNAL = {"location", "offset", "length", "checksum"}
+
+
+def check(path: str) -> None:
+    """Check a model.
+
+    Raises:
+        ModelError: The file is damaged, has an operator that is not in `OPERATORS`, or weights that are not in it or
+            in files of its directory.
+    """
+    with needed_for("an ONNX model", path):
+        import onnx
+        from google.protobuf.message import DecodeError
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        model = onnx.ModelProto.FromString(content)
+    except DecodeError as error:
+        raise ModelError(f"a damaged or truncated ONNX file ({error}); copy it again", path) from error
+    if not model.HasField("graph"):
+        raise ModelError("an ONNX file without a graph; it is damaged or truncated", path)
+    if model.functions:
+        message = f"it defines the function {model.functions[0].name!r}; inline functions with onnx.inliner"
+        raise ModelError(message, path)
+    if model.training_info:
+        raise ModelError("it holds a training; export the model for inference", path)
+    if model.graph.sparse_initializer:
+        name = model.graph.sparse_initializer[0].values.name
+        raise ModelError(f"the weight {name!r} is sparse; store it as a dense tensor", path)
+    for tensor in (*model.graph.initializer, *_constants(model.graph.node, path)):
+        _check_tensor(tensor, onnx.TensorProto.DataType.Name, path)
+
+
+def _constants(nodes: Any, path: str) -> Iterator[Any]:
+    """Check operators, and yield the tensors in their attributes."""
+    for number, node in enumerate(nodes, 1):
+        place = f"node {number} {node.name!r}, {f'{node.domain}.' if node.domain else ''}{node.op_type}"
+        if node.domain not in DOMAINS or node.op_type not in OPERATORS:
+            message = f"{place}: an operator that Ninja does not run; docs/networks.md lists those that it does"
+            raise ModelError(message, path)
+        counts = [attribute.i for attribute in node.attribute if attribute.name == "num_outputs"]
+        split_twice = counts and (len(node.input) > 1 or counts != [len(node.output)])
+        if (node.op_type in _VARIADIC and "" in node.input) or split_twice:
+            message = f"{place}: an input is absent, or the number of outputs does not fit; export the model again"
+            raise ModelError(message, path)
+        for attribute in node.attribute:
+            others = {field.name for field, _ in attribute.ListFields()} - _ATTRIBUTE
+            if others:
+                message = f"{place}: its attribute {attribute.name!r} holds {min(others)}; only numbers, text and"
+                raise ModelError(f"{message} tensors are read", path)
+            if attribute.HasField("t"):
+                yield attribute.t
+
+
+def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
+    """Check that a tensor has exactly the bytes that its shape and type need."""
+    try:
+        kind = name_of(tensor.data_type)
+    except ValueError:
+        kind = str(tensor.data_type)
+    weight = f"the weight {tensor.name!r}"
+    if kind not in _TYPES:
+        raise ModelError(f"{weight} is of the type {kind}; Ninja reads {', '.join(_TYPES)}", path)
+    size, field = _TYPES[kind]
+    if any(length < 0 for length in tensor.dims):
+        raise ModelError(f"{weight} has the shape {list(tensor.dims)}; the file is damaged", path)
+    needed = size * math.prod(tensor.dims)
+    if tensor.data_location == tensor.EXTERNAL or tensor.external_data:
+        _check_external(tensor, weight, needed, path)
+        return
+    found = len(tensor.raw_data) if tensor.HasField("raw_data") else size * len(getattr(tensor, field))
+    if found != needed:
+        raise ModelError(f"{weight} has {found} bytes, but its shape needs {needed}; the file is damaged", path)
+
+
+def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
+    """Check that a tensor in another file is in the model's directory, and there as a whole."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    numbers = [entries.get("offset", "0"), entries.get("length", str(needed))]
+    location = entries.get("location", "")
+    if not set(entries) <= _EXTERNAL or not all(map(_NUMBER.fullmatch, numbers)):
+        raise ModelError(f"{weight} is described by {entries}, not by a location, an offset and a length", path)
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    place = "" if "\0" in location else os.path.realpath(os.path.join(folder, location))
+    if not location or not place or os.path.commonpath((folder, place)) != folder:
+        raise ModelError(f"{weight} lies outside the model's directory, in {location!r}", path)
+    if not os.path.isfile(place):
+        raise ModelError(f"{weight} lies in {location!r}, which is no file of the model's directory", path)
+    offset, length = map(int, numbers)
+    if length != needed or offset + length > os.path.getsize(place):
+        found = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(place)}"
+        raise ModelError(f"{weight} needs {needed} bytes, and lies in {found}; copy the files again", path)

@@ -1,0 +1,288 @@
+"""One language model, used by several threads at once, scores as it does for one."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM
+
+from ninja.lm import LanguageModel, Mixture, from_module, load, sentence_logprobs
+from ninja.rescoring import RescoreOptions, Rescorer, rescore
+
+torch = pytest.importorskip("torch")
+
+import test_context_lm as contextual  # noqa: E402
+import tiny_lstm  # noqa: E402
+from test_rescore import random_lattice  # noqa: E402
+from test_torch_module import Stepping, Whole  # noqa: E402
+from tiny_lstm import VOCABULARY, one_thread  # noqa: E402, F401
+
+from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
+from ninja.context.deep.marks import Marks  # noqa: E402
+from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
+from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+THREADS = 4
+RUNS = int(os.environ.get("NINJA_THREAD_RUNS", "5"))
+OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400, output="best")
+LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(12))]
+
+
+@pytest.fixture(autouse=True)
+def quick_switches() -> Iterator[None]:
+    """Let threads take turns 100 times as often as usual, so that few runs meet a race."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def fake(_: Path) -> LanguageModel:
+    return FakeLM()
+
+
+def lstm(_: Path) -> LanguageModel:
+    return LstmLM(tiny_lstm.MODULE, VOCABULARY)
+
+
+def transformer(_: Path) -> LanguageModel:
+    from test_transformer import make_lm
+
+    return make_lm()
+
+
+def ngram(_: Path) -> LanguageModel:
+    return load("english-ngram")
+
+
+def classes(folder: Path) -> LanguageModel:
+    from reference_ngram import write_arpa
+    from test_class_model import CLASSES, MODEL
+
+    (folder / "lm.arpa").write_bytes(write_arpa(MODEL))
+    (folder / "classes").write_text(CLASSES)
+    return load(folder / "lm.arpa", classes=folder / "classes", oov_score=-5.0)
+
+
+def kenlm(_: Path) -> LanguageModel:
+    pytest.importorskip("kenlm")
+    from test_ngram_kenlm import HERE
+
+    return load(HERE / "trie.kenlm")
+
+
+def kaldi(folder: Path) -> LanguageModel:
+    from test_kaldi_rnnlm import write_model
+
+    return load(write_model(folder / "rnnlm"))
+
+
+def causal(_: Path) -> LanguageModel:
+    pytest.importorskip("transformers")
+    from tiny_hf import folder
+
+    return load(folder("gpt2"))
+
+
+def multiwords(_: Path) -> LanguageModel:
+    pytest.importorskip("transformers")
+    from tiny_hf import folder
+
+    return load(folder("gpt2"), multi_char="_")
+
+
+def onnx(folder: Path) -> LanguageModel:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from test_onnx import counting
+
+    return load(counting(folder / "model.onnx"))
+
+
+def caffe2(folder: Path) -> LanguageModel:
+    pytest.importorskip("google.protobuf")
+    from ninja.lm.imported import export
+
+    export.to_caffe2(tiny_lstm.CHECKPOINT, folder / "nets")
+    return load(folder / "nets")
+
+
+def module(_: Path) -> LanguageModel:
+    return from_module(Stepping(), VOCABULARY, batch_dim=1)
+
+
+def history(_: Path) -> LanguageModel:
+    return from_module(Whole(), VOCABULARY)
+
+
+MODELS = [fake, lstm, transformer, ngram, classes, kenlm, kaldi, causal, multiwords, onnx, caffe2, module, history]
+
+
+def in_threads(work: Callable[[int], Any]) -> list[Any]:
+    """Return what each thread returns; all begin together."""
+    together = threading.Barrier(THREADS)
+
+    def begin(number: int) -> Any:
+        together.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(begin, range(THREADS)))
+
+
+def best(lm: Any, lattices: Any = LATTICES, **how: Any) -> list[tuple[str, list[str], float]]:
+    """Return key, words, and cost of each best path."""
+    results = rescore(lattices, lm, OPTIONS, **how)
+    return [
+        (key, one.words.spell(one.word.tolist()), float(one.graph.sum() + one.acoustic.sum())) for key, one in results
+    ]
+
+
+def alike(found: Any, expected: Any) -> None:
+    assert [each[:2] for each in found] == [each[:2] for each in expected]
+    assert [each[2] for each in found] == pytest.approx([each[2] for each in expected], abs=1e-3)
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_threads_that_rescore_with_one_model_get_its_costs(build, tmp_path):
+    for name in ("alone", "shared"):
+        (tmp_path / name).mkdir()
+    slow = build in (causal, multiwords)
+    lattices = LATTICES[:3] if slow else LATTICES
+    expected = best(build(tmp_path / "alone"), lattices)
+    lm = build(tmp_path / "shared")
+    for _ in range(1 if slow else RUNS):
+        for found in in_threads(lambda _: best(lm, lattices)):
+            alike(found, expected)
+
+
+@pytest.mark.parametrize("build", [lstm, module])
+def test_mixtures_and_old_models_may_be_shared_too(build, tmp_path):
+    def mixed(lm: LanguageModel, old: LanguageModel) -> Any:
+        return best(Mixture([(lm, 0.5), (FakeLM(), 0.5)], "linear"), old_lm=old)
+
+    expected = mixed(build(tmp_path), lstm(tmp_path))
+    lm, old = build(tmp_path), lstm(tmp_path)
+    for _ in range(RUNS):
+        for found in in_threads(lambda _: mixed(lm, old)):
+            alike(found, expected)
+
+
+@pytest.mark.parametrize("build", [lstm, transformer, kaldi, causal, module])
+def test_methods_called_directly_and_texts_scored_meanwhile_are_right(build, tmp_path):
+    lm = build(tmp_path)
+    lm.vocabulary.ids(f"w{number}" for number in range(1, 8))
+    words = [number for _, number in list(lm.vocabulary) if number not in (lm.bos, lm.eos, lm.unk)][1:6]
+    texts = [[int(word) for word in np.random.default_rng(seed).choice(words, 6)] for seed in range(8)]
+    expected = sentence_logprobs(lm, texts)
+
+    def work(number: int) -> Any:
+        if number % 2:
+            return sentence_logprobs(lm, texts)
+        scores = []
+        for text in texts:
+            [slot], total = lm.start(1), 0.0
+            for word in [*text, lm.eos]:
+                total += float(lm.logprob(np.array([slot]), np.array([word], np.int32))[0])
+                [after] = lm.advance(np.array([slot]), np.array([word], np.int32)) if word != lm.eos else [slot]
+                if word != lm.eos:
+                    lm.release(np.array([slot]))
+                slot = after
+            lm.release(np.array([slot]))
+            scores.append(total)
+        return scores
+
+    for _ in range(RUNS):
+        for found in in_threads(work):
+            assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_rescorers_of_one_model_and_interleaved_runs_are_right():
+    expected = best(lstm(Path()))
+    lm = lstm(Path())
+    with Rescorer(lm, OPTIONS) as one, Rescorer(lm, OPTIONS) as other:
+        asked = [rescorer.submit(lattice) for _, lattice in LATTICES for rescorer in (one, other)]
+        found = [future.result(timeout=60) for future in asked]
+    for some in (found[::2], found[1::2]):
+        costs = [float(each.graph.sum() + each.acoustic.sum()) for each in some]
+        assert costs == pytest.approx([cost for _, _, cost in expected], abs=1e-3)
+    pairs = list(zip(rescore(LATTICES, lm, OPTIONS), rescore(LATTICES, lm, OPTIONS), strict=True))
+    for runs in zip(*pairs, strict=True):
+        costs = [float(each.graph.sum() + each.acoustic.sum()) for _, each in runs]
+        assert costs == pytest.approx([cost for _, _, cost in expected], abs=1e-3)
+
+
+def test_a_tracker_and_contextual_models_may_be_shared():
+    phrases = contextual.entities([contextual.WORDS[5:7], contextual.WORDS[6:8]]).of("*")
+    texts = [np.random.default_rng(seed).integers(5, 9, 6).tolist() for seed in range(6)]
+
+    def follow(tracker: PointerTracker) -> list[float]:
+        scores = []
+        for text in texts:
+            state = np.array([tracker.start(phrases)])
+            for word in text:
+                state, gain = tracker.advance(state, np.array([word], np.int32))
+                scores.append(float(gain[0]))
+        return scores
+
+    def shared(lm: LanguageModel, marks: Marks) -> list[float]:
+        mark = marks.of(phrases)
+        assert mark is not None
+        scores = []
+        for text in texts:
+            slots = lm.start(1)
+            for word in [mark.number, *text]:
+                before, slots = slots, lm.advance(slots, np.array([word], np.int32))
+                lm.release(before)
+                scores.append(float(lm.logprob(slots, np.array([text[0]], np.int32))[0]))
+            lm.release(slots)
+        return scores
+
+    marks = Marks()
+    lm = ContextMixture(((contextual.BASE, 1.0),), pointer=contextual.POINTER, marks=marks).over(
+        contextual.TABLE, contextual.PENALTY
+    )
+    tracker = PointerTracker(contextual.TABLE, contextual.BASE, contextual.POINTER)
+    expected = follow(tracker), shared(lm, marks)
+    for _ in range(RUNS):
+        for followed, scored in in_threads(lambda _: (follow(tracker), shared(lm, marks))):
+            assert followed == pytest.approx(expected[0], abs=1e-3)
+            assert scored == pytest.approx(expected[1], abs=1e-3)
+
+
+def test_words_numbered_by_several_threads_have_numbers_of_their_own(tmp_path):
+    lm = multiwords(tmp_path)
+    words = [f"w{one}_w{other}" for one in range(30) for other in range(30)]
+    for found in in_threads(lambda number: lm.vocabulary.ids(words[number:] + words[:number])):
+        assert len(set(found)) == len(words)
+    assert [lm.vocabulary.word(number) for number in lm.vocabulary.ids(words)] == words
+
+
+def test_twins_copies_and_pickles_do_not_wait_for_each_other():
+    class Slow(FakeLM):
+        def start(self, count: int) -> np.ndarray:
+            entered.set()
+            assert proceed.wait(30)
+            return super().start(count)
+
+    entered, proceed = threading.Event(), threading.Event()
+    lm = Slow()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(lm.start, 1)
+        assert entered.wait(30)
+        for other in (copy.copy(lm), copy.deepcopy(lm)):
+            other.advance(np.empty(0, np.int64), np.empty(0, np.int32))  # returns while `lm` is in use
+        proceed.set()
+        assert len(future.result()) == 1
+    assert pickle.loads(pickle.dumps(FakeLM())).vocabulary == FakeLM().vocabulary

@@ -1,0 +1,223 @@
+"""What `ninja score` reads: filters beside --oracle, STM and trn by their content, normal forms, byte-order marks."""
+
+import json
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+
+import ninja as package
+from ninja.errors import FormatError, NinjaWarning, OptionError
+from ninja.evaluate import WordFilter, oracle_score, read_glm, read_text, score
+from ninja.evaluate.filtered_lattices import relabelled
+from ninja.formats.nbest.espnet import read_espnet
+from ninja.formats.nbest.nemo import manifest_keys
+from ninja.lattice.symbols import SymbolTable
+
+Run = Callable[..., tuple[int, str, str]]
+CAFE = "café"
+DECOMPOSED = unicodedata.normalize("NFD", CAFE)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name: str, *rows: str) -> str:
+    Path(name).write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    return name
+
+
+def write_lists(name: str, **lists: list[str]) -> str:
+    """Write n-best lists; the best hypothesis comes first."""
+    rows = (
+        {"key": key, "nbest": [{"text": text, "score": -place} for place, text in enumerate(texts)]}
+        for key, texts in lists.items()
+    )
+    return write(name, *map(json.dumps, rows))
+
+
+# Filters beside --oracle.
+
+
+def test_the_oracle_leaves_out_the_words_that_the_best_path_leaves_out(ninja: Run) -> None:
+    write("text", "u um the cat", "v yes")
+    write_lists("hyp.jsonl", u=["um uh the hat", "um uh the cat"], v=["uh yes"])
+    ignored = ("--ignore", "um", "--ignore", "uh")
+    assert ninja("score", "text", "hyp.jsonl", *ignored)[1].startswith("%WER 33.33 [ 1 / 3")
+    assert ninja("score", "text", "hyp.jsonl", "--oracle", *ignored)[1].startswith("%WER 0.00 [ 0 / 3")
+
+
+def test_the_oracle_changes_words_as_the_best_path_does(ninja: Run) -> None:
+    write("text", "u i am the cat")
+    write_lists("hyp.jsonl", u=["i'm a cat", "i'm the katze"])
+    write("filter", "s/ i'm/ i am/", "s/ katze/ cat/")
+    assert ninja("score", "text", "hyp.jsonl", "--filter", "filter")[1].startswith("%WER 25.00 [ 1 / 4")
+    assert ninja("score", "text", "hyp.jsonl", "--oracle", "--filter", "filter")[1].startswith("%WER 0.00 [ 0 / 4")
+    assert ninja("score", "text", "hyp.jsonl", "--oracle", "--hyp-filter", "filter")[1].startswith("%WER 0.00")
+    write("glm", "i'm => i am", "katze => cat")
+    assert ninja("score", "text", "hyp.jsonl", "--oracle", "--glm", "glm")[1].startswith("%WER 0.00 [ 0 / 4")
+
+
+def test_filters_that_look_at_neighbours_are_refused_beside_the_oracle(ninja: Run) -> None:
+    write("text", "u new york")
+    write_lists("hyp.jsonl", u=["newyork"])
+    write("filter", "s/new york/newyork/")
+    code, _, errors = ninja("score", "text", "hyp.jsonl", "--oracle", "--filter", "filter")
+    assert (code, "looks at the neighbours of words, which paths of a lattice do not have" in errors) == (2, True)
+    write("glm", "new york => newyork")
+    code, _, errors = ninja("score", "text", "hyp.jsonl", "--oracle", "--glm", "glm")
+    assert (code, "has rules of several words" in errors) == (2, True)
+    with pytest.raises(OptionError, match="has rules of several words"):
+        oracle_score([], {"u": []}, SymbolTable.growing(), how=WordFilter(mapping=read_glm("glm")))
+
+
+@given(lattices(), st.dictionaries(st.integers(1, 8), st.lists(st.integers(1, 9), max_size=3).map(tuple)))
+def test_paths_of_a_relabelled_lattice_are_those_of_the_lattice_with_other_words(lattice, words) -> None:
+    used = {word for word in lattice.word.tolist() if word}
+    mapping = {word: words.get(word, (word,)) for word in used}
+    changed = relabelled(lattice, mapping)
+    package.lattice.check(changed)
+
+    def sequences(each, spell):
+        found = set()
+
+        def walk(state, said):
+            if each.is_final[state]:
+                found.add(said)
+            for arc in range(each.arc_begin[state], each.arc_begin[state + 1]):
+                word = int(each.word[arc])
+                walk(int(each.dst[arc]), said + (spell(word) if word else ()))
+
+        walk(0, ())
+        return found
+
+    assert sequences(changed, lambda word: (word,)) == sequences(lattice, mapping.__getitem__)
+
+
+# Transcripts in other formats.
+
+SEGMENTS = ("u1 talk 0.00 1.50", "u2 talk 1.50 3.00")
+STM = ("talk 1 spk 0.00 1.50 <o,f0,male> hello there", "talk 1 spk 1.50 3.00 good bye")
+TRN = ("hello there (u1)", "good bye (u2)")
+TEXT = ("u1 hello there", "u2 good buy")
+
+
+@pytest.mark.parametrize("name", ["ref", "ref.stm"])
+def test_stm_is_known_by_its_content(ninja: Run, name: str) -> None:
+    write(name, *STM)
+    write("segments", *SEGMENTS)
+    write("hyp", *TEXT)
+    expected = "%WER 25.00 [ 1 / 4, 0 ins, 0 del, 1 sub ]"
+    assert ninja("score", name, "hyp", "--segments", "segments")[1].startswith(expected)
+    assert ninja("score", "hyp", name, "--segments", "segments")[1].startswith(expected)
+    code, _, errors = ninja("score", name, "hyp")
+    assert (code, "STM" in errors, "--segments" in errors) == (2, True, True)
+    code, _, errors = ninja("score", "hyp", name)
+    assert (code, "--segments" in errors) == (2, True)
+    with pytest.raises(FormatError, match="this is STM, whose lines have no utterance ids"):
+        read_text(name)
+
+
+def test_trn_is_known_by_its_content(ninja: Run) -> None:
+    write("ref", ";; a comment", *TRN)
+    write("hyp", *TEXT)
+    assert ninja("score", "ref", "hyp")[1].startswith("%WER 25.00 [ 1 / 4, 0 ins, 0 del, 1 sub ]")
+    assert ninja("score", "hyp", "ref")[1].startswith("%WER 25.00 [ 1 / 4, 0 ins, 0 del, 1 sub ]")
+    assert read_text(write("one.trn", "(u1)")) == {"u1": []}
+    with pytest.raises(FormatError, match=r"two\.trn:2: utterance 'u1' occurs twice"):
+        read_text(write("two.trn", "a (u1)", "b (u1)"))
+    with pytest.raises(FormatError, match=r"bad\.trn:2: expected words and an utterance id in parentheses"):
+        read_text(write("bad.trn", "a (u1)", "b"))
+    with pytest.raises(FormatError, match="alternatives"):
+        read_text(write("alternatives.trn", "{ a / b } (u1)"))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("u1 hello (noise)", "u2 bye (laughter)"),  # a Kaldi text with tags at its ends
+        ("u1 hello (u-2)",),
+        ("u1 1 2 3 4 5", "u2 1 2 3 4 5"),  # digits are words
+        ("u1 a b 1.5 2.5", "u2 one"),
+        ("u1", "u2"),
+    ],
+)
+def test_kaldi_text_that_looks_a_little_like_them_stays_kaldi_text(rows: tuple[str, ...]) -> None:
+    assert read_text(write("text", *rows)) == {row.split()[0]: row.split()[1:] for row in rows}
+
+
+# Normal forms and byte-order marks.
+
+
+def test_composed_and_decomposed_letters_are_the_same_word(ninja: Run) -> None:
+    write("ref", f"u {CAFE} noir", "v thé")
+    write("hyp", f"u {DECOMPOSED} noir", "v thé")
+    message = "1 word is not in Unicode's composed form (NFC); words are compared in that form"
+    for reference, hypothesis in (("ref", "hyp"), ("hyp", "ref")):
+        code, printed, errors = ninja("score", reference, hypothesis)
+        assert (code, printed.split(" [")[0], message in errors) == (0, "%WER 0.00", True)
+    assert "NFC" not in ninja("score", "ref", "ref")[2]
+    write_lists("hyp.jsonl", u=[f"{DECOMPOSED} noir"], v=["thé"])
+    for options in ((), ("--oracle",), ("--ignore", DECOMPOSED), ("--lmwt", "1:2")):
+        assert "%WER 0.00" in ninja("score", "ref", "hyp.jsonl", *options)[1]
+    with pytest.warns(NinjaWarning, match="composed form"):
+        assert score({"u": [CAFE]}, {"u": [DECOMPOSED]}).errors == 0
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(ninja: Run) -> None:
+    write("ref", "u hello")
+    write("marked", "\ufeffu hello")
+    for reference, hypothesis in (("ref", "marked"), ("marked", "ref")):
+        code, printed, errors = ninja("score", reference, hypothesis)
+        assert (code, printed.split(" [")[0]) == (0, "%WER 0.00")
+        assert "marked: the byte-order mark at its beginning is left out" in errors
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "read"),
+    [
+        ("text", "u hello\n", lambda: read_text("text")),
+        ("words.txt", "<eps> 0\na 1\n", lambda: dict(SymbolTable.read("words.txt"))),
+        ("trn.trn", "hello (u)\n", lambda: read_text("trn.trn")),
+        ("x.ctm", "u 1 0.00 0.50 hello\n", lambda: [key for key, _ in package.read("x.ctm")]),
+        ("x.jsonl", '{"key": "u", "nbest": []}\n', lambda: [key for key, _ in package.read("x.jsonl")]),
+        ("m.json", '{"audio_filepath": "u.wav"}\n', lambda: manifest_keys(Path("m.json").read_bytes())),
+        ("e", "u a\n", lambda: [each.key for each in read_espnet({1: (Path("e").read_bytes(), b"u -1\n")})]),
+        (
+            "entities.tsv",
+            "u\t@name\thello\n",
+            lambda: [each.num_phrases for each in package.context.Entities.read("entities.tsv").of("u")],
+        ),
+    ],
+)
+def test_every_reader_of_keys_leaves_the_mark_out(name: str, content: str, read: Callable[[], object]) -> None:
+    Path(name).write_text(content, encoding="utf-8")
+    expected = read()
+    Path(name).write_text("\ufeff" + content, encoding="utf-8")
+    with pytest.warns(NinjaWarning, match="the byte-order mark at its beginning is left out"):
+        assert read() == expected
+
+
+# Fields of JSON.
+
+
+def test_a_score_that_is_missing_names_the_option_and_the_fields_of_the_file(ninja: Run) -> None:
+    write("text", "u hello")
+    row = {"key": "u", "nbest": [{"text": "hello", "avg_logprob": -1.5, "id": "x"}]}
+    write("hyp.jsonl", json.dumps(row))
+    code, _, errors = ninja("score", "text", "hyp.jsonl")
+    assert code == 1
+    assert "none of the" not in errors
+    assert (
+        "a hypothesis has neither 'score' nor 'am_score' and 'lm_score', but 'text', 'avg_logprob', 'id'; name the "
+        "field of its score (--from json:score=avg_logprob), or say what a missing one is (--from json:missing_score=0)"
+    ) in errors
+    row["nbest"] = [{"text": "hello"}]
+    write("hyp.jsonl", json.dumps(row))
+    assert "(--from json:score=FIELD)" in ninja("score", "text", "hyp.jsonl")[2]

@@ -1,0 +1,127 @@
+"""Costs that no file holds, sums beyond a float: the lattice fails, and the others are written."""
+
+import os
+import re
+
+import numpy as np
+import pytest
+
+import ninja as package
+from ninja.errors import LatticeError
+from ninja.graph import from_arcs, reverse
+from ninja.lattice import Lattice
+
+HUGE = 3e38  # twice as much is more than a float holds
+
+
+def lattice(key, cost=1.0):
+    """Two paths of two words, whose costs add up to more than a float holds."""
+    arcs = [0, 0, 1, 2], [1, 2, 3, 3], [5, 6, 7, 8], [cost, cost, cost, cost], [cost, cost, cost, cost]
+    return from_arcs(key, *arcs, finals={3: (cost, cost)})
+
+
+COMMANDS = [
+    ["push"],
+    ["union", "huge.ark"],
+    ["reverse"],
+    ["scale", "--lm-scale", "2"],
+    ["scale", "--acoustic-scale", "2"],
+    ["scale", "--acoustic2lm-scale", "1"],
+    ["add-penalty", "--word-ins-penalty", "3e38"],
+    ["combine", "huge.ark"],
+    ["interp", "huge.ark", "--alpha", "0.5"],
+    ["minimize", "--push-weights"],
+    ["determinize"],
+    ["determinize-pruned", "--beam", "1000"],
+    ["expand-ngram", "--n", "2"],
+    ["lmrescore", "--lm", "lm.arpa"],
+    ["to-nbest"],
+    ["1best"],
+    ["project"],
+    ["convert"],
+]
+ARPA = "\\data\\\nngram 1=6\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 a\n-1 b\n-1 c\n-1 d\n\n\\end\\\n"
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with package.write("huge.ark") as output:
+        for key, cost in (("a", 1.0), ("huge", HUGE), ("z", 2.0)):
+            output.write(lattice(key, cost))
+    (tmp_path / "words.txt").write_text("<eps> 0\na 5\nb 6\nc 7\nd 8\n<s> 1\n</s> 2\n")
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("output", ["out.ark", "out.txt", "slf/"])
+def test_what_a_command_writes_can_be_read(there, ninja, command, output):
+    verb, *rest = command
+    to = ["--to", "slf", "--words", "words.txt"] if output == "slf/" else ["--words", "words.txt"]
+    code, _, said = ninja(verb, "huge.ark", *rest, *to, "-o", output)
+    assert code in (0, 1), said
+    assert "internal error" not in said
+    if output == "slf/":
+        found = [each.key for name in sorted(os.listdir(output)) for _, each in package.read(f"slf/{name}")]
+        assert len(found) == len(os.listdir(output))
+    else:
+        found = [key for key, _ in package.read(output)]
+    keys = {key[:1] for key in found}
+    assert keys == ({"a", "z"} if code else {"a", "h", "z"}), said
+    if code:
+        assert "1 failed: huge" in said or "failed: key 'huge" in said, said
+
+
+@pytest.mark.parametrize("verb", ["push", "scale"])
+def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb):
+    rest = ["--lm-scale", "2"] if verb == "scale" else []
+    code, _, said = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
+    assert code == 1
+    assert "key 'huge': " in said
+    assert re.search("more than a float holds; scale its costs down first|grow beyond what a float holds", said)
+    assert "2 lattices" in said
+
+
+@pytest.mark.parametrize("costs", [(HUGE, HUGE), (HUGE, 1.0), (1.0, HUGE)])
+def test_no_path_of_a_reversed_lattice_is_lost_by_its_costs(costs):
+    """The first arcs have no words, so they become final states, with the final cost of the old end."""
+    arcs = [0, 0, 1, 2], [1, 2, 3, 3], [0, 0, 7, 8], [1.0, costs[0], 1, 1], [1.0, costs[1], 1, 1]
+    with pytest.raises(LatticeError, match=r"key 'k': the sum of two of its costs is more than a float holds"):
+        reverse(from_arcs("k", *arcs, finals={3: (HUGE, HUGE)}))
+
+
+def broken(**changed):
+    """A lattice with costs that no file holds."""
+    whole = lattice("k")
+    return whole.replace(**{name: np.array(value, np.float32) for name, value in changed.items()})
+
+
+INF = np.inf
+BROKEN = [
+    {"graph": [1, INF, 1, 1]},
+    {"graph": [1, 1, np.nan, 1]},
+    {"acoustic": [-INF, 1, 1, 1]},
+    {"final_graph": [INF, INF, INF, INF]},
+    {"final_acoustic": [INF, INF, INF, INF]},
+    {"final_graph": [INF, INF, INF, np.nan]},
+    {"final_graph": [0, INF, INF, 1]},
+    {"final_graph": 4 * [INF], "final_acoustic": 4 * [INF]},
+]
+
+
+@pytest.mark.parametrize("changed", BROKEN)
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("name", ["a.ark", "a.txt", "a.ark.gz"])
+def test_a_writer_refuses_costs_that_no_reader_takes(tmp_path, changed, several, name):
+    wrong: Lattice = broken(**changed)
+    with package.write(tmp_path / name) as output:
+        output.write(lattice("a"))
+        if several:
+            assert output.prepared(package.lattice.batch.Batch.of([lattice("b"), wrong])) is None
+        else:
+            with pytest.raises(LatticeError, match=r"key 'k': .*(more than a float holds|no state is final)"):
+                output.write(wrong)
+        batch = package.lattice.batch.Batch.of([lattice("b"), lattice("c")])
+        assert output.write_all(batch, output.prepared(batch))
+    assert list(package.keys(tmp_path / name)) == ["a", "b", "c"]
