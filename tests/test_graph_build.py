@@ -166,7 +166,8 @@ def test_times_that_no_recording_reaches_take_no_memory(ninja: Callable[..., Any
     assert limit_depth(lattice, 1).num_arcs == 2
     assert limit_depth(lattice, 2) is lattice
     assert ninja("depth", tmp_path / "a.ctm")[:2] == (0, "utt 1\n")
-    assert ninja("info", tmp_path / "a.ctm")[0] == ninja("limit-depth", tmp_path / "a.ctm", "-o", tmp_path / "b.slf")[0] == 0
+    assert ninja("info", tmp_path / "a.ctm")[0] == 0
+    assert ninja("limit-depth", tmp_path / "a.ctm", "-o", tmp_path / "b.slf")[0] == 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 

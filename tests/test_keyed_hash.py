@@ -1,4 +1,4 @@
-"""Hash tables of the kernels: no file makes its words share a place, and no result depends on the key of the process."""
+"""Hash tables of the kernels: no file makes its words share a place, and no result depends on the key of a process."""
 
 from __future__ import annotations
 

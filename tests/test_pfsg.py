@@ -174,7 +174,8 @@ def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(seed):
 
 def test_empty_lines_behind_a_lattice_with_a_fault_take_time_in_proportion_to_their_number():
     def reading(size):
-        content = b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n" + b"\n" * size + b"x\n" + SMALL
+        faulty = b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n"
+        content = faulty + b"\n" * size + b"x\n" + SMALL
 
         def run():
             fault, whole = read_pfsgs(content)

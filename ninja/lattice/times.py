@@ -12,6 +12,7 @@ from ninja.lattice import Lattice
 MOST_FRAMES = 1 << 20  # of any lattice in an array of frames
 FRAMES_EACH = 1 << 10  # and for each arc and label beside
 
+
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Return the frame at which each state stands.
 
