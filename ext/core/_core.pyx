@@ -200,6 +200,16 @@ def depth_per_frame(object lattice not None, object time not None, int64_t frame
     return depth
 
 
+def num_crossings(object lattice not None, object time not None, int64_t frames):
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef int64_t crossings
+    with nogil:
+        crossings = c.num_crossings(arcs, alignments, moment, frames)
+    return crossings
+
+
 def gathered(lattices not None):
     """Return the items of lattices, which must be kept: their arrays are only borrowed."""
     cdef Items items

@@ -81,15 +81,15 @@ def prune(object lattice not None, double beam, double acoustic_scale, double lm
     return selected(lattice, arcs, alignments, selection, arc_map)
 
 
-def limit_depth(object lattice not None, object time not None, int64_t frames, int64_t max_arcs_per_frame,
-                double acoustic_scale, bint arc_map):
+def limit_depth(object lattice not None, object time not None, int64_t max_arcs_per_frame, double acoustic_scale,
+                bint arc_map):
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
     cdef Scales scales = Scales(acoustic_scale, 1.0, 0.0)
     cdef c.Selection selection = c.take_selection()
     with nogil:
-        c.limit_depth(arcs, alignments, scales, moment, frames, max_arcs_per_frame, selection)
+        c.limit_depth(arcs, alignments, scales, moment, max_arcs_per_frame, selection)
     return selected(lattice, arcs, alignments, selection, arc_map)
 
 

@@ -79,7 +79,7 @@ cdef extern from "graph/prune.hpp" namespace "ninja" nogil:
 
 cdef extern from "graph/limit_depth.hpp" namespace "ninja" nogil:
     void limit_depth(const Arcs& arcs, const Alignments& alignments, const Scales& scales, const int32_t* time,
-                     int64_t frames, int64_t max_arcs_per_frame, Selection& selection) except +
+                     int64_t max_arcs_per_frame, Selection& selection) except +
 
 cdef extern from "graph/best_path.hpp" namespace "ninja" nogil:
     cdef struct PathSize:

@@ -16,7 +16,7 @@ from ninja.cli.source import Source, reads_lattices
 from ninja.formats.arc_table import Column, Runs, row_texts, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.number_tables import NumberWriter
-from ninja.lattice import Scales
+from ninja.lattice import Scales, times
 from ninja.lattice.arrays import offsets
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
@@ -116,10 +116,10 @@ def depth(source: Source, output_file: str) -> None:
     """
     crossed = frames = 0
     with NumberWriter(output_file) as table:
-        for key, found in results(Each(graph.depth_per_frame), source, to_stdout=output_file == "-"):
-            table.number(key, int(found.sum()) / len(found) if len(found) else 0.0)
-            crossed += int(found.sum())
-            frames += len(found)
+        for key, (crossings, length) in results(Each(times.crossings), source, to_stdout=output_file == "-"):
+            table.number(key, crossings / length if length else 0.0)
+            crossed += crossings
+            frames += length
     source.console.close(f"{source.console.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
 
 
