@@ -122,7 +122,7 @@ std::string aligned(const ninja::Items& items) {
   options.max_states = 1000;
   options.max_labels = 10000;
   ninja::Items found;
-  const bool whole = ninja::align_all(items, {kind.data(), 8}, options, found);
+  const bool whole = ninja::align_all(items, {kind.data(), 8}, options, found) == ninja::AlignEnd::kAligned;
   return bytes_of(found) + (whole ? "1" : "0");
 }
 
@@ -131,7 +131,8 @@ std::string determinized(const ninja::Items& items) {
   bounds.delta = 1.0f / 1024;
   bounds.max_mem = bounds.max_arcs = bounds.max_states = bounds.max_loop = -1;
   ninja::Items found;
-  const bool whole = ninja::determinize_pruned_all(items, 8.0, 0.5f, bounds, found);
+  ninja::DeterminizedLattice last;
+  const bool whole = ninja::determinize_pruned_all(items, 8.0, 0.5f, 0.0, bounds, found, last);
   return bytes_of(found) + (whole ? "1" : "0");
 }
 
@@ -213,10 +214,10 @@ const std::vector<Operation> kOperations{
     },
     [](const Shared&, const ninja::Items& items, Exchange& on) { return handed(ninja::connect_each(items), on); },
     [](const Shared&, const ninja::Items& items, Exchange& on) {
-      return handed(ninja::best_path_each(items, kScales), on);
+      return handed(ninja::path_lattices(items, ninja::best_paths(items, kScales), false), on);
     },
     [](const Shared&, const ninja::Items& items, Exchange& on) {
-      return handed(ninja::nbest_each(items, 5, kScales), on);
+      return handed(ninja::path_lattices(items, ninja::nbest_paths(items, 5, kScales), true), on);
     },
     [](const Shared&, const ninja::Items& items, Exchange& on) {
       return handed(ninja::push_each(items, true, true, 1.0), on);

@@ -4,25 +4,17 @@ from typing import Literal
 
 from ninja._core import Int32, Int64, UInt32
 from ninja.lattice import Lattice
+from ninja.lattice.batch import Lattices
 
 def align(
-    lattice: Lattice,
+    lattices: Lattices,
     known: UInt32,
     by_phone: bool,
     reorder: bool,
     silence_word: int,
     max_states: int,
     max_labels: int,
-) -> Lattice | Literal[False] | None: ...
-def align_all(
-    items: object,
-    known: UInt32,
-    by_phone: bool,
-    reorder: bool,
-    silence_word: int,
-    max_states: int,
-    max_labels: int,
-) -> object | None: ...
+) -> Lattices | Literal[False] | None: ...
 def align_generally(
     lattice: Lattice,
     known: UInt32,

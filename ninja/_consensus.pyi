@@ -1,11 +1,12 @@
 """Types of the compiled minimum Bayes risk decoder."""
 
 from ninja._core import Float32, Float64, Int32, Int64
-from ninja.lattice import Scales
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
 
-def decode_mbr_all(
-    items: object,
-    weights: Scales,
+def decode_mbr(
+    lattices: Lattice | Batch,
+    scales: Scales,
     start: tuple[Int32, Int64] | None,
     search: bool,
     silence: bool,

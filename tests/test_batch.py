@@ -39,6 +39,7 @@ def best_lattice(lattice):
 
 
 OPERATIONS = {  # on a batch, and of one lattice
+    "connect": (graph.connect,) * 2,
     "prune": (partial(graph.prune, beam=2.0, scales=SCALES),) * 2,
     "to_compact": (graph.to_compact,) * 2,
     "push": (graph.push,) * 2,
@@ -84,6 +85,26 @@ def test_an_operation_on_a_batch_is_that_on_each_lattice(name, found, place, tim
         found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
     on_batch, on_one = OPERATIONS[name]
     same(list(on_batch(Batch.of(found)).entries()), one_by_one(on_one, found))
+
+
+@pytest.mark.parametrize("name", ["connect", "prune", "select_arcs"])
+@given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.integers(2, 4))
+def test_the_arc_map_of_a_batch_is_that_of_each_lattice(name, examples, place, period):
+    examples.insert(place, dead_end("dead"))
+    keep = [np.arange(lattice.num_arcs) % period > 0 for lattice in examples]
+    functions = {
+        "connect": lambda lattices, _: graph.connect(lattices, return_arc_map=True),
+        "prune": lambda lattices, _: graph.prune(lattices, 2.0, SCALES, return_arc_map=True),
+        "select_arcs": lambda lattices, keep: graph.select_arcs(lattices, keep, return_arc_map=True),
+    }
+    batch, arc_map = functions[name](Batch.of(examples), np.concatenate(keep))
+    pairs = []
+    for lattice, mask in zip(examples, keep, strict=True):
+        with contextlib.suppress(LatticeError):
+            pairs.append(functions[name](lattice, mask))
+    assert arc_map.tolist() == [arc for _, arcs in pairs for arc in arcs.tolist()]
+    assert len(batch) == len(pairs) == len(examples) - len(batch.faults)
+    assert all(one.identical(other) for one, (other, _) in zip(batch, pairs, strict=True))
 
 
 @pytest.mark.parametrize("minimize", [False, True])
@@ -278,6 +299,14 @@ def test_faults_keep_their_places():
     assert len(pruned.without_faults().faults) == 0
 
 
+def test_faults_survive_a_conversion_to_compact_lattices():
+    raw = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0], kind="raw")
+    batch = Batch.of_entries([("x", LatticeError("no", key="x")), ("a", raw)], size=9, position=5)
+    compact = graph.to_compact(batch)
+    assert [key for key, _ in compact.entries()] == ["x", "a"]
+    assert (compact.size, compact.position) == (9, 5)
+
+
 def test_damage_is_reported_and_the_other_batches_are_read(tmp_path):
     content = gzip.decompress(ARCHIVE.read_bytes())
     (tmp_path / "a.ark").write_bytes(content[: len(content) // 2])
@@ -310,5 +339,7 @@ def test_arrays_that_do_not_fit_are_refused():
     lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     short = np.zeros(1, np.int64)
     short.setflags(write=False)
-    with pytest.raises(LatticeError, match="do not fit together"):
-        graph.prune(Batch.of([lattice.replace(ali_begin=short)]), 1.0)
+    for misfit in (lattice.replace(ali_begin=short), Batch.of([lattice.replace(ali_begin=short)])):
+        for function in (partial(graph.prune, beam=1.0), graph.connect, graph.push, graph.best_path, mbr_decode):
+            with pytest.raises(LatticeError, match="do not fit together"):
+                function(misfit)

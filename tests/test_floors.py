@@ -42,7 +42,6 @@ COMPILED = {
     "_formats": "formats",
     "_tables": "formats",
     "_columns": "formats",
-    "_batches": "graph",
     "_graph": "graph",
     "_align": "graph",
     "_consensus": "consensus",

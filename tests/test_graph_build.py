@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +22,7 @@ from ninja.graph import (
     depth,
     depth_per_frame,
     from_arcs,
+    limit_depth,
     num_frames,
     scale,
     state_times,
@@ -147,6 +153,22 @@ def test_labels_on_final_states_lengthen_the_lattice() -> None:
     lattice = from_arcs("a", [0], [1], [1], [0], finals={1: 0}, labels=[[5, 5]], final_labels={1: [6, 6, 6]})
     assert num_frames(lattice) == 5
     assert depth_per_frame(lattice).tolist() == [1] * 5
+
+
+def test_times_that_no_recording_reaches_take_no_memory(ninja: Callable[..., Any], tmp_path: Path) -> None:
+    last = 2**31 - 2
+    lattice = from_arcs("utt", [0, 0, 1], [1, 2, 2], [1, 2, 3], [0, 0, 0], finals={2: 0}, time=[0, 10, last])
+    (tmp_path / "a.ctm").write_text(f"utt 1 0.00 {last / 100 - 1:.2f} word\n")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert depth(lattice) == 2
+    with pytest.raises(LatticeError, match="key 'utt': its times reach frame 2147483646, but it has only 3 arcs"):
+        depth_per_frame(lattice)
+    assert limit_depth(lattice, 1).num_arcs == 2
+    assert limit_depth(lattice, 2) is lattice
+    assert ninja("depth", tmp_path / "a.ctm")[:2] == (0, "utt 1\n")
+    assert ninja("info", tmp_path / "a.ctm")[0] == 0
+    assert ninja("limit-depth", tmp_path / "a.ctm", "-o", tmp_path / "b.slf")[0] == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 
 def test_paths_of_different_length_to_a_state_are_refused() -> None:

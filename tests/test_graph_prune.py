@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from linear_time import assert_linear
 from reference_graph import cost_of, end_of, labels_of, paths, through_costs, words_of
 from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
@@ -180,6 +183,18 @@ def test_limit_depth_keeps_a_path_where_all_are_equally_good() -> None:
         labels=[[1], [1, 1], [1, 1], [1], [1]],
     )
     assert len(paths(limit_depth(crossed, 1))) == 1
+
+
+@pytest.mark.parametrize("levels", [1, 1000])
+def test_limit_depth_takes_time_in_proportion_to_arcs_that_all_overlap(levels: int) -> None:
+    def limited(size: int) -> Callable[[], object]:
+        cost = [number % levels for number in range(size)]
+        src, dst = [0] * size + list(range(1, size)), [*range(1, size + 1), *[size] * (size - 1)]
+        time = list(range(0, size + 1))  # the arcs into the last state all end at once
+        lattice = from_arcs("a", src, dst, [1] * len(src), cost + [0] * (size - 1), finals={size: 0}, time=time)
+        return lambda: limit_depth(lattice, 5)
+
+    assert_linear(limited, 20_000)
 
 
 def test_limit_depth_refuses_a_limit_below_one() -> None:

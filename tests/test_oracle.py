@@ -17,13 +17,12 @@ from reference_openfst import Way, fewest_edits, ways
 from strategies import lattices
 
 import ninja as package
-from ninja import _batches
+from ninja import _graph
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate.scoring import number, word_id
 from ninja.graph import best_path, from_arcs
 from ninja.graph.oracle import Oracle, oracle, paths_of
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 Ninja = Callable[..., tuple[int, str, str]]
@@ -129,9 +128,7 @@ def test_an_oracle_says_where_its_band_was_too_narrow() -> None:
 
 def nearest(lattice: Lattice, reference: npt.NDArray[np.int32], *limits: int) -> list[int]:
     """Substitutions, insertions and deletions of the nearest path, and whether it touches the band."""
-    failed, counts, _ = _batches.oracle_all(
-        Batch.of([lattice]).items, reference, np.array([0, len(reference)]), *limits
-    )
+    failed, counts, _ = _graph.oracle(lattice, reference, np.array([0, len(reference)]), *limits)
     assert failed < 0
     return [int(count[0]) for count in counts]
 

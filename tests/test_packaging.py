@@ -1,7 +1,9 @@
 """What is packaged: every module, every kernel; and, slowly (NINJA_SLOW=1), from sources to installed commands."""
 
 import os
+import platform
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -24,6 +26,26 @@ def listed(name):
 def test_every_kernel_is_typed():
     kernels = {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
     assert {path.stem for path in (ROOT / "ninja").glob("_[a-z]*.pyi")} == kernels
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no ELF")
+def test_kernels_are_built_with_a_stack_protector_checked_copies_and_tables_that_are_read_only():
+    modules = [(path.name, path.read_bytes()) for path in (ROOT / "ninja").glob("_*.so")]
+    assert {name.partition(".")[0] for name, _ in modules} == {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
+    assert [name for name, content in modules if b"\0__stack_chk_fail\0" not in content] == []
+    assert [name for name, content in modules if not binds_at_once(content)] == []
+    if platform.libc_ver()[0] == "glibc":  # others check no copies
+        assert any(re.search(rb"\0__\w+_chk\0", content.replace(b"__stack_chk", b"")) for _, content in modules)
+
+
+def binds_at_once(content):
+    """Tell whether the linker's tables of a module, of 64 bits, are filled as it is loaded and read-only afterwards."""
+    begin, size, count = struct.unpack_from("<Q14xHH", content, 32)
+    segments = [struct.unpack_from("<I4xQ16xQ", content, begin + place * size) for place in range(count)]
+    dynamic = next((offset, length) for kind, offset, length in segments if kind == 2)
+    entries = dict(struct.iter_unpack("<qQ", content[dynamic[0] : sum(dynamic)]))
+    at_once = entries.get(30, 0) & 8 or entries.get(0x6FFFFFFB, 0) & 1  # DT_FLAGS, DT_FLAGS_1
+    return at_once and any(kind == 0x6474E552 for kind, *_ in segments)  # PT_GNU_RELRO
 
 
 def test_wheels_are_built_for_every_python_that_is_named_and_tested_with_files_that_are_there():

@@ -10,6 +10,7 @@ import pytest
 import reference_slf as slow
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_time import assert_linear
 from strategies_text import any_lattices, lattice_of
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
@@ -169,3 +170,18 @@ def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(seed):
     np.testing.assert_allclose(
         slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_pfsg(bytes(damaged))), rtol=1e-4
     )
+
+
+def test_empty_lines_behind_a_lattice_with_a_fault_take_time_in_proportion_to_their_number():
+    def reading(size):
+        faulty = b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n"
+        content = faulty + b"\n" * size + b"x\n" + SMALL
+
+        def run():
+            fault, whole = read_pfsgs(content)
+            assert isinstance(fault, LatticeError)
+            assert whole.num_arcs > 0
+
+        return run
+
+    assert_linear(reading, 10_000)

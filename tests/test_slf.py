@@ -10,6 +10,7 @@ import pytest
 import reference_slf as slow
 from hypothesis import given
 from hypothesis import strategies as st
+from linear_time import assert_linear
 from strategies_text import SMALL, SUBLATTICES, same_as_twin, sentences
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
@@ -409,3 +410,26 @@ def test_a_second_lattice_and_a_swallowed_tab_are_named():
         read_slf(one + one, "k", "p")
     with pytest.raises(FormatError, match=r":5, key 'k': a backslash before a tab"):
         read_slf(one.replace(b"W=a a", b"W=a\\\ta"), "k", "p")
+
+
+@pytest.mark.parametrize("quotes", ['"', "'", "\"'"])
+def test_quotes_that_nothing_closes_take_time_in_proportion_to_the_line(quotes):
+    def reading(size):
+        fields = " ".join(f"x={quotes[number % len(quotes)]}w\\ w" for number in range(size))
+        content = f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a {fields}\n".encode()
+        return lambda: read_slf(content, "k")
+
+    assert_linear(reading, 8_000)
+
+
+@given(st.lists(st.text("\"'\\ ab", min_size=1, max_size=5), min_size=1, max_size=6))
+def test_quotes_of_a_line_are_read_as_the_slow_reader_reads_them(values):
+    line = " x=".join(["W=" + values[0], *values[1:]])
+    content = f"N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 {line}\n".encode()
+    try:
+        read_slf(content, "k")
+    except FormatError:
+        with pytest.raises(slow.Refused):
+            slow.read_slf(content)
+    else:
+        same_as_twin(content)

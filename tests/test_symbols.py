@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from linear_time import assert_linear
 
 from ninja.errors import FormatError, InputError, NinjaError, SymbolError
 from ninja.lattice import symbols
@@ -91,3 +93,23 @@ def test_a_plain_table_is_read_as_line_by_line(tmp_path_factory, pieces):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(symbols, "_read_plain", lambda _: None)
         assert plain == read()
+
+
+def test_merging_tables_takes_time_in_proportion_to_their_words() -> None:
+    def merging(size: int) -> Callable[[], object]:
+        one, other = ([(f"{name}{number}", size // 2 + number) for number in range(size)] for name in "ab")
+
+        def run() -> None:
+            table = SymbolTable.growing(one)
+            table.merge(other)
+            assert table.ids(word for word, _ in other) == list(range(size + size // 2, 2 * size + size // 2))
+
+        return run
+
+    assert_linear(merging, 2_000)
+
+
+def test_a_word_whose_id_is_taken_gets_the_first_free_one_behind_the_number_of_words() -> None:
+    table = SymbolTable.growing([("a", 0), ("b", 1), ("c", 4), ("d", 5)])
+    table.merge([("e", 0), ("f", 1), ("g", 8), ("h", 8)])
+    assert list(table) == [("a", 0), ("b", 1), ("c", 4), ("d", 5), ("e", 6), ("f", 7), ("g", 8), ("h", 9)]

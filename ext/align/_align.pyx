@@ -3,14 +3,12 @@
 cimport numpy as np
 from cython.operator cimport dereference
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 
 cimport align.kernels as c
-from core.batch cimport Items, capsule_of, items_of
+from core.batch cimport Items, capsule_of, items_in, lattice_like
 from core.lattice cimport (
-    Alignments, Arcs, Block, LatticeArrays, alignments_of, arcs_of, data_of, lattice_like,
-    lattice_of, new_block,
+    Alignments, Arcs, LatticeArrays, alignments_of, arcs_of, data_of, lattice_of,
 )
 
 from ninja.lattice import SLOTS, Lattice
@@ -19,14 +17,6 @@ np.import_array()
 
 cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
 cdef object _new = object.__new__
-
-
-cdef object written(c.FastAligner& aligner, object lattice):
-    """Let an aligner write the lattice that it made of another one."""
-    cdef Block to = new_block(aligner.num_states(), aligner.num_arcs(), aligner.num_labels(), 0)
-    with nogil:
-        aligner.write(to)
-    return lattice_like(lattice, &to, _new(Lattice), _SLOTS, "compact", None)
 
 
 cdef c.Labels labels_of(object known) except *:
@@ -49,42 +39,26 @@ cdef inline c.AlignOptions options_of(bint by_phone, bint reorder, int32_t silen
     return options
 
 
-def align(object lattice not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
+def align(lattices not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
           int64_t max_states, int64_t max_labels):
-    """Align a lattice the fast way.
+    """Align a lattice, or all lattices of a batch, the fast way.
 
     Returns:
-        The new lattice; None where the general way is needed, or labels are wrong or missing; False where the bounds
-        are passed.
+        The new lattices; None where one needs the general way, or its labels are wrong or missing; False where the
+        bounds are passed.
     """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
+    cdef Items single, results
+    cdef Items* items = items_in(lattices, single, Lattice)
     cdef c.Labels labels = labels_of(known)
     cdef c.AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
-    cdef c.FastAligner* aligner = &c.spare_aligner()
-    cdef c.AlignEnd end = c.AlignEnd.kUnsure
-    cdef int64_t num_labels = np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
-    cdef int64_t num_final_labels = np.PyArray_DIM(<np.ndarray>lattice.final_ali, 0)
+    cdef c.AlignEnd end
     with nogil:
-        if (num_labels + num_final_labels > 0 and c.first_unknown_label(alignments.ali, num_labels, labels) < 0
-                and c.first_unknown_label(alignments.final_ali, num_final_labels, labels) < 0):
-            end = dereference(aligner).align(arcs, alignments, labels, options)
-    if end == c.AlignEnd.kTooLarge:
-        return False
-    return written(dereference(aligner), lattice) if end == c.AlignEnd.kAligned else None
-
-
-def align_all(object items not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
-              int64_t max_states, int64_t max_labels):
-    """Align all items the fast way; None where that does not do for one."""
-    cdef Items* given = items_of(items)
-    cdef c.Labels labels = labels_of(known)
-    cdef c.AlignOptions options = options_of(by_phone, reorder, silence_word, max_states, max_labels)
-    cdef Items found
-    cdef cbool done
-    with nogil:
-        done = c.align_all(given[0], labels, options, found)
-    return capsule_of(found) if done else None
+        end = c.align_all(items[0], labels, options, results)
+    if end != c.AlignEnd.kAligned:
+        return False if end == c.AlignEnd.kTooLarge else None
+    if items != &single:
+        return lattices.like(capsule_of(results))
+    return lattice_like(lattices, results[0], _new(Lattice), _SLOTS)
 
 
 def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,

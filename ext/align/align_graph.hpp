@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "align/align_units.hpp"
+#include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 #include "core/top_sort.hpp"
 
@@ -263,7 +264,7 @@ class EpsilonRemover {
   std::vector<int32_t> closure_, stack_;
   std::vector<Range> range_;                   // arcs of states already expanded
   std::vector<Arc> arcs_;
-  std::unordered_map<uint64_t, int64_t> place_;  // last arc with a word and destination
+  std::unordered_map<uint64_t, int64_t, KeyedHash> place_;  // last arc with a word and destination
 };
 
 }  // namespace ninja

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "align/align_units.hpp"
+#include "core/keyed_hash.hpp"
 
 namespace ninja {
 
@@ -127,8 +128,6 @@ class [[gnu::visibility("hidden")]] Places {
   }
 
  private:
-  static constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
-
   int32_t& tail_cell(int32_t state, Stretch labels, uint64_t hash) {
     return tail_cells_.find(hash, [&](int32_t each) {
       const Tail& known = tails_[each];
@@ -188,23 +187,19 @@ class [[gnu::visibility("hidden")]] Places {
   }
 
   static uint64_t hash_of_words(int32_t tail, const int32_t* word, int32_t num_words) {
-    uint64_t hash = (static_cast<uint64_t>(tail) << 32 | static_cast<uint32_t>(num_words)) * kFactor;
-    for (int32_t each = 0; each < num_words; ++each) {
-      hash = (hash ^ hash >> 32 ^ static_cast<uint32_t>(word[each])) * kFactor;
-    }
-    return hash ^ hash >> 32;
+    uint64_t hash = keyed_hash(joined(tail, num_words));
+    for (int32_t at = 0; at < num_words; ++at) hash = keyed_hash_with(hash, static_cast<uint32_t>(word[at]));
+    return hash;
   }
 
   // Products that are added up need not wait for each other.
   static uint64_t hash_of_labels(int32_t state, Stretch labels) {
-    constexpr uint64_t kFactors[] = {0x9e3779b97f4a7c15u, 0xbf58476d1ce4e5b9u, 0x94d049bb133111ebu,
-                                     0xd6e8feb86659fd93u, 0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu,
-                                     0x8ebc6af09c88c6e3u, 0x589965cc75374cc3u};
-    uint64_t hash = (static_cast<uint64_t>(state) << 32 | static_cast<uint32_t>(labels.length)) * kFactor;
+    const uint64_t* key = kHashKey.word;
+    uint64_t hash = keyed_hash(joined(state, labels.length));
     const auto four = [&](const int32_t* label, int which) {
       uint64_t pair[2];
       std::memcpy(pair, label, sizeof(pair));
-      hash += pair[0] * kFactors[2 * which] + pair[1] * kFactors[2 * which + 1];
+      hash += folded(pair[0] ^ key[2 * which], pair[1] ^ key[2 * which + 1]);
     };
     const int32_t* label = labels.label;
     int32_t length = labels.length;
@@ -212,7 +207,7 @@ class [[gnu::visibility("hidden")]] Places {
       for (; length > 16; label += 8, length -= 8) {
         four(label, 0);
         four(label + 4, 1);
-        hash = (hash ^ hash >> 31) * kFactor;
+        hash = keyed_hash(hash);
       }
       const int32_t inner = length >> 3 << 2;  // these overlap unless there are 16
       four(label, 0);
@@ -220,10 +215,9 @@ class [[gnu::visibility("hidden")]] Places {
       four(label + length - 4 - inner, 2);
       four(label + length - 4, 3);
     } else {
-      for (int32_t each = 0; each < length; ++each) hash += static_cast<uint32_t>(label[each]) * kFactors[each];
+      for (int32_t at = 0; at < length; ++at) hash = keyed_hash_with(hash, static_cast<uint32_t>(label[at]));
     }
-    hash = (hash ^ hash >> 32) * kFactor;
-    return hash ^ hash >> 32;
+    return keyed_hash(hash);
   }
 
   std::vector<Tail> tails_;

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libcpp cimport bool as cbool
 
 from core.batch cimport Items
-from core.lattice cimport Alignments, Arcs, Block, LatticeArrays
+from core.lattice cimport Alignments, Arcs, LatticeArrays
 
 cdef extern from "align/align_units.hpp" namespace "ninja" nogil:
     cdef struct Labels:
@@ -27,20 +27,8 @@ cdef extern from "align/align_units.hpp" namespace "ninja" nogil:
 
     int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) noexcept
 
-cdef extern from "align/word_align.hpp" namespace "ninja" nogil:
-    cdef cppclass FastAligner:
-        FastAligner() except +
-        AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
-                       const AlignOptions& options) except +
-        int64_t num_states() noexcept
-        int64_t num_arcs() noexcept
-        int64_t num_labels() noexcept
-        void write(const Block& to) noexcept
-
-    FastAligner& spare_aligner() except +
-
 cdef extern from "align/batches.hpp" namespace "ninja" nogil:
-    cbool align_all(const Items& items, const Labels& known, const AlignOptions& options, Items& results) except +
+    AlignEnd align_all(const Items& items, const Labels& known, const AlignOptions& options, Items& results) except +
 
 cdef extern from "align/align_graph.hpp" namespace "ninja" nogil:
     cdef enum class AlignFault:

@@ -289,7 +289,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     while (size < 8 * places_.size()) size *= 2;
     near_.assign(size, 0);
     const auto key = [size](int32_t state, int32_t num_words, int32_t num_labels) {
-      return ((static_cast<uint32_t>(state) * 64 + num_words) * 512 + num_labels) * 0x9e3779b1u >> 7 & (size - 1);
+      return keyed_hash_with(keyed_hash(joined(state, num_words)), num_labels) & (size - 1);
     };
     for (const Place& place : places_) {
       const Tail& tail = places_.tail(place.tail);

@@ -12,6 +12,7 @@
 
 #include "align/align_graph.hpp"
 #include "align/align_units.hpp"
+#include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 
 namespace ninja {
@@ -233,7 +234,7 @@ class GeneralAligner {
   AlignGraph to_;
   int64_t num_pending_ = 0;
   std::string name_;
-  std::unordered_map<std::string, int32_t> number_;
+  std::unordered_map<std::string, int32_t, KeyedHash> number_;
   std::vector<std::pair<Place, int32_t>> queue_;
 };
 

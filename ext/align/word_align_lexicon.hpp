@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 #include "core/pair_map.hpp"
 #include "align/word_align_general.hpp"
@@ -85,7 +86,7 @@ class AlignLexicon {
   };
   std::vector<Node> nodes_;
   PairMap children_;
-  std::unordered_map<int32_t, std::pair<int32_t, int32_t>> lengths_;
+  std::unordered_map<int32_t, std::pair<int32_t, int32_t>, KeyedHash> lengths_;
 };
 
 struct LexiconOptions {
@@ -292,7 +293,7 @@ class LexiconAligner {
   int64_t num_pending_ = 0;
   int32_t unknown_word_ = -1;
   std::string name_;
-  std::unordered_map<std::string, int32_t> number_;
+  std::unordered_map<std::string, int32_t, KeyedHash> number_;
   std::vector<uint8_t> gives_;  // of each state, whether it has arcs that are no epsilons
   std::vector<std::pair<Place, int32_t>> queue_, ends_;
 };

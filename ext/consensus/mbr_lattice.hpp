@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
 #include "core/scales.hpp"
 
 namespace ninja {
@@ -35,7 +36,7 @@ class WordSlots {
  private:
   size_t cell(int32_t word) const {
     const size_t mask = cells_.size() - 1;
-    size_t at = (static_cast<uint32_t>(word) * 0x9e3779b1u >> 8) & mask;
+    size_t at = keyed_hash(static_cast<uint32_t>(word)) & mask;
     while (cells_[at] >= 0 && word_[cells_[at]] != word) at = (at + 1) & mask;
     return at;
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lm/ngram.hpp"
+#include "core/keyed_hash.hpp"
 #include "core/pair_map.hpp"
 
 namespace ninja {
@@ -374,22 +375,15 @@ class ContextTracker {
 
   static constexpr double kGrid = 1 << 20;
 
-  static uint64_t mix(uint64_t sum, uint64_t value) {
-    uint64_t x = (sum ^ value) + 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
-
   static uint64_t hash(const Set& set) {
-    uint64_t sum = mix(static_cast<uint32_t>(set.utterance), static_cast<uint32_t>(set.old_state));
+    uint64_t sum = keyed_hash(joined(set.utterance, set.old_state));
     for (const Token& token : set.tokens) {
-      sum = mix(sum, static_cast<uint64_t>(static_cast<uint32_t>(token.state)) << 32 | static_cast<uint32_t>(token.list));
-      sum = mix(sum, static_cast<uint32_t>(token.node));
-      sum = mix(sum, static_cast<uint64_t>(static_cast<int64_t>(token.score * kGrid)));
+      sum = keyed_hash_with(sum, joined(token.state, token.list));
+      sum = keyed_hash_with(sum, static_cast<uint32_t>(token.node));
+      sum = keyed_hash_with(sum, static_cast<uint64_t>(static_cast<int64_t>(token.score * kGrid)));
     }
     for (const auto& [which, state] : set.unwanted) {
-      sum = mix(sum, static_cast<uint64_t>(static_cast<uint32_t>(which)) << 32 | static_cast<uint32_t>(state));
+      sum = keyed_hash_with(sum, joined(which, state));
     }
     return sum;
   }
@@ -423,7 +417,7 @@ class ContextTracker {
   ContextOptions options_;
   std::vector<UtteranceLists> utterances_;
   std::vector<Set> sets_;
-  std::unordered_multimap<uint64_t, int32_t> known_;
+  std::unordered_multimap<uint64_t, int32_t, KeyedHash> known_;
   std::vector<Step> steps_;
   PairMap after_;  // (set, symbol) -> step
 };

@@ -2,22 +2,19 @@
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport core.kernels as c
-from core.batch cimport Item, Items, Memory, capsule_of, items_of
+from core.batch cimport Item, Items, borrow, capsule_of, items_of, lattice_of_item
 from core.lattice cimport (
-    Alignments, Arcs, FstArcs, alignments_of, arcs_of, array_in, copied, data_of, doubles, filled,
-    freeze, fst_of, int32s, int64s, new_array, pools_fit, string_view,
+    Alignments, Arcs, FstArcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of,
+    int32s, int64s, new_array, string_view,
 )
 
 import numpy
-
-from ninja.errors import LatticeError
 
 np.import_array()
 
@@ -200,22 +197,26 @@ def depth_per_frame(object lattice not None, object time not None, int64_t frame
     return depth
 
 
+def num_crossings(object lattice not None, object time not None, int64_t frames):
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef Alignments alignments = alignments_of(lattice)
+    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+    cdef int64_t crossings
+    with nogil:
+        crossings = c.num_crossings(arcs, alignments, moment, frames)
+    return crossings
+
+
 def gathered(lattices not None):
     """Return the items of lattices, which must be kept: their arrays are only borrowed."""
     cdef Items items
-    cdef Item item
+    cdef Item* item
     for number, lattice in enumerate(lattices):
-        item.arcs = arcs_of(lattice)
-        item.labels = alignments_of(lattice)
-        if not pools_fit(item.arcs, item.labels, lattice):
-            raise LatticeError("the arrays of the lattice do not fit together", key=lattice.key)
+        items.emplace_back()
+        item = &items.back()
+        borrow(lattice, item[0])
         item.key = lattice.key.encode("utf-8", "surrogateescape")
-        item.time = NULL
-        if lattice.time is not None:
-            item.time = <const int32_t*>data_of(lattice.time, np.NPY_INT32, item.arcs.num_states)
-        item.compact = lattice.kind == "compact"
         item.origin = number
-        items.push_back(item)
     return capsule_of(items)
 
 
@@ -258,14 +259,6 @@ cdef inline str _key(const Item& item):
     return PyUnicode_DecodeUTF8(item.key.data(), item.key.size(), "surrogateescape")
 
 
-cdef void _release(object owner) noexcept:
-    _drop(<Memory*>PyCapsule_GetPointer(owner, NULL))
-
-
-cdef void _drop(Memory* memory) noexcept:
-    del memory
-
-
 def lattice_at(object items not None, size_t number, object blank, tuple slots not None, object words,
                origins not None):
     """Fill a blank lattice with the arrays of an item, without copying them; one that is as it came is returned.
@@ -286,32 +279,7 @@ def lattice_at(object items not None, size_t number, object blank, tuple slots n
         if item.memory.get() == NULL:
             return origin
         words, frame_shift = origin.words, origin.frame_shift
-    cdef Memory* kept = new Memory(item.memory)
-    cdef object owner
-    try:
-        owner = PyCapsule_New(kept, NULL, _release)
-    except MemoryError:
-        _drop(kept)
-        raise
-    cdef np.npy_intp num_states = item.arcs.num_states
-    cdef np.npy_intp num_arcs = item.arcs.num_arcs
-    return filled(blank, slots, (
-        _key(item[0]),
-        array_in(<void*>item.arcs.arc_begin, num_states + 1, np.NPY_INT64, owner),
-        array_in(<void*>item.arcs.dst, num_arcs, np.NPY_INT32, owner),
-        array_in(<void*>item.arcs.word, num_arcs, np.NPY_INT32, owner),
-        array_in(<void*>item.arcs.graph, num_arcs, np.NPY_FLOAT32, owner),
-        array_in(<void*>item.arcs.acoustic, num_arcs, np.NPY_FLOAT32, owner),
-        array_in(<void*>item.labels.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
-        array_in(<void*>item.labels.ali, item.labels.ali_begin[num_arcs], np.NPY_INT32, owner),
-        array_in(<void*>item.arcs.final_graph, num_states, np.NPY_FLOAT32, owner),
-        array_in(<void*>item.arcs.final_acoustic, num_states, np.NPY_FLOAT32, owner),
-        array_in(<void*>item.labels.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
-        array_in(<void*>item.labels.final_ali, item.labels.final_ali_begin[num_states], np.NPY_INT32, owner),
-        "compact" if item.compact else "raw",
-        None if item.time == NULL else array_in(<void*>item.time, num_states, np.NPY_INT32, owner),
-        frame_shift, words,
-    ))
+    return lattice_of_item(item[0], blank, slots, _key(item[0]), frame_shift, words)
 
 
 def unsafe_option():

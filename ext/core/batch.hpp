@@ -1,4 +1,4 @@
-// Batches of lattices: an operation takes one and returns one, without Python in between.
+// Batches of lattices: an operation takes one and returns one, without Python in between. A lattice is a batch of one.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,21 @@ struct Item {
 
 using Items = std::vector<Item>;
 
+// Return an item without arrays, for a lattice that is made of another one.
+inline Item item_like(const Item& item) {
+  Item made;
+  made.key = item.key;
+  made.compact = item.compact;
+  made.origin = item.origin;
+  return made;
+}
+
 // Give an item the arrays of a block, which it owns from now on.
 inline void adopt(Block& block, Item& item) {
   item.memory = std::shared_ptr<void>(block.memory, std::free);
   block.memory = nullptr;
-  item.arcs = {block.num_states, block.num_arcs, block.arc_begin, block.dst, block.word, block.graph, block.acoustic,
-               block.final_graph, block.final_acoustic};
-  item.labels = {block.ali_begin, block.ali, block.final_ali_begin, block.final_ali};
+  item.arcs = block.arcs();
+  item.labels = block.alignments();
   item.time = block.time;
 }
 
@@ -57,6 +65,7 @@ struct Failure {
 struct Results {
   Items items;
   std::vector<Failure> failures;
+  std::vector<int64_t> arc_map;  // old arc of each new arc of all items, on request
 };
 
 inline const char* const kNoPathLeads = "no path leads from the start to a final state";
@@ -67,14 +76,10 @@ Results each(const Items& items, const Make& make) {
   Results results;
   results.items.reserve(items.size());
   for (size_t place = 0; place < items.size(); ++place) {
-    const Item& item = items[place];
-    Item made;
-    made.key = item.key;
-    made.compact = item.compact;
-    made.origin = item.origin;
+    Item made = item_like(items[place]);
     std::string wrong;
     try {
-      wrong = make(item, made);
+      wrong = make(items[place], made);
     } catch (const std::bad_alloc&) {
       wrong = "it takes more memory than there is; prune it first";
     }
@@ -87,22 +92,16 @@ Results each(const Items& items, const Make& make) {
   return results;
 }
 
-// Apply an operation to all items: `make(item, made)` fills in the arrays, or returns false where an item needs more than
-// this operation does; then so does the function, and the items must be looked at one by one.
+// Apply an operation to items up to the first that needs more than it does: `make(item, made)` returns false there, and
+// may have made a lattice or not. Return whether there is no such item.
 template <class Make>
 bool all(const Items& items, const Make& make, Items& results) {
   results.reserve(items.size());
   for (const Item& item : items) {
-    Item made;
-    made.key = item.key;
-    made.compact = item.compact;
-    made.origin = item.origin;
-    try {
-      if (!make(item, made)) return false;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    results.push_back(std::move(made));
+    Item made = item_like(item);
+    const bool complete = make(item, made);
+    if (made.memory != nullptr) results.push_back(std::move(made));
+    if (!complete) return false;
   }
   return true;
 }

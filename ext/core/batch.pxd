@@ -1,12 +1,19 @@
-"""Batches of lattices between Python and C++: what all the modules share; see ``ninja.lattice.batch``."""
+"""Batches of lattices between Python and C++: what all the modules share; see ``ninja.lattice.batch``.
 
+A kernel takes the items of a `Batch`, or one item that borrows the arrays of a `Lattice`, and so does each function of
+the modules: `items_in` makes items of its argument, `result_of` the same kind of object of the results.
+"""
+
+cimport numpy as np
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.lattice cimport Alignments, Arcs, Block, LatticeArrays
+from core.lattice cimport (
+    Alignments, Arcs, alignments_of, arcs_of, array_in, data_of, pools_fit, view,
+)
 
 cdef extern from "core/batch.hpp" namespace "ninja" nogil:
     cdef cppclass Memory "std::shared_ptr<void>":
@@ -34,8 +41,7 @@ cdef extern from "core/batch.hpp" namespace "ninja" nogil:
         Results()
         Items items
         vector[Failure] failures
-
-    void adopt(Block& block, Item& item) except +
+        vector[int64_t] arc_map
 
 
 cdef inline void release_items(object capsule) noexcept:
@@ -62,9 +68,76 @@ cdef inline Items* items_of(object capsule) except NULL:
     return <Items*>PyCapsule_GetPointer(capsule, "ninja.items")
 
 
-cdef inline tuple results_of(Results& results):
-    """Return the items that were made, and ``(place, message)`` of each that was not."""
-    return capsule_of(results.items), failures_of(results.failures)
+cdef inline object lattice_error(object lattice, object message):
+    """Return the error of a lattice."""
+    from ninja.errors import LatticeError
+    return LatticeError(message, key=lattice.key)
+
+
+cdef inline int borrow(object lattice, Item& item) except -1:
+    """Point an item at the arrays of a lattice, which must be kept."""
+    item.arcs = arcs_of(lattice)
+    item.labels = alignments_of(lattice)
+    if not pools_fit(item.arcs, item.labels, lattice):
+        raise lattice_error(lattice, "the arrays of the lattice do not fit together")
+    cdef object time = lattice.time
+    if time is not None:
+        item.time = <const int32_t*>data_of(time, np.NPY_INT32, item.arcs.num_states)
+    item.compact = lattice.kind == "compact"
+    return 0
+
+
+cdef inline Items* items_in(object lattices, Items& single, object lattice_type) except NULL:
+    """Return the items of a batch, or `single` with the one item of a lattice; valid while the caller holds either."""
+    if type(lattices) is not lattice_type:
+        return items_of(lattices.items)
+    single.resize(1)
+    borrow(lattices, single[0])
+    return &single
+
+
+cdef inline void release_memory(object owner) noexcept:
+    del_memory(<Memory*>PyCapsule_GetPointer(owner, NULL))
+
+
+cdef inline void del_memory(Memory* memory) noexcept:
+    del memory
+
+
+cdef inline object lattice_of_item(const Item& item, object blank, tuple slots, object key, object frame_shift,
+                                   object words):
+    """Fill a blank lattice with the arrays of an item, without copying them."""
+    cdef Memory* memory = new Memory(item.memory)
+    cdef object owner
+    try:
+        owner = PyCapsule_New(memory, NULL, release_memory)
+    except MemoryError:
+        del_memory(memory)
+        raise
+    cdef object time = None
+    if item.time != NULL:
+        time = array_in(<void*>item.time, item.arcs.num_states, np.NPY_INT32, owner)
+    return view(item.arcs, item.labels, owner, blank, slots, key, "compact" if item.compact else "raw", time,
+                frame_shift, words)
+
+
+cdef inline object lattice_like(object lattice, const Item& item, object blank, tuple slots):
+    """Return the lattice of an item that was made of another lattice, or that one if it is as it was."""
+    if item.memory.get() == NULL:
+        return lattice
+    return lattice_of_item(item, blank, slots, lattice.key, lattice.frame_shift, lattice.words)
+
+
+cdef inline object result_of(object lattices, Results& results, object lattice_type, tuple slots):
+    """Return the batch that was made of a batch, or the lattice that was made of a lattice.
+
+    The one place where a failure becomes a fault of the batch, or is raised for a single lattice.
+    """
+    if type(lattices) is not lattice_type:
+        return lattices.made((capsule_of(results.items), failures_of(results.failures)))
+    if not results.failures.empty():
+        raise lattice_error(lattices, results.failures[0].message.decode())
+    return lattice_like(lattices, results.items[0], lattice_type.__new__(lattice_type), slots)
 
 
 cdef inline list failures_of(const vector[Failure]& failures):

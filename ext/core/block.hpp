@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/copy_labels.hpp"
+#include "core/lattice.hpp"
 
 namespace ninja {
 
@@ -27,6 +28,11 @@ struct Block {
   int32_t* final_ali = nullptr;
   int32_t* ali = nullptr;
   int32_t* time = nullptr;  // [num_states], where wanted
+
+  Arcs arcs() const {
+    return {num_states, num_arcs, arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic};
+  }
+  Alignments alignments() const { return {ali_begin, ali, final_ali_begin, final_ali}; }
 };
 
 // Readable bytes behind every window, writable ones behind every pool of labels.

@@ -52,4 +52,6 @@ cdef extern from "core/times.hpp" namespace "ninja" nogil:
     int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) noexcept
     int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const int32_t* time) noexcept
     void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
-                         int32_t* depth) except +
+                         int32_t* depth) noexcept
+    int64_t num_crossings(const Arcs& arcs, const Alignments& alignments, const int32_t* time,
+                          int64_t frames) noexcept

@@ -103,6 +103,8 @@ cdef extern from "core/block.hpp" namespace "ninja" nogil:
         int32_t* final_ali
         int32_t* ali
         int32_t* time
+        Arcs arcs()
+        Alignments alignments()
     Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels) except +
 
 cdef extern from "Python.h":
@@ -149,6 +151,10 @@ cdef inline Alignments alignments_of(object lattice) except *:
     alignments.final_ali_begin = <const int64_t*>data_of(lattice.final_ali_begin, np.NPY_INT64, -1)
     alignments.final_ali = <const int32_t*>data_of(lattice.final_ali, np.NPY_INT32, -1)
     return alignments
+
+
+cdef inline Scales scales_of(object scales) except *:
+    return Scales(scales.acoustic, scales.lm, scales.word_penalty)
 
 
 cdef inline cbool pools_fit(Arcs arcs, Alignments alignments, object lattice) except *:
@@ -261,39 +267,37 @@ cdef inline object array_in(void* at, np.npy_intp length, int type_number, objec
     return array
 
 
-cdef inline object lattice_in(Block* block, object blank, tuple slots, object key, object kind, object time,
-                              object frame_shift, object words):
-    """Fill the fields of a blank lattice; the block's memory belongs to its arrays from now on.
+cdef inline object view(const Arcs& arcs, const Alignments& labels, object owner, object blank, tuple slots,
+                        object key, object kind, object time, object frame_shift, object words):
+    """Fill the fields of a blank lattice with views of memory, whose owner they keep alive.
 
     Args:
         blank: ``object.__new__(Lattice)``.
         slots: Where a lattice keeps its fields, in their order.
     """
-    cdef object owner = owner_of(block)
-    cdef np.npy_intp num_states = block.num_states
-    cdef np.npy_intp num_arcs = block.num_arcs
-    if block.time != NULL:
-        time = array_in(block.time, num_states, np.NPY_INT32, owner)
+    cdef np.npy_intp num_states = arcs.num_states
+    cdef np.npy_intp num_arcs = arcs.num_arcs
     return filled(blank, slots, (
         key,
-        array_in(block.arc_begin, num_states + 1, np.NPY_INT64, owner),
-        array_in(block.dst, num_arcs, np.NPY_INT32, owner),
-        array_in(block.word, num_arcs, np.NPY_INT32, owner),
-        array_in(block.graph, num_arcs, np.NPY_FLOAT32, owner),
-        array_in(block.acoustic, num_arcs, np.NPY_FLOAT32, owner),
-        array_in(block.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
-        array_in(block.ali, block.num_labels, np.NPY_INT32, owner),
-        array_in(block.final_graph, num_states, np.NPY_FLOAT32, owner),
-        array_in(block.final_acoustic, num_states, np.NPY_FLOAT32, owner),
-        array_in(block.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
-        array_in(block.final_ali, block.num_final_labels, np.NPY_INT32, owner),
+        array_in(<void*>arcs.arc_begin, num_states + 1, np.NPY_INT64, owner),
+        array_in(<void*>arcs.dst, num_arcs, np.NPY_INT32, owner),
+        array_in(<void*>arcs.word, num_arcs, np.NPY_INT32, owner),
+        array_in(<void*>arcs.graph, num_arcs, np.NPY_FLOAT32, owner),
+        array_in(<void*>arcs.acoustic, num_arcs, np.NPY_FLOAT32, owner),
+        array_in(<void*>labels.ali_begin, num_arcs + 1, np.NPY_INT64, owner),
+        array_in(<void*>labels.ali, labels.ali_begin[num_arcs], np.NPY_INT32, owner),
+        array_in(<void*>arcs.final_graph, num_states, np.NPY_FLOAT32, owner),
+        array_in(<void*>arcs.final_acoustic, num_states, np.NPY_FLOAT32, owner),
+        array_in(<void*>labels.final_ali_begin, num_states + 1, np.NPY_INT64, owner),
+        array_in(<void*>labels.final_ali, labels.final_ali_begin[num_states], np.NPY_INT32, owner),
         kind, time, frame_shift, words,
     ))
 
 
-cdef inline object lattice_like(object lattice, Block* block, object blank, tuple slots, object kind, object time):
-    """Fill a blank lattice as ``lattice_in`` does; key, frame shift and symbol table are those of another one."""
-    return lattice_in(block, blank, slots, lattice.key, kind, time, lattice.frame_shift, lattice.words)
+cdef inline object lattice_in(Block* block, object blank, tuple slots, object key, object kind, object time,
+                              object frame_shift, object words):
+    """Fill the fields of a blank lattice as ``view`` does; the block's memory belongs to its arrays from now on."""
+    return view(block.arcs(), block.alignments(), owner_of(block), blank, slots, key, kind, time, frame_shift, words)
 
 
 cdef inline object lattice_of(object lattice, const LatticeArrays& made, object blank, tuple slots, object time):
@@ -316,4 +320,4 @@ cdef inline object lattice_of_copies(object lattice, const Copies& copies, objec
         time = freeze(time[int32s(copies.state_map)])
     with nogil:
         made = copy(copies, arcs, alignments)
-    return lattice_like(lattice, &made, blank, slots, lattice.kind, time)
+    return lattice_in(&made, blank, slots, lattice.key, lattice.kind, time, lattice.frame_shift, lattice.words)

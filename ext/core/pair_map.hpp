@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
+
 namespace ninja {
 
 class PairMap {
@@ -11,11 +13,11 @@ class PairMap {
   // Place kept for (a, b), -1 in it if the pair is new. The reference lasts until the next call.
   int32_t& operator()(int32_t a, int32_t b) {
     if (2 * (num_ + 1) > cells_.size()) grow();
-    return find(key_of(a, b)).place;
+    return find(joined(a, b)).place;
   }
   // The same without room being made for a new pair.
   int32_t get(int32_t a, int32_t b) const {
-    const uint64_t key = key_of(a, b);
+    const uint64_t key = joined(a, b);
     size_t at = home(key);
     while (cells_[at].key != key && cells_[at].key != kEmpty) at = (at + 1) & (cells_.size() - 1);
     return cells_[at].place;
@@ -28,13 +30,7 @@ class PairMap {
   };
   static constexpr uint64_t kEmpty = ~uint64_t{0};  // (-1, -1), which nobody asks for
 
-  static uint64_t key_of(int32_t a, int32_t b) {
-    return (static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32) | static_cast<uint32_t>(b);
-  }
-  size_t home(uint64_t key) const {
-    const uint64_t x = (key ^ (key >> 31)) * 0x9e3779b97f4a7c15u;
-    return (x ^ (x >> 29)) & (cells_.size() - 1);
-  }
+  size_t home(uint64_t key) const { return keyed_hash(key) & (cells_.size() - 1); }
 
   Cell& find(uint64_t key) {
     size_t at = home(key);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
+#include <cstdint>
 
 #include "core/lattice.hpp"
 
@@ -48,24 +48,38 @@ inline int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const 
   return frames;
 }
 
-// Count the arcs, and the final states with labels, that cross each frame; `depth` holds `frames` zeros.
-inline void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
-                            int32_t* depth) {
-  std::vector<int32_t> change(frames + 1, 0);
+// Call `take(start, end)` with the frames, up to `frames`, of each arc and of each final state with labels.
+template <class Take>
+void for_each_stretch(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
+                      const Take& take) {
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     if (time[state] < 0) continue;
     const int64_t start = std::min<int64_t>(time[state], frames);
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      ++change[start];  // a dead end may last longer than any whole path
-      --change[std::min<int64_t>(time[arcs.dst[arc]], frames)];
+      take(start, std::min<int64_t>(time[arcs.dst[arc]], frames));  // a dead end may last longer than any whole path
     }
     if (!is_final(arcs, state)) continue;
     const int64_t length = alignments.final_ali_begin[state + 1] - alignments.final_ali_begin[state];
-    ++change[start];
-    --change[std::min<int64_t>(time[state] + length, frames)];
+    take(start, std::min<int64_t>(time[state] + length, frames));
   }
-  int32_t running = 0;
-  for (int64_t frame = 0; frame < frames; ++frame) depth[frame] = running += change[frame];
+}
+
+// Count the arcs, and the final states with labels, that cross each frame, `frames` of them.
+inline void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
+                            int32_t* depth) {
+  std::fill(depth, depth + frames, 0);
+  for_each_stretch(arcs, alignments, time, frames, [=](int64_t start, int64_t end) {
+    if (start < frames) ++depth[start];
+    if (end < frames) --depth[end];
+  });
+  for (int64_t frame = 1; frame < frames; ++frame) depth[frame] += depth[frame - 1];
+}
+
+// Sum the same counts over all frames, in time and memory that do not grow with these.
+inline int64_t num_crossings(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames) {
+  int64_t sum = 0;
+  for_each_stretch(arcs, alignments, time, frames, [&](int64_t start, int64_t end) { sum += end - start; });
+  return sum;
 }
 
 }  // namespace ninja

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
+
 namespace ninja {
 
 constexpr int32_t kTrieRoot = -1;  // the empty prefix; it has no entry, so nodes are numbered from 0
@@ -41,11 +43,8 @@ class Trie {
 
   // Where a node stands in the table, or where it would.
   size_t locate(int32_t prefix, int32_t word) const {
-    uint64_t x = (static_cast<uint64_t>(static_cast<uint32_t>(prefix)) << 32) | static_cast<uint32_t>(word);
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;  // splitmix64's finaliser
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     const size_t mask = table_.size() - 1;
-    size_t place = (x ^ (x >> 31)) & mask;
+    size_t place = keyed_hash(joined(prefix, word)) & mask;
     while (table_[place] != kNoNode && (parent_[table_[place]] != prefix || word_[table_[place]] != word)) {
       place = (place + 1) & mask;
     }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
 #include "formats/slf_scan.hpp"
 #include "formats/slf_whole.hpp"
 
@@ -450,7 +451,7 @@ class SlfParser : public SlfScanner {
   const SlfOptions& options_;
   const int64_t size_;
   std::vector<uint32_t> bits_;  // of each cost
-  std::unordered_map<std::string_view, int32_t> number_of_;  // of the sub-lattices
+  std::unordered_map<std::string_view, int32_t, KeyedHash> number_of_;  // of the sub-lattices
   bool base_given_ = false, linear_ = false, direction_given_ = false;
   double log_base_ = 1;
   double time_scale_ = 1;

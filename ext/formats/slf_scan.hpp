@@ -29,9 +29,8 @@ class SlfScanner {
     while (is_blank(*at_)) ++at_;  // the file ends with a NUL that is no blank
     if (at_ == end_) return kFileEnd;
     if (*at_ == '#') {
-      const void* stop = std::memchr(at_, '\n', end_ - at_);
       const char* from = at_;
-      at_ = stop == nullptr ? end_ : static_cast<const char*>(stop);
+      at_ = end_of_line(at_);
       if (line_ == 1) first_comment_ = {from, static_cast<size_t>(at_ - from)};
       if (at_ == end_) return kFileEnd;
     }
@@ -56,9 +55,13 @@ class SlfScanner {
     return static_cast<uint8_t>((letter | 32) - 'a') < 26 || static_cast<uint8_t>(letter - '0') < 10 || letter == '_';
   }
 
-  std::string_view rest_of_line(const char* from) const {
+  const char* end_of_line(const char* from) const {
     const void* stop = std::memchr(from, '\n', end_ - from);
-    return {from, static_cast<size_t>((stop == nullptr ? end_ : static_cast<const char*>(stop)) - from)};
+    return stop == nullptr ? end_ : static_cast<const char*>(stop);
+  }
+
+  std::string_view rest_of_line(const char* from) const {
+    return {from, static_cast<size_t>(end_of_line(from) - from)};
   }
 
   bool at_break(const char* at) const { return is_blank(*at) || *at == '\n' || at == end_; }
@@ -73,7 +76,7 @@ class SlfScanner {
   std::string_view raw_value(std::string_view name, bool& plain) {
     const char* from = at_;
     plain = true;
-    if (*at_ == '"' || *at_ == '\'') {
+    if ((*at_ == '"' || *at_ == '\'') && !is_unclosed(*from)) {
       for (const char* stop = at_ + 1; stop < end_ && *stop != '\n'; ++stop) {
         if (*stop == '\\' && stop + 1 < end_ && stop[1] != '\n') {
           ++stop;
@@ -83,6 +86,7 @@ class SlfScanner {
           return {from, static_cast<size_t>(at_ - from)};
         }
       }
+      unclosed_[*from == '"'] = {from, end_of_line(from)};
     }
     while (!at_break(at_)) {
       if (*at_ == '\\') {
@@ -135,6 +139,12 @@ class SlfScanner {
     return words.own(std::move(text));
   }
 
+  // Whether it is known that no quote of a kind ends before the line does: a line is searched once for each kind.
+  bool is_unclosed(char quote) const {
+    const Stretch& searched = unclosed_[quote == '"'];
+    return searched.begin <= at_ && at_ < searched.end;
+  }
+
   int32_t integer(std::string_view name, int64_t limit) {
     int32_t number = 0;
     const char* stop = parse_integer(at_, number);
@@ -165,6 +175,13 @@ class SlfScanner {
   const char* const end_;
   int64_t line_ = 1;
   std::string_view first_comment_;  // of the file's first line
+
+ private:
+  struct Stretch {
+    const char* begin = nullptr;
+    const char* end = nullptr;
+  };
+  Stretch unclosed_[2];  // the end of a line without the end of a quote, ' and "
 };
 
 }  // namespace ninja

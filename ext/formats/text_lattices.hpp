@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 #include "formats/staging.hpp"
 #include "core/top_sort.hpp"
@@ -64,7 +65,7 @@ class Vocabulary {
 
  private:
   int32_t place(std::string_view text, int64_t line, int32_t word) {
-    size_t slot = std::hash<std::string_view>{}(text) & (slots_.size() - 1);
+    size_t slot = keyed_hash(text) & (slots_.size() - 1);
     while (slots_[slot] >= 0) {
       Entry& entry = entries_[slots_[slot]];
       if (entry.text == text) {
@@ -83,7 +84,7 @@ class Vocabulary {
   void grow() {
     slots_.assign(2 * slots_.size(), -1);
     for (size_t number = 0; number < entries_.size(); ++number) {
-      size_t slot = std::hash<std::string_view>{}(entries_[number].text) & (slots_.size() - 1);
+      size_t slot = keyed_hash(entries_[number].text) & (slots_.size() - 1);
       while (slots_[slot] >= 0) slot = (slot + 1) & (slots_.size() - 1);
       slots_[slot] = static_cast<int32_t>(number);
     }

@@ -1,4 +1,7 @@
-"""Graph kernels: conversions only. Arguments are validated in ``ninja.graph``; the lock is released in each kernel."""
+"""Graph kernels: conversions only. Arguments are validated in ``ninja.graph``; the lock is released in each kernel.
+
+`lattices` is a `Lattice` or a `Batch`; the result is of the same kind.
+"""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -6,12 +9,14 @@ from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
 
 cimport graph.kernels as c
+from core.batch cimport (
+    Items, Results, capsule_of, failures_of, items_in, lattice_error, lattice_like, result_of,
+)
 from core.lattice cimport (
-    Alignments, Arcs, Block, FstArcs, Scales, alignments_of, arcs_of, data_of, doubles, freeze,
-    fst_of, int32s, int64s, lattice_like, lattice_of, new_array, new_block,
+    Alignments, Arcs, FstArcs, Scales, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of, int32s, int64s,
+    lattice_of, new_array, scales_of,
 )
 
-from ninja.errors import LatticeError
 from ninja.graph.path import Path
 from ninja.lattice import SLOTS, Lattice
 
@@ -22,168 +27,211 @@ cdef object _new = object.__new__
 
 
 cdef object no_path(object lattice):
-    return LatticeError("no path leads from the start to a final state", key=lattice.key)
+    return lattice_error(lattice, "no path leads from the start to a final state")
 
 
-cdef int take_time(c.NewLattice& to, object lattice) except -1:
-    """Let the times of a lattice, if it has any, be written, too."""
-    if lattice.time is not None:
-        to.old_time = <const int32_t*>data_of(lattice.time, np.NPY_INT32, -1)
-    return 0
+cdef object result(object lattices, Results& results):
+    return result_of(lattices, results, Lattice, _SLOTS)
 
 
-cdef object made_like(object lattice, c.NewLattice& to):
-    return lattice_like(lattice, <Block*>&to, _new(Lattice), _SLOTS, lattice.kind, None)
+cdef object selected(object lattices, Results& results, bint arc_map):
+    """Return the smaller lattices, on request with the old arc of each arc, int64 [arcs of all lattices]."""
+    smaller = result(lattices, results)
+    return (smaller, copied(results.arc_map.data(), results.arc_map.size(), np.NPY_INT64)) if arc_map else smaller
 
 
-cdef object selected(object lattice, const Arcs& arcs, const Alignments& alignments, c.Selection& selection,
-                     bint arc_map):
-    """Copy what a kernel has selected into a lattice of its own."""
-    if selection.num_states == 0:
-        raise no_path(lattice)
-    if selection.everything:
-        c.give_back(selection)
-        return (lattice, np.PyArray_Arange(0, arcs.num_arcs, 1, np.NPY_INT64)) if arc_map else lattice
-    cdef c.NewLattice to
-    take_time(to, lattice)
-    cdef object old_arc = None
-    if arc_map:
-        old_arc = new_array(selection.num_arcs, np.NPY_INT64)
-        to.arc_map = <int64_t*>np.PyArray_DATA(<np.ndarray>old_arc)
-    c.make_room(to, selection.num_states, selection.num_arcs, selection.num_labels, selection.num_final_labels)
-    with nogil:
-        c.write_selection(arcs, alignments, selection, to)
-        c.give_back(selection)
-    cdef object smaller = made_like(lattice, to)
-    return (smaller, old_arc) if arc_map else smaller
-
-
-def connect(object lattice not None, object wanted, bint arc_map):
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
+def connect(lattices not None, wanted, bint arc_map):
+    """Connect lattices, on request by some of their arcs alone, bool [arcs of all lattices]."""
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
     cdef const uint8_t* mark = NULL
-    cdef c.Selection selection = c.take_selection()
+    cdef Results results
     if wanted is not None:
-        mark = <const uint8_t*>data_of(wanted, np.NPY_BOOL, arcs.num_arcs)
+        mark = <const uint8_t*>data_of(wanted, np.NPY_BOOL, lattices.num_arcs)
     with nogil:
-        c.connect(arcs, alignments, mark, selection)
-    return selected(lattice, arcs, alignments, selection, arc_map)
+        results = c.connect_each(items[0], mark, arc_map)
+    return selected(lattices, results, arc_map)
 
 
-def prune(object lattice not None, double beam, double acoustic_scale, double lm_scale, double word_penalty,
-          bint arc_map):
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
-    cdef c.Selection selection = c.take_selection()
+def prune(lattices not None, double beam, scales not None, bint arc_map):
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Scales factors = scales_of(scales)
+    cdef Results results
     with nogil:
-        c.prune(arcs, alignments, scales, beam, selection)
-    return selected(lattice, arcs, alignments, selection, arc_map)
+        results = c.prune_each(items[0], factors, beam, arc_map)
+    return selected(lattices, results, arc_map)
 
 
-def limit_depth(object lattice not None, object time not None, int64_t frames, int64_t max_arcs_per_frame,
-                double acoustic_scale, bint arc_map):
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
-    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+def limit_depth(lattice not None, time not None, int64_t max_arcs_per_frame, double acoustic_scale, bint arc_map):
+    cdef Items single
+    cdef Items* items = items_in(lattice, single, Lattice)
+    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, items[0][0].arcs.num_states)
     cdef Scales scales = Scales(acoustic_scale, 1.0, 0.0)
-    cdef c.Selection selection = c.take_selection()
+    cdef Results results
     with nogil:
-        c.limit_depth(arcs, alignments, scales, moment, frames, max_arcs_per_frame, selection)
-    return selected(lattice, arcs, alignments, selection, arc_map)
+        results = c.limit_depth_of(items[0], scales, moment, max_arcs_per_frame, arc_map)
+    return selected(lattice, results, arc_map)
 
 
-cdef object path_of(const Arcs& arcs, const Alignments& alignments, const int64_t* path, int64_t length):
-    """Make the Path of some arcs; a few dozen of them, so the lock is kept."""
-    cdef c.PathSize size = c.measure_path(arcs, alignments, path, length)
-    cdef object ids = new_array(length, np.NPY_INT64)
-    cdef object words = new_array(size.num_words, np.NPY_INT32)
-    cdef object labels = new_array(size.num_labels, np.NPY_INT32)
-    cdef int64_t* id_data = <int64_t*>np.PyArray_DATA(<np.ndarray>ids)
-    cdef int64_t place
-    for place in range(length):
-        id_data[place] = path[place]
-    c.write_path(arcs, alignments, path, length, <int32_t*>np.PyArray_DATA(<np.ndarray>words),
-                 <int32_t*>np.PyArray_DATA(<np.ndarray>labels))
-    return Path(freeze(ids), freeze(words), freeze(labels), size.graph_cost, size.acoustic_cost)
-
-
-def best_path(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
-    cdef vector[int64_t] path
-    cdef bint found
-    with nogil:
-        found = c.best_path(arcs, scales, path)
-    if not found:
+cdef list paths_of(object lattice, const Items& items, const c.Paths& paths):
+    """Return the paths of a lattice; a few dozen arcs each, so the lock is kept."""
+    cdef const Arcs* arcs = &items[0].arcs
+    cdef const Alignments* labels = &items[0].labels
+    cdef c.PathSize size
+    cdef const int64_t* path
+    cdef int64_t length
+    cdef size_t number
+    cdef list path_objects = []
+    if paths.arc_begin.size() == 1:
         raise no_path(lattice)
-    return path_of(arcs, alignments, path.data(), <int64_t>path.size())
+    for number in range(paths.arc_begin.size() - 1):
+        path = paths.arc.data() + paths.arc_begin[number]
+        length = paths.arc_begin[number + 1] - paths.arc_begin[number]
+        size = c.measure_path(arcs[0], labels[0], path, length)
+        words = new_array(size.num_words, np.NPY_INT32)
+        alignment = new_array(size.num_labels, np.NPY_INT32)
+        c.write_path(arcs[0], labels[0], path, length, <int32_t*>np.PyArray_DATA(<np.ndarray>words),
+                     <int32_t*>np.PyArray_DATA(<np.ndarray>alignment))
+        arcs_of_path = freeze(copied(path, length, np.NPY_INT64))
+        path_objects.append(Path(arcs_of_path, freeze(words), freeze(alignment), size.graph_cost, size.acoustic_cost))
+    return path_objects
 
 
-def nbest(object lattice not None, int64_t n, double acoustic_scale, double lm_scale, double word_penalty):
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
-    cdef vector[int64_t] path_arc, path_begin
-    cdef size_t path
+cdef object lattices_of(object batch, const Items& items, const c.Paths& paths, bint several):
+    cdef Results results
     with nogil:
-        c.nbest(arcs, scales, n, path_arc, path_begin)
-    if path_begin.size() == 1:
-        raise no_path(lattice)
-    cdef list paths = []
-    for path in range(path_begin.size() - 1):
-        paths.append(path_of(arcs, alignments, path_arc.data() + path_begin[path],
-                             path_begin[path + 1] - path_begin[path]))
-    return paths
+        results = c.path_lattices(items, paths, several)
+    return batch.made((capsule_of(results.items), failures_of(results.failures)), several=several)
 
 
-def path_lattice(object lattice not None, object path_arcs not None):
+def best_path(lattices not None, scales not None):
+    """Return the best path of a lattice; of a batch, the paths as lattices."""
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Scales factors = scales_of(scales)
+    cdef c.Paths paths
+    with nogil:
+        paths = c.best_paths(items[0], factors)
+    return paths_of(lattices, single, paths)[0] if items == &single else lattices_of(lattices, items[0], paths, False)
+
+
+def best_words(batch not None, scales not None):
+    """Find the words of best paths.
+
+    Returns:
+        Place of the first lattice without a path, -1: there is none; the fields of a ``BestWords``.
+    """
+    cdef Items single
+    cdef Items* items = items_in(batch, single, Lattice)
+    cdef Scales factors = scales_of(scales)
+    cdef c.PathWords words
+    cdef int64_t failed
+    with nogil:
+        failed = c.best_words_all(items[0], factors, words)
+    return failed, (int32s(words.word), int64s(words.begin), doubles(words.graph_cost), doubles(words.acoustic_cost),
+                    int64s(words.num_labels))
+
+
+def nbest(lattices not None, int64_t n, scales not None):
+    """Return the n best paths of a lattice; of a batch, all paths as lattices."""
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Scales factors = scales_of(scales)
+    cdef c.Paths paths
+    with nogil:
+        paths = c.nbest_paths(items[0], n, factors)
+    return paths_of(lattices, single, paths) if items == &single else lattices_of(lattices, items[0], paths, True)
+
+
+def path_lattice(lattice not None, path_arcs not None):
     cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
+    cdef Items single
+    cdef Items* items = items_in(lattice, single, Lattice)
     cdef const int64_t* path = <const int64_t*>data_of(path_arcs, np.NPY_INT64, -1)
     cdef int64_t length = np.PyArray_DIM(<np.ndarray>path_arcs, 0)
-    cdef int64_t at = 0, place
+    cdef int64_t state = 0, place
+    cdef c.Paths paths
+    cdef Results results
     for place in range(length):
-        if not 0 <= path[place] < arcs.num_arcs or not arcs.arc_begin[at] <= path[place] < arcs.arc_begin[at + 1]:
-            raise LatticeError(f"arc {path[place]} does not leave state {at}: the path is not of this lattice",
-                               key=lattice.key)
-        at = arcs.dst[path[place]]
-    cdef int64_t final_labels = alignments.final_ali_begin[at + 1] - alignments.final_ali_begin[at]
-    cdef c.PathSize size = c.measure_path(arcs, alignments, path, length)
-    if not size.graph_cost + size.acoustic_cost < float("inf"):
-        raise LatticeError(f"the path ends in state {at}, which is not final", key=lattice.key)
-    cdef c.NewLattice to
-    take_time(to, lattice)
-    c.make_room(to, length + 1, length, size.num_labels - final_labels, final_labels)
+        if not 0 <= path[place] < arcs.num_arcs or not arcs.arc_begin[state] <= path[place] < arcs.arc_begin[state + 1]:
+            message = f"arc {path[place]} does not leave state {state}: the path is not of this lattice"
+            raise lattice_error(lattice, message)
+        state = arcs.dst[path[place]]
+    if not max(arcs.final_graph[state], arcs.final_acoustic[state]) < float("inf"):
+        raise lattice_error(lattice, f"the path ends in state {state}, which is not final")
+    paths.arc.assign(path, path + length)
+    paths.arc_begin.push_back(length)
+    paths.path_begin.push_back(1)
     with nogil:
-        c.write_linear(arcs, alignments, path, length, to)
-    return made_like(lattice, to)
+        results = c.path_lattices(items[0], paths, False)
+    return result(lattice, results)
 
 
-def posteriors(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):
+def posteriors(object lattice not None, scales not None):
     cdef Arcs arcs = arcs_of(lattice)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales factors = scales_of(scales)
     cdef object posterior = new_array(arcs.num_arcs, np.NPY_FLOAT64)
     cdef double* probability = <double*>np.PyArray_DATA(<np.ndarray>posterior)
     cdef bint found
     with nogil:
-        found = c.posteriors(arcs, scales, probability)
+        found = c.posteriors(arcs, factors, probability)
     if not found:
         raise no_path(lattice)
     return posterior
 
 
-def forward_backward(object lattice not None, double acoustic_scale, double lm_scale, double word_penalty):
+def probable_arcs(batch not None, scales not None, double least, cbool labels):
+    """Find the arcs of at least some posterior.
+
+    Returns:
+        Place of the first lattice without a path or whose times contradict, -1: there is none; the fields of a
+        ``ProbableArcs``.
+    """
+    cdef Items single
+    cdef Items* items = items_in(batch, single, Lattice)
+    cdef Scales factors = scales_of(scales)
+    cdef c.ProbableArcs arcs
+    cdef int64_t failed
+    with nogil:
+        failed = c.probable_arcs_all(items[0], factors, least, labels, arcs)
+    return failed, (int64s(arcs.begin), int32s(arcs.start), int32s(arcs.frames), doubles(arcs.posterior),
+                    int32s(arcs.word), int32s(arcs.label), int64s(arcs.label_begin))
+
+
+def oracle(lattices not None, words not None, begin not None, int64_t whole_cells=c.kWholeCells,
+           int64_t least_words=c.kLeastOracleWords, int64_t most_cells=c.kMostOracleCells):
+    """Find the path of each lattice nearest to its reference, ``words[begin[place] : begin[place + 1]]``.
+
+    Beyond a table of `whole_cells`, states are compared with at least `least_words` words to both sides of their place,
+    with more as long as that takes no more than `most_cells`.
+
+    Returns:
+        Place of the first lattice without a path, -1: there is none; (substitutions, insertions, deletions,
+        touches_band), each int64 [lattices]; (arcs, where each path begins; words, where those of each path begin).
+    """
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef const int32_t* reference = <const int32_t*>data_of(words, np.NPY_INT32, -1)
+    cdef const int64_t* first = <const int64_t*>data_of(begin, np.NPY_INT64, items.size() + 1)
+    cdef c.Oracles paths
+    cdef int64_t failed
+    with nogil:
+        failed = c.oracle_all(items[0], reference, first, whole_cells, least_words, most_cells, paths)
+    counts = int64s(paths.substitutions), int64s(paths.insertions), int64s(paths.deletions), int64s(paths.touches_band)
+    return failed, counts, (int64s(paths.arc), int64s(paths.arc_begin), int32s(paths.word), int64s(paths.word_begin))
+
+
+def forward_backward(object lattice not None, scales not None):
     cdef Arcs arcs = arcs_of(lattice)
-    cdef Scales scales = Scales(acoustic_scale, lm_scale, word_penalty)
+    cdef Scales factors = scales_of(scales)
     cdef object alpha = new_array(arcs.num_states, np.NPY_FLOAT64)
     cdef object beta = new_array(arcs.num_states, np.NPY_FLOAT64)
     cdef double* forward = <double*>np.PyArray_DATA(<np.ndarray>alpha)
     cdef double* backward = <double*>np.PyArray_DATA(<np.ndarray>beta)
     cdef double total
     with nogil:
-        total = c.forward_backward(arcs, scales, forward, backward)
+        total = c.forward_backward(arcs, factors, forward, backward)
     if not total < float("inf"):
         raise no_path(lattice)
     return alpha, beta, total
@@ -250,27 +298,29 @@ def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
     )
 
 
-def determinize_pruned(lattice not None, double beam, float acoustic_scale, bounds not None):
-    """Determinize a lattice within a beam and bounds, those of ``DeterminizeBounds``.
+def determinize_pruned(lattices not None, double beam, float acoustic_scale, bounds not None):
+    """Determinize lattices within a beam and bounds, those of ``DeterminizeBounds``.
 
     Returns:
-        (what stopped the last try: 0 nothing, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs beyond single precision; its
-        beam; the beam it reached; how often it was tried again; the new lattice, None where no path was found).
+        Of a lattice (what stopped the last try: 0 nothing, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs beyond single
+        precision; its beam; the beam it reached; how often it was tried again; the new lattice, None where no path was
+        found). Of a batch a batch, or None where a lattice does not reach the beam at once.
     """
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments labels = alignments_of(lattice)
-    cdef c.DeterminizeBounds given = c.DeterminizeBounds(bounds.delta, bounds.max_mem, bounds.max_arcs,
-                                                         bounds.max_states, bounds.max_loop)
-    cdef double retry_cutoff = bounds.retry_cutoff
-    cdef c.DeterminizedLattice found
+    cdef Items single, results
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef c.DeterminizeBounds limits = c.DeterminizeBounds(bounds.delta, bounds.max_mem, bounds.max_arcs,
+                                                          bounds.max_states, bounds.max_loop)
+    cdef double retry_cutoff = 0.0
+    cdef c.DeterminizedLattice last
+    cdef cbool complete
+    if items == &single:
+        retry_cutoff = bounds.retry_cutoff
     with nogil:
-        found = c.determinize_pruned(arcs, labels, beam, acoustic_scale, retry_cutoff, given)
-    made = lattice_of(lattice, found, _new(Lattice), _SLOTS, None) if found.num_states > 0 else None
-    return <int>found.stopped_by, found.beam, found.effective_beam, found.retries, made
-
-
-cdef int64_t GROWTH = 64  # labels that pushing may make of one, beyond ROOM
-cdef int64_t ROOM = 1 << 20
+        complete = c.determinize_pruned_all(items[0], beam, acoustic_scale, retry_cutoff, limits, results, last)
+    if items != &single:
+        return lattices.like(capsule_of(results)) if complete else None
+    determinized = None if results.empty() else lattice_like(lattices, results[0], _new(Lattice), _SLOTS)
+    return <int>last.stopped_by, last.beam, last.effective_beam, last.retries, determinized
 
 
 def unite(list lattices not None, double acoustic_scale, double delta, int64_t max_arcs, int64_t max_labels):
@@ -292,43 +342,22 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
     return lattice_of(lattices[0], found, _new(Lattice), _SLOTS, None)
 
 
-cdef c.Pushing planned(object lattice, const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
-                       double acoustic_scale) except *:
-    cdef c.Pushing plan
-    cdef int64_t before = labels.ali_begin[arcs.num_arcs] + labels.final_ali_begin[arcs.num_states]
+def push(lattices not None, cbool strings, cbool weights, double acoustic_scale):
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Results results
     with nogil:
-        plan = c.plan_push(arcs, labels, strings, weights, acoustic_scale)
-    if plan.num_labels > GROWTH * before + ROOM:
-        raise LatticeError(f"pushing would make {plan.num_labels} labels of {before}; push costs only", key=lattice.key)
-    return plan
+        results = c.push_each(items[0], strings, weights, acoustic_scale)
+    return result(lattices, results)
 
 
-def push(lattice not None, cbool strings, cbool weights, double acoustic_scale):
-    """Push alignments, costs, or both, of a connected lattice."""
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments labels = alignments_of(lattice)
-    cdef c.Pushing plan = planned(lattice, arcs, labels, strings, weights, acoustic_scale)
-    cdef Block to = new_block(arcs.num_states, arcs.num_arcs, plan.num_labels, plan.num_final_labels)
+def minimize(lattices not None, cbool strings, cbool weights, double acoustic_scale, double delta):
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Results results
     with nogil:
-        c.write_pushed(arcs, labels, plan, to)
-    return lattice_like(lattice, &to, _new(Lattice), _SLOTS, "compact" if strings else lattice.kind,
-                        None if strings else lattice.time)
-
-
-def minimize(lattice not None, cbool strings, cbool weights, double acoustic_scale, double delta):
-    """Merge equal states of a connected lattice; its alignments are pushed, or compared as they are."""
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments labels = alignments_of(lattice)
-    cdef c.Pushing plan = planned(lattice, arcs, labels, strings, weights, acoustic_scale)
-    cdef c.Minimized found
-    with nogil:
-        found = c.minimize(arcs, labels, plan, delta)
-    cdef Block to = new_block(
-        found.merged.num_states, found.merged.num_arcs, found.merged.num_labels, found.merged.num_final_labels
-    )
-    with nogil:
-        c.write_minimized(arcs, found, to)
-    return lattice_like(lattice, &to, _new(Lattice), _SLOTS, "compact" if strings else lattice.kind, None)
+        results = c.minimize_each(items[0], strings, weights, acoustic_scale, delta)
+    return result(lattices, results)
 
 
 cdef object split_arrays(c.SplitLattice& found):

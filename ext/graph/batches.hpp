@@ -1,7 +1,8 @@
-// The graph kernels on batches.
+// The graph kernels on batches: the entry of each operation. A lattice is a batch of one.
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "graph/best_path.hpp"
 #include "graph/connect.hpp"
 #include "graph/determinize_pruned_retry.hpp"
+#include "graph/limit_depth.hpp"
 #include "graph/minimize.hpp"
 #include "graph/nbest.hpp"
 #include "graph/oracle.hpp"
@@ -22,45 +24,90 @@ namespace ninja {
 
 // Make smaller lattices of those that `choose(item, selection)` selects.
 template <class Choose>
-Results select_each(const Items& items, const Choose& choose) {
-  return each(items, [&](const Item& item, Item& made) -> std::string {
+Results select_each(const Items& items, bool arc_map, const Choose& choose) {
+  std::vector<int64_t> old_arc;
+  Results results = each(items, [&](const Item& item, Item& made) -> std::string {
     Selection selection = take_selection();
     choose(item, selection);
     if (selection.num_states == 0) return kNoPathLeads;
+    const size_t first = old_arc.size();
     if (selection.everything) {
       made = item;
+      if (arc_map) {
+        old_arc.resize(first + item.arcs.num_arcs);
+        std::iota(old_arc.begin() + first, old_arc.end(), 0);
+      }
     } else {
       NewLattice to;
       to.old_time = item.time;
       make_room(to, selection.num_states, selection.num_arcs, selection.num_labels, selection.num_final_labels);
       adopt(to, made);
       write_selection(item.arcs, item.labels, selection, to);
+      if (arc_map) old_arc.insert(old_arc.end(), selection.arc.begin(), selection.arc.begin() + selection.num_arcs);
     }
     give_back(selection);
     return "";
   });
+  results.arc_map = std::move(old_arc);
+  return results;
 }
 
-inline Results prune_each(const Items& items, const Scales& scales, double beam) {
-  return select_each(items, [&](const Item& item, Selection& selection) {
+inline Results prune_each(const Items& items, const Scales& scales, double beam, bool arc_map = false) {
+  return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
     prune(item.arcs, item.labels, scales, beam, selection);
   });
 }
 
-inline Results connect_each(const Items& items) {
-  return select_each(items, [](const Item& item, Selection& selection) {
-    connect(item.arcs, item.labels, nullptr, selection);
+// `wanted` holds a 1 for each arc of all items that may stay; null: all may.
+inline Results connect_each(const Items& items, const uint8_t* wanted = nullptr, bool arc_map = false) {
+  return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
+    connect(item.arcs, item.labels, wanted, selection);
+    if (wanted != nullptr) wanted += item.arcs.num_arcs;
   });
 }
 
+// Limit the depth of a lattice whose states have the frames of `time`.
+inline Results limit_depth_of(const Items& items, const Scales& scales, const int32_t* time,
+                              int64_t max_arcs_per_frame, bool arc_map) {
+  return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
+    limit_depth(item.arcs, item.labels, scales, time, max_arcs_per_frame, selection);
+  });
+}
+
+// Paths of lattices: path p has the arcs arc[arc_begin[p] : arc_begin[p + 1]].
+struct Paths {
+  std::vector<int64_t> arc;
+  std::vector<int64_t> arc_begin{0};   // [paths + 1]
+  std::vector<int64_t> path_begin{0};  // [items + 1], of each item; an item without a path has none
+};
+
+inline Paths best_paths(const Items& items, const Scales& scales) {
+  Paths paths;
+  std::vector<int64_t> path;
+  for (const Item& item : items) {
+    if (best_path(item.arcs, scales, path)) {
+      append(path, paths.arc);
+      paths.arc_begin.push_back(static_cast<int64_t>(paths.arc.size()));
+    }
+    paths.path_begin.push_back(static_cast<int64_t>(paths.arc_begin.size()) - 1);
+  }
+  return paths;
+}
+
+inline Paths nbest_paths(const Items& items, int64_t n, const Scales& scales) {
+  Paths paths;
+  for (const Item& item : items) {
+    nbest(item.arcs, scales, n, paths.arc, paths.arc_begin);
+    paths.path_begin.push_back(static_cast<int64_t>(paths.arc_begin.size()) - 1);
+  }
+  return paths;
+}
+
 inline Item linear_item(const Item& item, const int64_t* path, int64_t length) {
-  const int64_t end = length > 0 ? item.arcs.dst[path[length - 1]] : 0;
+  const int64_t end = end_of_path(item.arcs, path, length);
   const int64_t final_labels = item.labels.final_ali_begin[end + 1] - item.labels.final_ali_begin[end];
   const PathSize size = measure_path(item.arcs, item.labels, path, length);
-  Item made;
-  made.key = item.key;
-  made.compact = item.compact;
-  made.origin = item.origin;
+  Item made = item_like(item);
   NewLattice to;
   to.old_time = item.time;
   make_room(to, length + 1, length, size.num_labels - final_labels, final_labels);
@@ -69,28 +116,17 @@ inline Item linear_item(const Item& item, const int64_t* path, int64_t length) {
   return made;
 }
 
-inline Results best_path_each(const Items& items, const Scales& scales) {
-  return each(items, [&](const Item& item, Item& made) -> std::string {
-    static thread_local std::vector<int64_t> path;
-    path.clear();
-    if (!best_path(item.arcs, scales, path)) return kNoPathLeads;
-    made = linear_item(item, path.data(), static_cast<int64_t>(path.size()));
-    return "";
-  });
-}
-
-// The n best paths of each lattice, each under the lattice's key with -1, -2, ... behind it.
-inline Results nbest_each(const Items& items, int64_t n, const Scales& scales) {
+// Make a lattice of each path, on request with -1, -2, ... behind the key of its lattice.
+inline Results path_lattices(const Items& items, const Paths& paths, bool numbered) {
   Results results;
-  std::vector<int64_t> arcs, begin;
+  results.items.reserve(paths.arc_begin.size() - 1);
   for (size_t place = 0; place < items.size(); ++place) {
-    arcs.clear();
-    begin.clear();
-    nbest(items[place].arcs, scales, n, arcs, begin);
-    if (begin.size() == 1) results.failures.push_back({static_cast<int64_t>(place), kNoPathLeads});
-    for (size_t path = 0; path + 1 < begin.size(); ++path) {
-      results.items.push_back(linear_item(items[place], arcs.data() + begin[path], begin[path + 1] - begin[path]));
-      results.items.back().key += "-" + std::to_string(path + 1);
+    const int64_t first = paths.path_begin[place], last = paths.path_begin[place + 1];
+    if (first == last) results.failures.push_back({static_cast<int64_t>(place), kNoPathLeads});
+    for (int64_t path = first; path < last; ++path) {
+      const int64_t begin = paths.arc_begin[path];
+      results.items.push_back(linear_item(items[place], paths.arc.data() + begin, paths.arc_begin[path + 1] - begin));
+      if (numbered) results.items.back().key += "-" + std::to_string(path - first + 1);
     }
   }
   return results;
@@ -153,15 +189,16 @@ inline Results minimize_each(const Items& items, bool strings, bool weights, dou
   return joined(std::move(connected.failures), std::move(merged));
 }
 
-// Determinize all lattices, if each reaches the beam at once.
-inline bool determinize_pruned_all(const Items& items, double beam, float acoustic_scale,
-                                   const DeterminizeBounds& bounds, Items& results) {
+// Determinize lattices up to the first that does not reach the beam at once; return whether there is none. `last` tells
+// how it ended for the last of them.
+inline bool determinize_pruned_all(const Items& items, double beam, float acoustic_scale, double retry_cutoff,
+                                   const DeterminizeBounds& bounds, Items& results, DeterminizedLattice& last) {
   return all(items, [&](const Item& item, Item& made) {
-    DeterminizedLattice found = determinize_pruned(item.arcs, item.labels, beam, acoustic_scale, 0.0, bounds);
-    if (found.stopped_by != Bound::kNone || found.num_states == 0 || found.effective_beam < beam) return false;
-    adopt(std::move(found), made);
+    last = determinize_pruned(item.arcs, item.labels, beam, acoustic_scale, retry_cutoff, bounds);
+    if (last.num_states == 0) return false;
+    adopt(std::move(last), made);
     made.compact = true;
-    return true;
+    return last.stopped_by == Bound::kNone && last.effective_beam >= beam;
   }, results);
 }
 
@@ -175,13 +212,15 @@ struct PathWords {
 
 // Fill in the words of the best path of each item; returns the place of the first without a path, or -1.
 inline int64_t best_words_all(const Items& items, const Scales& scales, PathWords& found) {
-  std::vector<int64_t> path;
+  const Paths paths = best_paths(items, scales);
+  size_t path = 0;  // also the place of the item: each has one path, or the search ends there
   return first_failure(items, [&](const Item& item) {
-    path.clear();
-    if (!best_path(item.arcs, scales, path)) return false;
-    const PathSize size = measure_path(item.arcs, item.labels, path.data(), static_cast<int64_t>(path.size()));
-    for (const int64_t arc : path) {
-      if (item.arcs.word[arc] != 0) found.word.push_back(item.arcs.word[arc]);
+    if (paths.path_begin[path + 1] == paths.path_begin[path]) return false;
+    const int64_t* arc = paths.arc.data() + paths.arc_begin[path];
+    const int64_t* end = paths.arc.data() + paths.arc_begin[++path];
+    const PathSize size = measure_path(item.arcs, item.labels, arc, end - arc);
+    for (; arc < end; ++arc) {
+      if (item.arcs.word[*arc] != 0) found.word.push_back(item.arcs.word[*arc]);
     }
     found.begin.push_back(static_cast<int64_t>(found.word.size()));
     found.graph_cost.push_back(size.graph_cost);

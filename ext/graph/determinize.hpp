@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 #include "graph/potential.hpp"
 #include "core/top_sort.hpp"
@@ -71,7 +72,7 @@ class ArcStrings {
   const Arcs& arcs_;
   const double scale_;
   std::vector<Node> nodes_;
-  std::unordered_map<uint64_t, int32_t> index_;
+  std::unordered_map<uint64_t, int32_t, KeyedHash> index_;
   std::vector<int32_t> spelled_;
 };
 
@@ -99,7 +100,7 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
     Costs cost;
   };
   ArcStrings strings(arcs, acoustic_scale);
-  std::unordered_map<std::string, int32_t> known;  // subset -> new state
+  std::unordered_map<std::string, int32_t, KeyedHash> known;  // subset -> new state
   std::vector<std::pair<int64_t, int64_t>> subset_of;  // [begin, end) in elements
   std::vector<Element> elements, subset;
   std::vector<Step> steps, best;

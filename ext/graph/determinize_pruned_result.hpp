@@ -108,7 +108,10 @@ inline void write_sorted(const SearchedLattice& found, float acoustic_scale, Det
   for (const int32_t state : old) {
     if (alive[state]) number[state] = to.num_states++;
   }
-  to.ali.reserve(found.ali.size());
+  const auto reserve = [](size_t count, auto&... arrays) { (arrays.reserve(count), ...); };
+  reserve(found.arcs.size() + 1, to.dst, to.word, to.graph, to.acoustic, to.ali_begin);
+  reserve(to.num_states + 1, to.arc_begin, to.final_graph, to.final_acoustic, to.final_ali_begin);
+  reserve(found.ali.size(), to.ali);
   to.arc_begin.push_back(0);
   to.ali_begin.push_back(0);
   to.final_ali_begin.push_back(0);

@@ -84,7 +84,7 @@ class SubsetTable {
   static uint64_t hash_of(const std::vector<Element>& subset) {
     uint64_t hash = subset.size();
     for (const Element& element : subset) {
-      hash = mixed(hash, static_cast<uint64_t>(element.state) << 32 | static_cast<uint32_t>(element.string));
+      hash = keyed_hash_with(hash, static_cast<uint64_t>(element.state) << 32 | static_cast<uint32_t>(element.string));
     }
     return hash;
   }

@@ -5,33 +5,22 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.batch cimport Failure, Items, Results
-from core.lattice cimport Alignments, Arcs, Block, FstArcs, LatticeArrays, Scales
-
-cdef extern from "graph/select.hpp" namespace "ninja" nogil:
-    cdef cppclass Selection:
-        Selection() except +
-        int64_t num_states
-        int64_t num_arcs
-        int64_t num_labels
-        int64_t num_final_labels
-        cbool everything
-
-    Selection take_selection() noexcept
-    void give_back(Selection& selection) noexcept
-
-    cdef cppclass NewLattice(Block):
-        NewLattice()
-        int64_t* arc_map
-        const int32_t* old_time
-
-    void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
-                   int64_t num_final_labels) except +
-    void write_selection(const Arcs& arcs, const Alignments& alignments, const Selection& selection,
-                         const NewLattice& to) noexcept
+from core.batch cimport Items, Results
+from core.lattice cimport Alignments, Arcs, FstArcs, LatticeArrays, Scales
 
 cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
-    Results prune_each(const Items& items, const Scales& scales, double beam) except +
+    Results prune_each(const Items& items, const Scales& scales, double beam, cbool arc_map) except +
+    Results connect_each(const Items& items, const uint8_t* wanted, cbool arc_map) except +
+    Results limit_depth_of(const Items& items, const Scales& scales, const int32_t* time,
+                           int64_t max_arcs_per_frame, cbool arc_map) except +
+    cdef cppclass Paths:
+        Paths() except +
+        vector[int64_t] arc
+        vector[int64_t] arc_begin
+        vector[int64_t] path_begin
+    Paths best_paths(const Items& items, const Scales& scales) except +
+    Paths nbest_paths(const Items& items, int64_t n, const Scales& scales) except +
+    Results path_lattices(const Items& items, const Paths& paths, cbool numbered) except +
     cdef cppclass PathWords:
         PathWords() except +
         vector[int32_t] word
@@ -63,23 +52,27 @@ cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
         vector[int64_t] word_begin
     int64_t oracle_all(const Items& items, const int32_t* words, const int64_t* begin, int64_t whole_cells,
                        int64_t least_words, int64_t most_cells, Oracles& found) except +
-    Results nbest_each(const Items& items, int64_t n, const Scales& scales) except +
     Results push_each(const Items& items, cbool strings, cbool weights, double acoustic_scale) except +
     Results minimize_each(const Items& items, cbool strings, cbool weights, double acoustic_scale,
                           double delta) except +
-    Results best_path_each(const Items& items, const Scales& scales) except +
-
-cdef extern from "graph/connect.hpp" namespace "ninja" nogil:
-    void connect(const Arcs& arcs, const Alignments& alignments, const uint8_t* wanted,
-                 Selection& selection) except +
-
-cdef extern from "graph/prune.hpp" namespace "ninja" nogil:
-    void prune(const Arcs& arcs, const Alignments& alignments, const Scales& scales, double beam,
-               Selection& selection) except +
-
-cdef extern from "graph/limit_depth.hpp" namespace "ninja" nogil:
-    void limit_depth(const Arcs& arcs, const Alignments& alignments, const Scales& scales, const int32_t* time,
-                     int64_t frames, int64_t max_arcs_per_frame, Selection& selection) except +
+    cdef enum class Bound:
+        kNone
+    cdef struct DeterminizeBounds:
+        float delta
+        int64_t max_mem
+        int64_t max_arcs
+        int64_t max_states
+        int64_t max_loop
+    cdef cppclass DeterminizedLattice:
+        DeterminizedLattice()
+        Bound stopped_by
+        double beam
+        double effective_beam
+        int32_t retries
+        int32_t num_states
+    cbool determinize_pruned_all(const Items& items, double beam, float acoustic_scale, double retry_cutoff,
+                                 const DeterminizeBounds& bounds, Items& results,
+                                 DeterminizedLattice& last) except +
 
 cdef extern from "graph/best_path.hpp" namespace "ninja" nogil:
     cdef struct PathSize:
@@ -92,13 +85,6 @@ cdef extern from "graph/best_path.hpp" namespace "ninja" nogil:
                           int64_t length) noexcept
     void write_path(const Arcs& arcs, const Alignments& alignments, const int64_t* path, int64_t length,
                     int32_t* words, int32_t* labels) noexcept
-    void write_linear(const Arcs& arcs, const Alignments& alignments, const int64_t* path, int64_t length,
-                      const NewLattice& to) noexcept
-    cbool best_path(const Arcs& arcs, const Scales& scales, vector[int64_t]& path) except +
-
-cdef extern from "graph/nbest.hpp" namespace "ninja" nogil:
-    void nbest(const Arcs& arcs, const Scales& scales, int64_t n, vector[int64_t]& path_arc,
-               vector[int64_t]& path_begin) except +
 
 cdef extern from "graph/posteriors.hpp" namespace "ninja" nogil:
     cbool posteriors(const Arcs& arcs, const Scales& scales, double* posterior) except +
@@ -118,29 +104,6 @@ cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
         vector[int32_t] state
     EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
                                 int64_t max_arcs) except +
-
-cdef extern from "graph/determinize_pruned_retry.hpp" namespace "ninja" nogil:
-    cdef enum class Bound:
-        kNone
-    cdef struct DeterminizeBounds:
-        float delta
-        int64_t max_mem
-        int64_t max_arcs
-        int64_t max_states
-        int64_t max_loop
-    cdef cppclass DeterminizedLattice(LatticeArrays):
-        Bound stopped_by
-        double beam
-        double effective_beam
-        int32_t retries
-        int32_t num_states
-    DeterminizedLattice determinize_pruned(
-        const Arcs& arcs, const Alignments& labels, double beam, float acoustic_scale, double retry_cutoff,
-        const DeterminizeBounds& bounds) except +
-
-cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
-    cbool determinize_pruned_all(const Items& items, double beam, float acoustic_scale,
-                                 const DeterminizeBounds& bounds, Items& results) except +
 
 cdef extern from "graph/determinize.hpp" namespace "ninja" nogil:
     cdef cppclass Determinized:
@@ -165,25 +128,6 @@ cdef extern from "graph/union.hpp" namespace "ninja" nogil:
         cbool too_large
     United unite(const vector[Operand]& operands, double acoustic_scale, double delta, int64_t max_arcs,
                  int64_t max_labels) except +
-
-cdef extern from "graph/push.hpp" namespace "ninja" nogil:
-    cdef cppclass Pushing:
-        int64_t num_labels
-        int64_t num_final_labels
-    Pushing plan_push(const Arcs& arcs, const Alignments& labels, cbool strings, cbool weights,
-                      double acoustic_scale) except +
-    void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) noexcept
-
-cdef extern from "graph/minimize.hpp" namespace "ninja" nogil:
-    cdef cppclass Merged:
-        int64_t num_states
-        int64_t num_arcs
-        int64_t num_labels
-        int64_t num_final_labels
-    cdef cppclass Minimized:
-        Merged merged
-    Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& plan, double delta) except +
-    void write_minimized(const Arcs& arcs, const Minimized& found, const Block& to) noexcept
 
 cdef extern from "graph/expand_ngram.hpp" namespace "ninja" nogil:
     cdef cppclass SplitLattice:

@@ -5,12 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace ninja {
+#include "core/keyed_hash.hpp"
 
-inline uint64_t mixed(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 29);
-}
+namespace ninja {
 
 // Chains of entries with the same place; the newest entry comes first.
 class Chains {
@@ -55,7 +52,7 @@ class LabelStrings {
 
   int32_t intern(const int32_t* labels, size_t length) {
     uint64_t hash = length;
-    for (size_t i = 0; i < length; ++i) hash = mixed(hash, static_cast<uint32_t>(labels[i]));
+    for (size_t i = 0; i < length; ++i) hash = keyed_hash_with(hash, static_cast<uint32_t>(labels[i]));
     for (int32_t string = chains_.first(hash); string >= 0; string = chains_.next(string)) {
       const bool alike = chains_.hash(string) == hash && size(string) == length;
       if (alike && std::equal(labels, labels + length, begin(string))) return string;

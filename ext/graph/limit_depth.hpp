@@ -2,6 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <set>
+#include <vector>
 
 #include "core/scales.hpp"
 #include "graph/select.hpp"
@@ -16,9 +20,75 @@ struct Crossing {
   bool operator<(const Crossing& other) const { return logprob < other.logprob; }
 };
 
+// The arcs that cross the present frame. Only where an arc begins or ends is there anything to do, so that time and
+// memory follow the arcs, not the frames.
+class Crossings {
+ public:
+  Crossings(int64_t num_arcs, int64_t most, std::vector<uint8_t>& keep)
+      : most_(static_cast<size_t>(most)), keep_(keep), is_rest_(num_arcs, 0) {}
+
+  void add(const Crossing& crossing) {
+    best_.insert(crossing);
+    if (best_.size() <= most_) return;
+    const auto worst = best_.begin();
+    is_rest_[worst->arc] = 1;
+    waiting_.push_back(worst->arc);
+    rest_.insert(best_.extract(worst));
+  }
+
+  void remove(const Crossing& crossing) {
+    if (is_rest_[crossing.arc]) {
+      is_rest_[crossing.arc] = 0;
+      rest_.erase(crossing);
+      return;
+    }
+    best_.erase(crossing);
+    if (rest_.empty()) return;
+    const auto next = std::prev(rest_.end());
+    is_rest_[next->arc] = 0;
+    best_.insert(rest_.extract(next));
+  }
+
+  // Drop the arcs beyond the best at this frame. Of equally good ones at the edge those are dropped that Kaldi drops,
+  // which takes time with the square of their number; where there are too many for that, the last ones.
+  void limit() {
+    if (rest_.empty()) return;
+    if (best_.begin()->logprob == std::prev(rest_.end())->logprob &&
+        best_.size() + rest_.size() <= kMostTied) {
+      here_.assign(best_.begin(), best_.end());
+      here_.insert(here_.end(), rest_.begin(), rest_.end());
+      std::sort(here_.begin(), here_.end(), [](const Crossing& a, const Crossing& b) { return a.arc < b.arc; });
+      const auto surplus = here_.begin() + static_cast<std::ptrdiff_t>(rest_.size());
+      std::nth_element(here_.begin(), surplus, here_.end());
+      for (auto each = here_.begin(); each != surplus; ++each) keep_[each->arc] = 0;
+      return;
+    }
+    for (const int64_t arc : waiting_) {
+      if (is_rest_[arc]) keep_[arc] = 0;
+    }
+    waiting_.clear();
+  }
+
+ private:
+  static constexpr size_t kMostTied = 1024;
+
+  struct ByRank {  // the worst first
+    bool operator()(const Crossing& a, const Crossing& b) const {
+      return a.logprob != b.logprob ? a.logprob < b.logprob : a.arc > b.arc;
+    }
+  };
+
+  const size_t most_;
+  std::vector<uint8_t>& keep_;     // [num_arcs]
+  std::vector<uint8_t> is_rest_;   // [num_arcs]
+  std::set<Crossing, ByRank> best_, rest_;  // so many as may stay, and the others
+  std::vector<int64_t> waiting_;   // arcs that came to the rest and may still be kept
+  std::vector<Crossing> here_;
+};
+
 // Source: Kaldi, lat/lattice-functions.cc, CompactLatticeLimitDepth.
 inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Scales& exact, const int32_t* time,
-                        int64_t frames, int64_t max_arcs_per_frame, Selection& selection) {
+                        int64_t max_arcs_per_frame, Selection& selection) {
   const Scales scales = single(exact);
   const int64_t num_states = arcs.num_states;
   std::vector<double> forward(num_states, kNoPath), backward(num_states);
@@ -40,7 +110,15 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
   best = 0.5 * (best + backward[0]);
 
   selection.resize(arcs);
-  std::vector<std::vector<Crossing>> crossings(frames);
+  struct Event {
+    int32_t frame;
+    bool begins;
+    Crossing crossing;
+    bool operator<(const Event& other) const {
+      return frame != other.frame ? frame < other.frame : begins < other.begins;
+    }
+  };
+  std::vector<Event> events;
   for (int64_t state = 0; state < num_states; ++state) {
     selection.keep_final[state] = is_final(arcs, state);
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
@@ -48,14 +126,20 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
       selection.keep_arc[arc] = through < kNoPath;  // the others are on no path and must not take a place
       if (!selection.keep_arc[arc]) continue;
       const Crossing crossing{static_cast<float>(best - through), arc};
-      for (int64_t frame = time[state]; frame < time[arcs.dst[arc]]; ++frame) crossings[frame].push_back(crossing);
+      if (time[state] == time[arcs.dst[arc]]) continue;
+      events.push_back({time[state], true, crossing});
+      events.push_back({time[arcs.dst[arc]], false, crossing});
     }
   }
-  for (std::vector<Crossing>& here : crossings) {
-    const int64_t surplus = static_cast<int64_t>(here.size()) - max_arcs_per_frame;
-    if (surplus <= 0) continue;
-    std::nth_element(here.begin(), here.begin() + surplus, here.end());
-    for (int64_t rank = 0; rank < surplus; ++rank) selection.keep_arc[here[rank].arc] = 0;
+  std::sort(events.begin(), events.end());
+  Crossings crossings(arcs.num_arcs, max_arcs_per_frame, selection.keep_arc);
+  for (size_t at = 0; at < events.size();) {
+    const int32_t frame = events[at].frame;
+    for (; at < events.size() && events[at].frame == frame; ++at) {
+      const Event& event = events[at];
+      event.begins ? crossings.add(event.crossing) : crossings.remove(event.crossing);
+    }
+    crossings.limit();
   }
   drop_dead_ends(arcs, selection);
   number_kept(arcs, alignments, selection);

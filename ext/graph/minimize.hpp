@@ -55,7 +55,7 @@ class Minimizer {
   static uint64_t digest(const int32_t* pool, const int64_t* begin, int64_t of) {
     const int64_t first = begin[of], last = begin[of + 1] - 1;
     if (last < first) return 0;
-    return mixed(static_cast<uint64_t>(last - first + 1),
+    return keyed_hash_with(static_cast<uint64_t>(last - first + 1),
                  static_cast<uint64_t>(pool[first]) << 32 | static_cast<uint32_t>(pool[last]));
   }
 
@@ -91,11 +91,11 @@ class Minimizer {
   void place(int64_t state) {
     uint64_t hash = is_final(arcs_, state) ? 1 + digest(labels_.final_ali, labels_.final_ali_begin, state) : 0;
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
-      hash += mixed(mixed(arcs_.num_states, way(arc)), digest(labels_.ali, labels_.ali_begin, arc));  // in any order
+      hash += keyed_hash_with(keyed_hash_with(arcs_.num_states, way(arc)), digest(labels_.ali, labels_.ali_begin, arc));  // in any order
     }
     hash_[state] = hash;
     out_.same[state] = static_cast<int32_t>(state);
-    size_t at = mixed(hash, 0) & (table_.size() - 1);
+    size_t at = keyed_hash_with(hash, 0) & (table_.size() - 1);
     while (table_[at] >= 0 && hash_[table_[at]] != hash) at = (at + 1) & (table_.size() - 1);
     if (table_[at] >= 0) spell(state, mine_);
     int compared = 0;

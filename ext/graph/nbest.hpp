@@ -300,17 +300,16 @@ class NBest {
   std::vector<Word> words_;
 };
 
-// Write the arcs of the n best paths one after the other; path p is path_arc[path_begin[p] : path_begin[p + 1]].
+// Append the arcs of the n best paths, and where each path ends among them.
 inline void nbest(const Arcs& arcs, const Scales& scales, int64_t n, std::vector<int64_t>& path_arc,
-                  std::vector<int64_t>& path_begin) {
+                  std::vector<int64_t>& path_end) {
   static thread_local NBest search;
   std::vector<int64_t> path;
-  path_begin.assign(1, 0);
   search.search(arcs, scales, n);
   for (const NBest::Result& result : search.results()) {
     search.path(result, path);
     path_arc.insert(path_arc.end(), path.begin(), path.end());
-    path_begin.push_back(static_cast<int64_t>(path_arc.size()));
+    path_end.push_back(static_cast<int64_t>(path_arc.size()));
   }
   search.trim();
 }

@@ -50,7 +50,6 @@ inline void give_back(Selection& selection) {
 
 // Where the new lattice is written.
 struct NewLattice : Block {
-  int64_t* arc_map = nullptr;         // old arc of each new one, where wanted
   const int32_t* old_time = nullptr;  // where there is none, `time` is not written
 };
 
@@ -128,7 +127,6 @@ inline void write_selection(const Arcs& arcs, const Alignments& alignments, cons
   const int32_t* new_state = selection.new_state.data();
   const int64_t count = selection.num_arcs;
   std::memcpy(to.arc_begin, selection.arc_begin.data(), sizeof(int64_t) * (selection.num_states + 1));
-  if (to.arc_map != nullptr) std::memcpy(to.arc_map, kept, sizeof(int64_t) * count);
   for (int64_t arc = 0; arc < count; ++arc) {
     const int64_t old = kept[arc];
     to.dst[arc] = new_state[arcs.dst[old]];

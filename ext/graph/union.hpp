@@ -127,9 +127,9 @@ class Uniter {
     }
     uint64_t hash = subset_.size();
     for (const Element& element : subset_) {
-      hash = mixed(hash, static_cast<uint64_t>(element.state) << 32 | static_cast<uint32_t>(element.string));
-      hash = mixed(hash, static_cast<uint64_t>(rounded(element.graph)));
-      hash = mixed(hash, static_cast<uint64_t>(rounded(element.acoustic)));
+      hash = keyed_hash_with(hash, static_cast<uint64_t>(element.state) << 32 | static_cast<uint32_t>(element.string));
+      hash = keyed_hash_with(hash, static_cast<uint64_t>(rounded(element.graph)));
+      hash = keyed_hash_with(hash, static_cast<uint64_t>(rounded(element.acoustic)));
     }
     if (2 * (num_hashed_ + 1) > table_.size()) grow();
     size_t at = hash & (table_.size() - 1);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/decimal.hpp"
+#include "core/keyed_hash.hpp"
 #include "lm/ngram_build.hpp"
 
 namespace ninja {
@@ -51,14 +52,7 @@ class WordList {
 
  private:
   size_t place_of(std::string_view word) const {
-    uint64_t hash = word.size();
-    for (size_t at = 0; at < word.size(); at += 8) {
-      uint64_t piece = 0;
-      std::memcpy(&piece, word.data() + at, std::min<size_t>(8, word.size() - at));
-      hash = (hash ^ piece) * 0x9E3779B97F4A7C15u;
-      hash ^= hash >> 32;
-    }
-    size_t place = hash & (slot_.size() - 1);
+    size_t place = keyed_hash(word) & (slot_.size() - 1);
     while (slot_[place] >= 0 && (*this)[slot_[place]] != word) place = (place + 1) & (slot_.size() - 1);
     return place;
   }

@@ -12,6 +12,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
+
 namespace ninja {
 
 constexpr int32_t kNoState = -1;
@@ -44,7 +46,7 @@ class NgramTable {
 
   const NgramArc* find(int32_t state, int32_t word) const {
     if (slots_.empty()) return nullptr;
-    const uint64_t key = key_of(state, word);
+    const uint64_t key = joined(state, word);
     for (size_t place = home(key);; place = place + 1 == slots_.size() ? 0 : place + 1) {
       if (slots_[place].key == key) return &slots_[place].arc;
       if (slots_[place].key == kEmpty) return nullptr;
@@ -54,13 +56,13 @@ class NgramTable {
   // Add an arc; returns false, and changes nothing, if there is one already.
   bool add(int32_t state, int32_t word, NgramArc arc) {
     if (size_ + 1 > capacity_of(slots_.size())) rehash(2 * size_ + 16);
-    const bool added = put({key_of(state, word), arc});
+    const bool added = put({joined(state, word), arc});
     size_ += added;
     return added;
   }
 
   void prefetch(int32_t state, int32_t word) const {
-    if (!slots_.empty()) __builtin_prefetch(&slots_[home(key_of(state, word))]);
+    if (!slots_.empty()) __builtin_prefetch(&slots_[home(joined(state, word))]);
   }
 
   template <typename Visit>
@@ -76,16 +78,10 @@ class NgramTable {
  private:
   static constexpr uint64_t kEmpty = ~uint64_t{0};  // states and words are not negative
 
-  static uint64_t key_of(int32_t state, int32_t word) {
-    return static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32 | static_cast<uint32_t>(word);
-  }
-
   static int64_t capacity_of(size_t num_slots) { return static_cast<int64_t>(num_slots - num_slots / 4); }
 
   size_t home(uint64_t key) const {
-    uint64_t mixed = key * 0x9E3779B97F4A7C15u;
-    mixed = (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93u;
-    return static_cast<size_t>(static_cast<unsigned __int128>(mixed) * slots_.size() >> 64);
+    return static_cast<size_t>(static_cast<unsigned __int128>(keyed_hash(key)) * slots_.size() >> 64);
   }
 
   bool put(const Slot& slot) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
+
 namespace ninja {
 
 constexpr int32_t kNoHistory = -1;
@@ -23,7 +25,7 @@ class Histories {
   // Finds or makes the history `parent + word` and holds it.
   int32_t intern(int32_t parent, int32_t word) {
     if (2 * (num_live_ + 1) > table_.size()) grow();
-    size_t place = hash(parent, word) & (table_.size() - 1);
+    size_t place = keyed_hash(joined(parent, word)) & (table_.size() - 1);
     while (table_[place] != kNoHistory) {
       Entry& found = entries_[table_[place]];
       if (found.parent == parent && found.word == word) {
@@ -74,10 +76,10 @@ class Histories {
 
   // Hash of the last `order` words (0: of all), and the exact comparison that a hash alone must not replace.
   uint64_t suffix_hash(int32_t id, int order) const {
-    if (order == 0) return mix(static_cast<uint64_t>(id));
+    if (order == 0) return keyed_hash(static_cast<uint64_t>(id));
     uint64_t sum = 0;
     for (int i = 0; i < order && id != root(); ++i, id = entries_[id].parent) {
-      sum = mix(sum ^ static_cast<uint32_t>(entries_[id].word));
+      sum = keyed_hash_with(sum, static_cast<uint32_t>(entries_[id].word));
     }
     return sum;
   }
@@ -97,8 +99,8 @@ class Histories {
   // Every slot still in use, the root's included.
   std::vector<int64_t> slots() const {
     std::vector<int64_t> all{entries_[root()].slot};
-    for (int32_t id : table_) {
-      if (id != kNoHistory && entries_[id].slot >= 0) all.push_back(entries_[id].slot);
+    for (size_t id = 1; id < entries_.size(); ++id) {  // in an order that does not hang on the hashes
+      if (entries_[id].slot >= 0) all.push_back(entries_[id].slot);
     }
     return all;
   }
@@ -114,15 +116,7 @@ class Histories {
     int32_t pending = -1;
   };
 
-  static uint64_t mix(uint64_t x) {  // splitmix64's finaliser
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
-  static size_t hash(int32_t parent, int32_t word) {
-    return mix((static_cast<uint64_t>(static_cast<uint32_t>(parent)) << 32) | static_cast<uint32_t>(word));
-  }
+  uint64_t hash(int32_t id) const { return keyed_hash(joined(entries_[id].parent, entries_[id].word)); }
 
   // Gives back what entry `id` no longer needs, then what its ancestors held for it.
   void settle(int32_t id) {
@@ -144,11 +138,10 @@ class Histories {
 
   void erase(int32_t id) {  // backward-shift deletion keeps probe chains whole
     size_t mask = table_.size() - 1;
-    size_t hole = hash(entries_[id].parent, entries_[id].word) & mask;
+    size_t hole = hash(id) & mask;
     while (table_[hole] != id) hole = (hole + 1) & mask;
     for (size_t next = (hole + 1) & mask; table_[next] != kNoHistory; next = (next + 1) & mask) {
-      const Entry& moved = entries_[table_[next]];
-      size_t home = hash(moved.parent, moved.word) & mask;
+      size_t home = hash(table_[next]) & mask;
       if (((next - home) & mask) >= ((next - hole) & mask)) {
         table_[hole] = table_[next];
         hole = next;
@@ -163,7 +156,7 @@ class Histories {
     old.swap(table_);
     for (int32_t id : old) {
       if (id == kNoHistory) continue;
-      size_t place = hash(entries_[id].parent, entries_[id].word) & (table_.size() - 1);
+      size_t place = hash(id) & (table_.size() - 1);
       while (table_[place] != kNoHistory) place = (place + 1) & (table_.size() - 1);
       table_[place] = id;
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/keyed_hash.hpp"
 #include "search/history.hpp"
 
 namespace ninja {
@@ -60,8 +61,7 @@ struct Wave {
   }
 
   Entry& find(uint64_t key) {
-    uint64_t x = (key ^ (key >> 31)) * 0x9e3779b97f4a7c15u;
-    size_t place = (x ^ (x >> 29)) & (table_.size() - 1);
+    size_t place = keyed_hash(key) & (table_.size() - 1);
     while (table_[place].epoch == epoch_ && table_[place].key != key) place = (place + 1) & (table_.size() - 1);
     return table_[place];
   }

@@ -92,7 +92,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::expect(sound == keeps_invariants(row, num_words), "the check agrees with its slow twin");
   fuzz::expect(found.place >= 0 && found.place <= std::max(arcs.num_arcs, arcs.num_states), "a flaw has a place");
   if (!sound) return 0;
-  fuzz::expect_lattices(ninja::prune_each(drawn.items(), {1.0, 1.0, 0.0}, 4.0).items);
-  fuzz::expect_lattices(ninja::best_path_each(drawn.items(), {1.0, 1.0, 0.0}).items);
+  const ninja::Items items = drawn.items();
+  fuzz::expect_lattices(ninja::prune_each(items, {1.0, 1.0, 0.0}, 4.0).items);
+  fuzz::expect_lattices(ninja::path_lattices(items, ninja::best_paths(items, {1.0, 1.0, 0.0}), false).items);
   return 0;
 }

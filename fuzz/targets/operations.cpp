@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::vector<int32_t> crossing(static_cast<size_t>(frames));
     ninja::depth_per_frame(arcs, first.labels(), time.data(), frames, crossing.data());
     ninja::Selection selection;
-    ninja::limit_depth(arcs, first.labels(), {acoustic_scale, 1.0, 0.0}, time.data(), frames, depth, selection);
+    ninja::limit_depth(arcs, first.labels(), {acoustic_scale, 1.0, 0.0}, time.data(), depth, selection);
     fuzz::expect(selection.num_arcs <= arcs.num_arcs, "fewer arcs are left");
   }
 

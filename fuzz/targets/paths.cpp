@@ -20,8 +20,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool strings = draw.ConsumeBool(), weights = draw.ConsumeBool();
   const fuzz::DrawnLattice drawn(draw, shape);
   const ninja::Items items = drawn.items();
-  const ninja::Results pruned = ninja::prune_each(items, scales, beam), best = ninja::best_path_each(items, scales);
-  const ninja::Results paths = ninja::nbest_each(items, n, scales);
+  const ninja::Results pruned = ninja::prune_each(items, scales, beam);
+  const ninja::Results best = ninja::path_lattices(items, ninja::best_paths(items, scales), false);
+  const ninja::Results paths = ninja::path_lattices(items, ninja::nbest_paths(items, n, scales), true);
   const ninja::Results pushed = ninja::push_each(items, strings, weights, scales.acoustic);
   const ninja::Results merged = ninja::minimize_each(items, strings, weights, scales.acoustic, 1.0 / 1024);
   ninja::PathWords words;

@@ -14,10 +14,10 @@ from ninja.cli.console import current_console
 from ninja.cli.options import command, reads
 from ninja.cli.run import results
 from ninja.cli.source import reads_lattices
-from ninja.graph import depth_per_frame
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.times import crossings
 from ninja.lm import load
 from ninja.lm.word_map import MARKS
 from ninja.pipeline.stages import OnLattices
@@ -33,11 +33,11 @@ class Size(NamedTuple):
 
 def size_of(lattice: Lattice) -> Size:
     """Measure a lattice."""
-    crossing = depth_per_frame(lattice)
+    crossed, frames = crossings(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
     figures = {"with times": int(lattice.time is not None), "with alignments": int(lattice.has_labels)}
     figures |= {"states": lattice.num_states, "arcs": lattice.num_arcs}
-    figures |= {"frames": len(crossing), "crossings": int(crossing.sum())}
+    figures |= {"frames": frames, "crossings": crossed}
     return Size(lattice.kind, figures, dict(zip(word.tolist(), count.tolist(), strict=True)))
 
 

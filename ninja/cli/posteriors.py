@@ -18,7 +18,7 @@ from ninja.formats.arc_table import Column, Runs, row_texts, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
-from ninja.lattice import Scales
+from ninja.lattice import Scales, times
 from ninja.lattice.arrays import offsets
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
@@ -118,10 +118,10 @@ def depth(inputs: Inputs, output_file: str) -> None:
     """
     crossed = frames = 0
     with NumberWriter(output_file) as table:
-        for key, found in results(OnLattices(graph.depth_per_frame), inputs, to_stdout=output_file == "-"):
-            table.number(key, int(found.sum()) / len(found) if len(found) else 0.0)
-            crossed += int(found.sum())
-            frames += len(found)
+        for key, (crossings, length) in results(OnLattices(times.crossings), inputs, to_stdout=output_file == "-"):
+            table.number(key, crossings / length if length else 0.0)
+            crossed += crossings
+            frames += length
     current_console().close(f"{inputs.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
 
 

@@ -16,7 +16,7 @@ from ninja.graph.kinds import to_compact
 from ninja.graph.path import no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import offsets, runs
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Batch, as_batch
 from ninja.lattice.symbols import LARGEST_ID
 from ninja.lattice.times import state_times
 
@@ -51,7 +51,7 @@ Words = Sequence[int] | Integers
 
 @overload
 def mbr_decode(
-    lattice: Lattice,
+    lattices: Lattice,
     scales: Scales = ...,
     *,
     decode_mbr: bool = ...,
@@ -60,7 +60,7 @@ def mbr_decode(
 ) -> Consensus: ...
 @overload
 def mbr_decode(
-    lattice: Batch,
+    lattices: Batch,
     scales: Scales = ...,
     *,
     decode_mbr: bool = ...,
@@ -68,7 +68,7 @@ def mbr_decode(
     hypothesis: Sequence[Words] | None = ...,
 ) -> list[Consensus]: ...
 def mbr_decode(
-    lattice: Lattice | Batch,
+    lattices: Lattice | Batch,
     scales: Scales = Scales(),
     *,
     decode_mbr: bool = True,
@@ -88,8 +88,7 @@ def mbr_decode(
     for that, ``touches_band`` of the result is true.
 
     Args:
-        lattice: The lattice; of several systems' together, see ``ninja.graph.combine``. Or a batch, which gives the
-            words of each of its lattices.
+        lattices: A lattice or a batch; of several systems' lattices together, see ``ninja.graph.combine``.
         scales: Factors of the costs; smaller ones flatten.
         decode_mbr: False: keep the best path's words, or those of `hypothesis`, and only build the network around them.
         print_silence: Keep bins that most probably hold no word as words with id 0.
@@ -97,7 +96,8 @@ def mbr_decode(
             lattice.
 
     Returns:
-        The words and their network. If the lattice has but one path, all confidences are 1.
+        The words and their network, of a batch those of each lattice. If a lattice has but one path, all confidences
+        are 1.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
@@ -107,28 +107,30 @@ def mbr_decode(
     edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
     """
     how = scales, decode_mbr, print_silence
-    if isinstance(lattice, Batch):
-        return decoded(lattice, hypothesis, *how)  # type: ignore[arg-type]
-    return decoded(Batch.of([lattice]), None if hypothesis is None else [hypothesis], *how)[0]  # type: ignore[list-item]
+    if isinstance(lattices, Batch):
+        return decoded(lattices, hypothesis, *how)  # type: ignore[arg-type]
+    return decoded(lattices, None if hypothesis is None else [hypothesis], *how)[0]  # type: ignore[list-item]
 
 
 def decoded(
-    batch: Batch,
+    lattices: Lattice | Batch,
     hypotheses: Sequence[Words] | None,
     scales: Scales,
     decode_mbr: bool = True,
     print_silence: bool = False,
     *limits: int,
 ) -> list[Consensus]:
-    """Decode the lattices of a batch as ``mbr_decode`` does; `limits` of comparisons are the kernel's."""
+    """Decode a lattice, or each of a batch, as ``mbr_decode`` does; `limits` of comparisons are the kernel's."""
     start = None
     if hypotheses is not None:
         given = [_checked(hypothesis) for hypothesis in hypotheses]
         start = np.concatenate([*given, np.zeros(0, np.int32)]), offsets([len(words) for words in given])
-    batch = to_compact(batch)  # arcs with all labels of their words
-    failed, of_words, (bins, bin_begin, bin_times), of_entries, (risk, rounds, touches_band) = (
-        _consensus.decode_mbr_all(batch.items, scales, start, decode_mbr, print_silence, *limits)
+    # An arc gets all labels of its word.
+    lattices = to_compact(lattices)  # type: ignore[type-var]
+    failed, of_words, (bins, bin_begin, bin_times), of_entries, (risk, rounds, touches_band) = _consensus.decode_mbr(
+        lattices, scales, start, decode_mbr, print_silence, *limits
     )
+    batch = as_batch(lattices)
     if failed >= 0:
         state_times(batch[failed])
         raise no_path(batch.keys[failed])

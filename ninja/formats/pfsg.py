@@ -28,7 +28,7 @@ _DURATION = re.compile(r"\(duration=[^()]*\)$")  # behind the name, where SRILM 
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
 _BLANK = re.compile(rb"\s+")
 _DEFAULTS = OneCost()
-_NEXT = re.compile(rb"\n(?=\s*name[ \t]+\S+\s+nodes\s+\d+\s)")
+_NEXT = re.compile(rb"\n(?=[^\S\n]*name[ \t]+\S+\s+nodes\s+\d+\s)")
 
 
 @dataclass(frozen=True, slots=True)

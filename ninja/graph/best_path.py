@@ -7,31 +7,32 @@ from typing import NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.graph.path import Path, no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 
 
 @overload
-def best_path(lattice: Lattice, scales: Scales = Scales()) -> Path: ...
+def best_path(lattices: Lattice, scales: Scales = Scales()) -> Path: ...
 @overload
-def best_path(lattice: Batch, scales: Scales = Scales()) -> Batch: ...
-def best_path(lattice: Lattice | Batch, scales: Scales = Scales()) -> Path | Batch:
+def best_path(lattices: Batch, scales: Scales = Scales()) -> Batch: ...
+def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Batch:
     """Find the path of least total cost.
 
     Of equal paths the one with the smaller graph cost is taken, as in Kaldi, then the one that comes first.
 
     Args:
-        lattice: Or a batch, which gives a batch of the paths as lattices (`path_lattice`).
+        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
         scales: Scales of the comparison.
 
+    Returns:
+        The path; of a batch, the paths as lattices (`path_lattice`).
+
     Raises:
-        LatticeError: No path leads from the start to a final state; such a lattice of a batch is among its faults.
+        LatticeError: No path leads from the start to a final state.
     """
-    if isinstance(lattice, Batch):
-        return lattice.made(_batches.best_path_each(lattice.items, scales.acoustic, scales.lm, scales.word_penalty))
-    return _graph.best_path(lattice, scales.acoustic, scales.lm, scales.word_penalty)
+    return _graph.best_path(lattices, scales)
 
 
 class BestWords(NamedTuple):
@@ -50,7 +51,7 @@ def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
     Raises:
         LatticeError: In one of them no path leads from the start to a final state.
     """
-    failed, found = _batches.best_words_all(batch.items, scales.acoustic, scales.lm, scales.word_penalty)
+    failed, found = _graph.best_words(batch, scales)
     if failed >= 0:
         raise no_path(batch.keys[failed])
     return BestWords(*found)

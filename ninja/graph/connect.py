@@ -9,37 +9,40 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import LatticeError
-from ninja.lattice import Lattice
+from ninja.lattice.batch import Lattices, as_batch
 
 
 @overload
-def connect(lattice: Lattice, *, return_arc_map: Literal[False] = False) -> Lattice: ...
+def connect(lattices: Lattices, *, return_arc_map: Literal[False] = False) -> Lattices: ...
 @overload
-def connect(lattice: Lattice, *, return_arc_map: Literal[True]) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
-def connect(lattice: Lattice, *, return_arc_map: bool = False) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+def connect(lattices: Lattices, *, return_arc_map: Literal[True]) -> tuple[Lattices, npt.NDArray[np.int64]]: ...
+def connect(lattices: Lattices, *, return_arc_map: bool = False) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
     """Drop the states and arcs on no path from the start to a final state.
+
+    Args:
+        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
 
     Returns:
         The connected lattice, the given one itself when nothing has to go; states and arcs keep their order. With
-        ``return_arc_map`` also the old arc of each new arc, int64 [num_arcs].
+        ``return_arc_map`` also the old arc of each new arc, int64 [num_arcs], of a batch those of all its lattices.
 
     Raises:
         LatticeError: There is no such path.
     """
-    return _graph.connect(lattice, None, return_arc_map)
+    return _graph.connect(lattices, None, return_arc_map)
 
 
 @overload
 def select_arcs(
-    lattice: Lattice, keep: npt.NDArray[np.bool_], *, return_arc_map: Literal[False] = False
-) -> Lattice: ...
+    lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: Literal[False] = False
+) -> Lattices: ...
 @overload
 def select_arcs(
-    lattice: Lattice, keep: npt.NDArray[np.bool_], *, return_arc_map: Literal[True]
-) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
+    lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: Literal[True]
+) -> tuple[Lattices, npt.NDArray[np.int64]]: ...
 def select_arcs(
-    lattice: Lattice, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
-) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
+    lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
+) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
     """Keep some arcs, bool [num_arcs], as far as they lie on a path of such arcs from the start to a final state.
 
     Returns:
@@ -49,6 +52,7 @@ def select_arcs(
         LatticeError: No path is left, or ``keep`` has another length.
     """
     wanted = np.ascontiguousarray(keep, np.bool_)
-    if wanted.shape != (lattice.num_arcs,):
-        raise LatticeError(f"keep has shape {wanted.shape}, but [{lattice.num_arcs}] is needed", key=lattice.key)
-    return _graph.connect(lattice, wanted, return_arc_map)
+    if wanted.shape != (lattices.num_arcs,):
+        key = as_batch(lattices).keys[0]
+        raise LatticeError(f"keep has shape {wanted.shape}, but [{lattices.num_arcs}] is needed", key=key)
+    return _graph.connect(lattices, wanted, return_arc_map)

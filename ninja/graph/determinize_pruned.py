@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.errors import LatticeError, OptionError, described, documented
 from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
@@ -112,13 +112,13 @@ def determinize_pruned_all(
 ) -> Batch | None:
     """Do as `determinize_pruned` to the lattices of a batch; None where one fails or is cut short by a bound."""
     check_beam(beam, acoustic_scale)
-    found = _batches.determinize_pruned_all(batch.items, beam, acoustic_scale, bounds or DeterminizeBounds())
-    if found is None:
+    try:
+        made = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())
+    except MemoryError:
         return None
-    made = batch.like(found)
-    if minimize:
+    if minimize and made is not None:
         made = minimized(made, acoustic_scale)
-    return None if made.faults else made
+    return None if made is None or made.faults else made
 
 
 def determinize_phone_pruned(

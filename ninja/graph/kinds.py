@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, offsets, owners, ranges
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Batch, Lattices
 
 
 def to_raw(lattice: Lattice) -> Lattice:
@@ -72,19 +70,19 @@ def to_raw(lattice: Lattice) -> Lattice:
     )
 
 
-@overload
-def to_compact(lattice: Lattice) -> Lattice: ...
-@overload
-def to_compact(lattice: Batch) -> Batch: ...
-def to_compact(lattice: Lattice | Batch) -> Lattice | Batch:
+def to_compact(lattices: Lattices) -> Lattices:
     """Join chains of arcs of which only the first may have a word, each to one arc with all their labels.
 
     Costs are summed in float64; nothing is determinized. A lattice that is compact already is returned itself.
 
     Source: Kaldi, fstext/factor-inl.h, Factor; fstext/lattice-utils-inl.h, ConvertLattice.
     """
-    if isinstance(lattice, Batch):
-        return lattice if lattice.is_compact else Batch.of([to_compact(each) for each in lattice])
+    if isinstance(lattices, Batch):
+        return lattices if lattices.is_compact else lattices.map(_compact)
+    return _compact(lattices)
+
+
+def _compact(lattice: Lattice) -> Lattice:
     if lattice.kind == "compact" or not lattice.num_arcs:
         return lattice.replace(kind="compact") if lattice.kind == "raw" else lattice
     src, num_states = lattice.src, lattice.num_states

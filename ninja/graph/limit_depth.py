@@ -43,6 +43,4 @@ def limit_depth(
         raise OptionError(f"max_arcs_per_frame is {max_arcs_per_frame}, but must be 1 or more")
     check_finite("acoustic_scale", acoustic_scale)
     time = state_times(lattice)
-    # Arcs may end after the last frame of any whole path, in dead ends.
-    frames = int(time.max(initial=0))
-    return _graph.limit_depth(lattice, time, frames, max_arcs_per_frame, acoustic_scale, return_arc_map)
+    return _graph.limit_depth(lattice, time, max_arcs_per_frame, acoustic_scale, return_arc_map)

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.errors import OptionError
-from ninja.graph.connect import connect
-from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Lattices
 from ninja.lattice.costs import check_finite
 
 
-@overload
 def minimize(
-    lattice: Lattice,
+    lattices: Lattices,
     acoustic_scale: float = 1.0,
     delta: float = 2.0**-14,
     *,
     strings: bool = True,
     weights: bool = True,
-) -> Lattice: ...
-@overload
-def minimize(
-    lattice: Batch,
-    acoustic_scale: float = 1.0,
-    delta: float = 2.0**-14,
-    *,
-    strings: bool = True,
-    weights: bool = True,
-) -> Batch: ...
-def minimize(
-    lattice: Lattice | Batch,
-    acoustic_scale: float = 1.0,
-    delta: float = 2.0**-14,
-    *,
-    strings: bool = True,
-    weights: bool = True,
-) -> Lattice | Batch:
+) -> Lattices:
     """Merge states whose completions agree in words, alignments and, up to a constant, both costs.
 
     Alignments are pushed towards the start, and stay so. Costs are pushed for the comparison only: they stay where they
@@ -47,7 +25,7 @@ def minimize(
     and alignment.
 
     Args:
-        lattice: Any lattice, or a batch. The result is minimal if it is deterministic over words, smaller or equal in
+        lattices: Any lattice, or a batch. The result is minimal if it is deterministic over words, smaller or equal in
             any case.
         acoustic_scale: Factor of acoustic costs in the completions that costs are pushed by.
         delta: Arc costs that differ by no more count as equal, > 0; each arc of a path may move by as much. (Kaldi:
@@ -67,7 +45,4 @@ def minimize(
     check_finite("acoustic_scale", acoustic_scale)
     if not 0.0 < delta < np.inf:
         raise OptionError(f"delta is {delta}, but must be above 0")
-    if isinstance(lattice, Batch):
-        return lattice.made(_batches.minimize_each(lattice.items, strings, weights, acoustic_scale, delta))
-    lattice = connect(lattice)
-    return _graph.minimize(lattice, strings and lattice.has_labels, weights, acoustic_scale, delta)
+    return _graph.minimize(lattices, strings, weights, acoustic_scale, delta)

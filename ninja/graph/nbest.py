@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import overload
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.errors import OptionError
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
@@ -12,17 +12,17 @@ from ninja.lattice.batch import Batch
 
 
 @overload
-def nbest(lattice: Lattice, n: int, scales: Scales = Scales()) -> list[Path]: ...
+def nbest(lattices: Lattice, n: int, scales: Scales = Scales()) -> list[Path]: ...
 @overload
-def nbest(lattice: Batch, n: int, scales: Scales = Scales()) -> Batch: ...
-def nbest(lattice: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[Path] | Batch:
+def nbest(lattices: Batch, n: int, scales: Scales = Scales()) -> Batch: ...
+def nbest(lattices: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[Path] | Batch:
     """Find the n best word sequences, exactly, with the best path of each.
 
     Sequences differ in their words: the lattice is determinized on the way, as far as the search looks, so any lattice
     will do, with epsilons and several paths for the same words. Of sequences that cost the same any may come first.
 
     Args:
-        lattice: Or a batch, of which lattices without a path are among the faults.
+        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
         n: At least 1.
         scales: Scales of the comparison.
 
@@ -39,7 +39,4 @@ def nbest(lattice: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[P
     """
     if n < 1:
         raise OptionError(f"n is {n}, but must be 1 or more")
-    if isinstance(lattice, Batch):
-        made = _batches.nbest_each(lattice.items, n, scales.acoustic, scales.lm, scales.word_penalty)
-        return lattice.made(made, several=True)
-    return _graph.nbest(lattice, n, scales.acoustic, scales.lm, scales.word_penalty)
+    return _graph.nbest(lattices, n, scales)

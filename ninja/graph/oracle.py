@@ -9,14 +9,14 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.errors import LatticeError
 from ninja.graph.connect import connect
 from ninja.graph.copies import copied_lattice
 from ninja.graph.path import no_path
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets, runs
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Batch, Lattices, as_batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +41,11 @@ Words = Sequence[int] | npt.NDArray[np.int32]
 
 
 @overload
-def oracle(lattice: Lattice, reference: Words, wildcards: Collection[int] = ()) -> Oracle: ...
+def oracle(lattices: Lattice, reference: Words, wildcards: Collection[int] = ()) -> Oracle: ...
 @overload
-def oracle(lattice: Batch, reference: Sequence[Words], wildcards: Collection[int] = ()) -> list[Oracle]: ...
+def oracle(lattices: Batch, reference: Sequence[Words], wildcards: Collection[int] = ()) -> list[Oracle]: ...
 def oracle(
-    lattice: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int] = ()
+    lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int] = ()
 ) -> Oracle | list[Oracle]:
     """Find the path with the fewest word errors, whatever it costs.
 
@@ -56,38 +56,37 @@ def oracle(
     ``touches_band`` of the result is true.
 
     Args:
-        lattice: Or a batch, which gives the path of each of its lattices.
+        lattices: A lattice or a batch.
         reference: Word ids said; an id that no arc carries, such as -1, never matches. Epsilon (0) is no word. Of a
             batch, those of each lattice.
         wildcards: Word ids that count as epsilons, in the lattice and in the reference, such as those of noises.
 
     Returns:
-        The path; of several equally near, the edits are split and the path is chosen by the order of arcs.
+        The path, of a batch that of each lattice; of several equally near, the edits are split and the path is chosen
+        by the order of arcs.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the reference holds an epsilon.
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """
-    if isinstance(lattice, Batch):
-        return _oracles(lattice, reference, wildcards)  # type: ignore[arg-type]
-    return _oracles(Batch.of([lattice]), [reference], wildcards)[0]  # type: ignore[list-item]
+    if isinstance(lattices, Batch):
+        return _oracles(lattices, reference, wildcards)  # type: ignore[arg-type]
+    return _oracles(lattices, [reference], wildcards)[0]  # type: ignore[list-item]
 
 
-def _oracles(batch: Batch, references: Sequence[Words], wildcards: Collection[int]) -> list[Oracle]:
+def _oracles(lattices: Lattices, references: Sequence[Words], wildcards: Collection[int]) -> list[Oracle]:
     begin = offsets([len(reference) for reference in references])
     said = np.concatenate([np.zeros(0, np.int32), *(np.asarray(reference, np.int32) for reference in references)])
     if (zero := np.flatnonzero(said == 0)).size:
-        key = batch.keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
+        key = as_batch(lattices).keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
         raise LatticeError("the reference holds word id 0, epsilon, which is no word", key=key)
-    counted = batch
     if wildcards:
         kept = ~np.isin(said, list(wildcards))
         said, begin = said[kept], offsets(kept)[begin]
-        counted = Batch.of([_mute(lattice, wildcards) for lattice in batch])
-    failed, counts, (arcs, arc_begin, words, word_begin) = _batches.oracle_all(counted.items, said, begin)
+    failed, counts, (arcs, arc_begin, words, word_begin) = _graph.oracle(_mute(lattices, wildcards), said, begin)
     if failed >= 0:
-        raise no_path(batch.keys[failed])
+        raise no_path(as_batch(lattices).keys[failed])
     numbers = zip(*(count.tolist() for count in counts), np.diff(begin).tolist(), strict=True)
     return [
         Oracle(word, arc, substitutions, insertions, deletions, num_words, bool(touches_band))
@@ -121,8 +120,13 @@ def paths_of(
         raise LatticeError("no path carries these words", key=lattice.key) from None
 
 
-def _mute(lattice: Lattice, wildcards: Collection[int]) -> Lattice:
+def _mute(lattices: Lattices, wildcards: Collection[int]) -> Lattices:
     """Turn wildcards into epsilons."""
+
+    def muted(lattice: Lattice) -> Lattice:
+        is_wildcard = np.isin(lattice.word, list(wildcards))
+        return lattice.replace(word=frozen(np.where(is_wildcard, np.int32(0), lattice.word)))
+
     if not wildcards:
-        return lattice
-    return lattice.replace(word=frozen(np.where(np.isin(lattice.word, list(wildcards)), np.int32(0), lattice.word)))
+        return lattices
+    return lattices.map(muted) if isinstance(lattices, Batch) else muted(lattices)

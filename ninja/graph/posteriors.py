@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.times import state_times
@@ -34,7 +34,7 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
     Source: Kaldi, latbin/lattice-arc-post.cc, for what is computed.
     """
-    return _graph.posteriors(lattice, scales.acoustic, scales.lm, scales.word_penalty)
+    return _graph.posteriors(lattice, scales)
 
 
 class ProbableArcs(NamedTuple):
@@ -55,8 +55,7 @@ def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labe
     Raises:
         LatticeError: In a lattice no path leads from the start to a final state, or the times of states contradict.
     """
-    given = scales.acoustic, scales.lm, scales.word_penalty
-    failed, found = _batches.probable_arcs_all(batch.items, *given, least, labels)
+    failed, found = _graph.probable_arcs(batch, scales, least, labels)
     if failed >= 0:
         posteriors(batch[failed], scales)
         state_times(batch[failed])
@@ -69,4 +68,4 @@ def forward_backward(lattice: Lattice, scales: Scales = Scales()) -> ForwardBack
 
     An arc's posterior is ``exp(total - alpha[src] - cost - beta[dst])``. Errors are those of ``posteriors``.
     """
-    return ForwardBackward(*_graph.forward_backward(lattice, scales.acoustic, scales.lm, scales.word_penalty))
+    return ForwardBackward(*_graph.forward_backward(lattice, scales))

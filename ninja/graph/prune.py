@@ -7,35 +7,33 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _batches, _graph
+from ninja import _graph
 from ninja.errors import OptionError
-from ninja.lattice import Lattice, Scales
-from ninja.lattice.batch import Batch
+from ninja.lattice import Scales
+from ninja.lattice.batch import Lattices
 
 
 @overload
 def prune(
-    lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[False] = False
-) -> Lattice: ...
+    lattices: Lattices, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[False] = False
+) -> Lattices: ...
 @overload
 def prune(
-    lattice: Lattice, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[True]
-) -> tuple[Lattice, npt.NDArray[np.int64]]: ...
-@overload
-def prune(lattice: Batch, beam: float = 10.0, scales: Scales = Scales()) -> Batch: ...
+    lattices: Lattices, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: Literal[True]
+) -> tuple[Lattices, npt.NDArray[np.int64]]: ...
 def prune(
-    lattice: Lattice | Batch, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
-) -> Lattice | Batch | tuple[Lattice, npt.NDArray[np.int64]]:
+    lattices: Lattices, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
+) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
     """Drop the arcs and final states whose best path is worse than the best of all by more than the beam, 0 or more.
 
     The scales serve the comparison only; the costs that stay are unscaled. Scaled costs are rounded to single precision
     as in Kaldi, so that the same arcs stay.
 
     Args:
-        lattice: Or a batch, which gives a batch: lattices without a path are among its faults.
+        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
         beam: 0 or more.
         scales: Scales of the comparison.
-        return_arc_map: Return also the old arc of each arc; of one lattice only.
+        return_arc_map: Return also the old arc of each arc.
 
     Returns:
         What ``connect`` returns of the rest, which always holds the best path.
@@ -48,6 +46,4 @@ def prune(
     """
     if not beam >= 0.0:
         raise OptionError(f"beam is {beam}, but must be 0 or more")
-    if isinstance(lattice, Batch):
-        return lattice.made(_batches.prune_each(lattice.items, beam, scales.acoustic, scales.lm, scales.word_penalty))
-    return _graph.prune(lattice, beam, scales.acoustic, scales.lm, scales.word_penalty, return_arc_map)
+    return _graph.prune(lattices, beam, scales, return_arc_map)

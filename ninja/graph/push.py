@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import overload
-
-from ninja import _batches, _graph
-from ninja.graph.connect import connect
-from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
+from ninja import _graph
+from ninja.lattice.batch import Lattices
 from ninja.lattice.costs import check_finite
 
 
-@overload
-def push(lattice: Lattice, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattice: ...
-@overload
-def push(lattice: Batch, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Batch: ...
-def push(
-    lattice: Lattice | Batch, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0
-) -> Lattice | Batch:
+def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattices:
     """Push alignments and costs towards the start; each path keeps its words, its alignment and both its costs.
 
     Labels that all completions of a state begin with move to the arcs that enter it. Costs move so that the best
@@ -34,8 +24,4 @@ def push(
     Source: Kaldi, latbin/lattice-push.cc, lat/push-lattice.cc.
     """
     check_finite("acoustic_scale", acoustic_scale)
-    if isinstance(lattice, Batch):
-        return lattice.made(_batches.push_each(lattice.items, strings, weights, acoustic_scale))
-    lattice = connect(lattice)
-    strings = strings and lattice.has_labels
-    return _graph.push(lattice, strings, weights, acoustic_scale) if strings or weights else lattice
+    return _graph.push(lattices, strings, weights, acoustic_scale)

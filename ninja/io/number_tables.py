@@ -25,6 +25,7 @@ Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
 Decode = Callable[[ObjectReader], Value]
 
+_BLOCK = 1 << 16  # bytes that are written at once
 _ITEM = np.dtype([("size", "u1"), ("value", "<i4")])
 _PAIR = np.dtype([("size", "u1"), ("label", "<i4"), ("width", "u1"), ("posterior", "<f4")])
 
@@ -68,6 +69,7 @@ class NumberWriter:
         self._file = StandardOutput() if chosen.archive == STDIN else PartFile(chosen.archive)
         self._packed = Packed(self._file) if chosen.packed else None
         self._pending: list[bytes] = []
+        self._size = 0  # bytes in `_pending`
 
     def integers(self, key: str, values: Integers) -> None:
         """Append integers."""
@@ -115,12 +117,13 @@ class NumberWriter:
 
     def _append(self, content: bytes) -> None:
         self._pending.append(content)
-        if len(self._pending) >= 256:
+        self._size += len(content)
+        if self._size >= _BLOCK:
             self._flush()
 
     def _flush(self) -> None:
         (self._packed or self._file).write(b"".join(self._pending))
-        self._pending = []
+        self._pending, self._size = [], 0
 
     def __enter__(self) -> NumberWriter:
         return self

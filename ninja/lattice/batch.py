@@ -1,8 +1,9 @@
-"""Batches of lattices, on which an operation is one call."""
+"""Batches of lattices, on which an operation is one call. A lattice is a batch of one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from ninja import _core
 from ninja.errors import LatticeError, NinjaError
@@ -143,6 +144,12 @@ class Batch:
         for _, error in faults:
             yield error.key or "", error
 
+    def map(self, function: Callable[[Lattice], Lattice]) -> Batch:
+        """Return the results of a function of one lattice; faults stay."""
+        return Batch(
+            None, origins=tuple(map(function, self)), faults=self.faults, size=self.size, position=self.position
+        )
+
     def first(self, number: int) -> Batch:
         """Return the first lattices, without faults."""
         return Batch.of([self[place] for place in range(number)])
@@ -194,3 +201,11 @@ class Batch:
         return Batch(
             items, origins=self._origins, words=self.words, faults=faults, size=self.size, position=self.position
         )
+
+
+Lattices = TypeVar("Lattices", Lattice, Batch)  # of an operation that returns the kind of object that it takes
+
+
+def as_batch(lattices: Lattice | Batch) -> Batch:
+    """Return a batch, or the batch of one lattice."""
+    return lattices if isinstance(lattices, Batch) else Batch.of([lattices])

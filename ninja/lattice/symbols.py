@@ -27,7 +27,7 @@ class SymbolTable:
     words at its end; no entry ever changes.
     """
 
-    __slots__ = ("_id", "_others", "_word", "grows", "path")
+    __slots__ = ("_free", "_id", "_others", "_word", "grows", "path")
 
     def __init__(self, entries: Iterable[tuple[str, int]], path: str | None = None) -> None:
         """Make a table of ``(word, id)`` pairs.
@@ -40,6 +40,7 @@ class SymbolTable:
         self._others: Callable[[], Iterable[tuple[str, int]]] | None = None  # see `complete`
         self._id: dict[str, int] = {}
         self._word: dict[int, str] = {}
+        self._free = 0  # no id from the number of words on that is below this one is free
         for word, number in entries:
             if number < 0:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
@@ -148,9 +149,10 @@ class SymbolTable:
         if word in self._id:
             return self._id[word]
         if number in self._word:
-            number = len(self._word)
+            number = max(len(self._word), self._free)
             while number in self._word:
                 number += 1
+            self._free = number
         self._word[number] = word  # first: an id that is found has a word
         self._id[word] = number
         return number

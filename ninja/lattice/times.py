@@ -9,6 +9,9 @@ from ninja import _core
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
+MOST_FRAMES = 1 << 20  # of any lattice in an array of frames
+FRAMES_EACH = 1 << 10  # and for each arc and label beside
+
 
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Return the frame at which each state stands.
@@ -59,10 +62,28 @@ def num_frames(lattice: Lattice) -> int:
 def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Count the arcs that cross each frame, int32 [num_frames]; final states with labels count as arcs.
 
+    Raises:
+        LatticeError: The times contradict each other, or there are far more frames than arcs and labels (more than 1024
+            for each and 1048576 beside): an array of them would take memory that no number in a file may decide.
+
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
     time = state_times(lattice)
-    return _core.depth_per_frame(lattice, time, _core.num_frames(lattice, time))
+    frames = _core.num_frames(lattice, time)
+    if frames > MOST_FRAMES + FRAMES_EACH * (lattice.num_arcs + len(lattice.ali) + len(lattice.final_ali)):
+        raise LatticeError(
+            f"its times reach frame {frames}, but it has only {lattice.num_arcs} arcs, too few for a count at each "
+            "frame; are the times and the frame shift right?",
+            key=lattice.key,
+        )
+    return _core.depth_per_frame(lattice, time, frames)
+
+
+def crossings(lattice: Lattice) -> tuple[int, int]:
+    """Return the sum of ``depth_per_frame`` and the number of frames, of as many as there may be."""
+    time = state_times(lattice)
+    frames = _core.num_frames(lattice, time)
+    return _core.num_crossings(lattice, time, frames), frames
 
 
 def depth(lattice: Lattice) -> float:
@@ -70,5 +91,5 @@ def depth(lattice: Lattice) -> float:
 
     Source: Kaldi, latbin/lattice-depth.cc.
     """
-    crossing = depth_per_frame(lattice)
-    return float(crossing.sum() / len(crossing)) if len(crossing) else 0.0
+    crossed, frames = crossings(lattice)
+    return crossed / frames if frames else 0.0

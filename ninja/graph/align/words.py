@@ -91,10 +91,11 @@ class WordAligner:
         if self.options.max_expand > 0.0:  # another bound for each
             return None
         bounds = MAX_STATES, MAX_LABELS
-        found = _align.align_all(
-            batch.items, self._table, False, self.options.reorder, self.options.silence_label, *bounds
-        )
-        return None if found is None else batch.like(found)
+        try:
+            aligned = _align.align(batch, self._table, False, self.options.reorder, self.options.silence_label, *bounds)
+        except MemoryError:
+            return None
+        return aligned or None
 
 
 def align_words(

@@ -1,0 +1,65 @@
+// Hashes under a key that is drawn when the process starts: nobody can write a file whose texts or numbers share a place
+// in a hash table, which would make every access as slow as a search through all of them. Two processes hash the same
+// value differently, so no result may depend on the order of a table's slots.
+//
+// Source: Wang Yi, wyhash (github.com/wangyi-fudan/wyhash), the folded multiplication, here with a random key in place of
+// the constants, as the maps of Go hash where the processor has no AES instructions (runtime/hash64.go).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string_view>
+
+namespace ninja {
+
+struct HashKey {
+  uint64_t word[8];
+  HashKey() {
+    std::random_device source;  // of the operating system or the processor
+    for (uint64_t& each : word) each = static_cast<uint64_t>(source()) << 32 | source();
+  }
+};
+
+inline const HashKey kHashKey;
+
+// The two halves of a product of 128 bits, one on the other.
+inline uint64_t folded(uint64_t a, uint64_t b) {
+  const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Two numbers as one value.
+inline uint64_t joined(int32_t a, int32_t b) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32 | static_cast<uint32_t>(b);
+}
+
+inline uint64_t keyed_hash(uint64_t value) { return folded(value ^ kHashKey.word[0], kHashKey.word[1]); }
+
+// The hash of a sequence, from that of its beginning and its next value; a sequence begins with its length.
+inline uint64_t keyed_hash_with(uint64_t hash, uint64_t value) {
+  return folded(hash ^ value ^ kHashKey.word[0], kHashKey.word[1]);
+}
+
+inline uint64_t keyed_hash(std::string_view text) {
+  uint64_t hash = keyed_hash(text.size());
+  size_t at = 0;
+  uint64_t piece = 0;
+  for (; at + sizeof(piece) <= text.size(); at += sizeof(piece)) {
+    std::memcpy(&piece, text.data() + at, sizeof(piece));
+    hash = keyed_hash_with(hash, piece);
+  }
+  if (at == text.size()) return hash;
+  piece = 0;
+  std::memcpy(&piece, text.data() + at, text.size() - at);
+  return keyed_hash_with(hash, piece);
+}
+
+// For the containers of the standard library.
+struct KeyedHash {
+  size_t operator()(uint64_t value) const { return keyed_hash(value); }
+  size_t operator()(std::string_view text) const { return keyed_hash(text); }
+};
+
+}  // namespace ninja

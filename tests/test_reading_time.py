@@ -1,0 +1,153 @@
+"""Every reader takes time in proportion to a file's bytes, whatever these are.
+
+Inputs are made of a small valid file: a line, a field, a byte or an opened quote, bracket or group that nothing closes
+comes many times at some place of it. NINJA_READING_TIME=1 tries all of them; else each reader gets some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from linear_time import assert_linear
+from reference_ngram import TRIGRAM, write_arpa, write_const_arpa
+from test_mutated_files import FORMATS as WRITTEN
+from test_mutated_files import READERS as OF_PYTHON
+from test_mutated_files import written
+
+import ninja
+from benchmarks import bounds
+from ninja.errors import NinjaError
+from ninja.formats.format import HEAD, by_mark, formats
+from ninja.formats.torch_file import load, opened
+from ninja.io import sources
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.model import read_arpa, read_const_arpa
+
+Read = Callable[[str], object]
+
+IDS = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
+NAMES = {form.name for form in formats() if form.read is not None}
+ALL = bool(os.environ.get("NINJA_READING_TIME"))
+SOME, MORE = 20, 200  # inputs of each file that are tried in every run, and of those in FAULTY
+SIZE = 1 << 15  # bytes of the smaller of two inputs that are compared
+LETTERS = [bytes([each]) for each in b" \n\t\r\0\"'([{<\\;,:=#|-_@~0a\x80"]
+OPENED = [b'="', b"='", b'a="a ', b"a='a ", b'"a" ', b"('", b'{"', b'["', b'"a",', b"{a", b"<a ", b"\\ ", b"\\\n"]
+
+
+def torch_pickle(content: bytes) -> bytes:
+    """Return a file of torch's with some pickled content."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, part in {"data.pkl": content, "data/0": bytes(16), "version": b"3\n"}.items():
+            archive.writestr(f"archive/{name}", part)
+    return buffer.getvalue()
+
+
+def read_pickle(path: str) -> object:
+    return load(opened(torch_pickle(Path(path).read_bytes())), (), "an empty list")
+
+
+def read_whole(name: str) -> Read:
+    """Return a reader of all entries of a file of a format, in this thread."""
+
+    def read(path: str) -> object:
+        with mock.patch.object(sources, "read_ahead", lambda batches: batches):
+            return [None for _ in ninja.read(path, format=name, on_error=lambda *_: None)]
+
+    return read
+
+
+def detect(path: str) -> object:
+    return by_mark(Path(path).read_bytes()[:HEAD])
+
+
+# Readers besides those of formats that can be written, which get a file from their own writer.
+READERS: dict[str, tuple[Read, list[bytes]]] = {
+    **{name: (read_whole(name) if name in NAMES else read, files) for name, (read, files) in OF_PYTHON.items()},
+    "arpa": (read_arpa, [write_arpa(TRIGRAM)]),
+    "const-arpa": (
+        lambda path: read_const_arpa(path, SymbolTable(IDS.items())),
+        [write_const_arpa(TRIGRAM.closed(), IDS)],
+    ),
+    "pickle of torch": (read_pickle, [b"\x80\x02]q\x00(X\x01\x00\x00\x00aK\x01}q\x01h\x00)e."]),
+    "detection": (detect, [b"utt 1 0.00 0.25 one 0.9\n", b"name a nodes 1\n", b"{}", b""]),
+}
+TABLE = [*READERS, *WRITTEN]
+FAULTY = {  # files of formats with a fault behind which reading goes on
+    "pfsg": [b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n\nname b\nnodes 1 a\n"],
+    "slf": [b'N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W="a v=\'b x="c\n'],
+}
+
+
+def inputs(content: bytes) -> dict[str, Callable[[int], bytes]]:
+    """Return functions that make a file of at least so many bytes, by what each repeats where."""
+    lines = re.findall(rb"[^\n]*\n|[^\n]+", content)[:40]
+    fields = re.findall(rb"[^ \t\n,]+[ \t\n,]*", content)[:40] if len(content) < 4096 else []
+    pieces = dict.fromkeys([content, *lines, *fields, *LETTERS, *OPENED])
+    places = dict.fromkeys([0, len(content), *(each.end() for each in re.finditer(rb"[\s,=\"'(\[{]+", content[:4096]))])
+    made: dict[str, Callable[[int], bytes]] = {}
+    for piece in filter(None, pieces):
+        for place in places:
+            before, behind = content[:place], content[place:]
+            made[f"{piece[:40]!r} again and again at byte {place}"] = partial(repeated, before, piece, behind)
+    return made
+
+
+def repeated(before: bytes, piece: bytes, behind: bytes, size: int) -> bytes:
+    return before + piece * (1 + size // len(piece)) + behind
+
+
+def chosen(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """Yield the inputs of a file of a reader to try."""
+    made = inputs(content)
+    names, most = list(made), MORE if content in FAULTY.get(name, ()) else SOME
+    if not ALL:
+        names = random.Random(name).sample(names, min(most, len(names)))
+    return ((each, made[each]) for each in names)
+
+
+def timed(read: Read, path: Path, make: Callable[[int], bytes], size: int) -> Callable[[], object]:
+    """Return a function that reads a file of a size, or is refused it."""
+    path.write_bytes(make(size))
+
+    def run() -> None:
+        with contextlib.suppress(NinjaError):
+            read(str(path))
+
+    return run
+
+
+def test_every_reader_is_timed() -> None:
+    assert set(TABLE) >= NAMES
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(0 if ALL else 300)
+@pytest.mark.parametrize("name", TABLE)
+def test_reading_takes_time_in_proportion_to_the_file(name: str, tmp_path: Path) -> None:
+    read, files = READERS[name] if name in READERS else (read_whole(name), [written(WRITTEN[name], tmp_path)])
+    files = files + FAULTY.get(name, [])
+    for content in files:
+        for what, make in chosen(name, content):
+            assert_linear(partial(timed, read, tmp_path / "file", make), SIZE, f"{name}: {what}")
+
+
+@pytest.mark.parametrize("name", bounds.cases())
+def test_files_of_many_rows_are_read_in_time_in_proportion_to_these(name: str, tmp_path: Path) -> None:
+    kind, file, content = bounds.cases()[name]
+
+    def reading(size: int) -> Callable[[], object]:
+        (tmp_path / file).write_text(content(size))
+        return lambda: bounds.read(kind, tmp_path / file)
+
+    assert_linear(reading, SIZE)
