@@ -188,14 +188,14 @@ def test_no_modules_import_each_other_in_a_circle():
 # Imports of our own modules inside functions: they wait until they are needed, since starting takes long with them.
 WAITING = {
     ("ninja", "ninja.build_tool"): "asked by build tools only, and `import ninja` loads as little as it can",
-    ("ninja", "ninja.doctor"): "for `__version__` only",
+    ("ninja", "ninja.libraries"): "for `__version__` only",
     ("ninja", "ninja.show"): "draws in notebooks only",
     ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
     ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
     ("ninja.cli.console", "ninja.cli.bar"): "imports rich, for terminals only",
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
-    ("ninja.cli.main", "ninja.doctor"): "for --version only",
+    ("ninja.cli.main", "ninja.libraries"): "for --version only",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
     ("ninja.cli.options", "ninja.cli.shards"): "with --shard only",
     ("ninja.cli.options", "ninja.cli.cluster"): "with --ray only",
