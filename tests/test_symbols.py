@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -113,3 +115,19 @@ def test_a_word_whose_id_is_taken_gets_the_first_free_one_behind_the_number_of_w
     table = SymbolTable.growing([("a", 0), ("b", 1), ("c", 4), ("d", 5)])
     table.merge([("e", 0), ("f", 1), ("g", 8), ("h", 8)])
     assert list(table) == [("a", 0), ("b", 1), ("c", 4), ("d", 5), ("e", 6), ("f", 7), ("g", 8), ("h", 9)]
+
+
+@pytest.mark.parametrize("verb", ["copy", "rescore", "prune"])
+def test_an_id_far_beyond_the_number_of_words_takes_no_memory(
+    verb: str, ninja: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_text(f"<eps> 0\na 1\nb {symbols.LARGEST_ID}\n")
+    (tmp_path / "lat.txt").write_text("utt \n0 1 1 1,1,\n1 0,0,\n\n")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    options = {"copy": ["--to", "slf"], "rescore": [], "prune": ["--beam", "4"]}[verb]
+    code, _, said = ninja(
+        verb, tmp_path / "lat.txt", "--words", tmp_path / "words.txt", *options, "-o", tmp_path / "out"
+    )
+    assert code == 1
+    assert "words.txt: word 'b' has the id 2147483647, but there are only 3 words" in said
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB

@@ -89,7 +89,7 @@ cdef inline int borrow(object lattice, Item& item) except -1:
 
 cdef inline Items* items_in(object lattices, Items& single, object lattice_type) except NULL:
     """Return the items of a batch, or `single` with the one item of a lattice; valid while the caller holds either."""
-    if type(lattices) is not lattice_type:
+    if not isinstance(lattices, lattice_type):
         return items_of(lattices.items)
     single.resize(1)
     borrow(lattices, single[0])
@@ -133,7 +133,7 @@ cdef inline object result_of(object lattices, Results& results, object lattice_t
 
     The one place where a failure becomes a fault of the batch, or is raised for a single lattice.
     """
-    if type(lattices) is not lattice_type:
+    if not isinstance(lattices, lattice_type):
         return lattices.made((capsule_of(results.items), failures_of(results.failures)))
     if not results.failures.empty():
         raise lattice_error(lattices, results.failures[0].message.decode())

@@ -129,7 +129,7 @@ class Words:
                 self.table.merge(own)
             entries = dict(own)
             ids = np.fromiter(entries.values(), np.int64, len(entries))
-            number = np.full(int(ids.max(initial=0)) + 2, -1, np.int32)
+            number = np.full(max(own.end_of_ids(), 1) + 1, -1, np.int32)
             number[ids] = self.table.ids(entries)
             number[EPSILON] = EPSILON
             self._last = own, number

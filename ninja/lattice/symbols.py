@@ -14,6 +14,8 @@ from ninja.files import text as utf8
 EPSILON = 0
 EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
+SPARSE_IDS = 1 << 24  # of any table that arrays are made of
+IDS_OF_WORD = 64  # and for each word beside
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # parts no fields, though str.split() takes it so
 _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
@@ -167,6 +169,18 @@ class SymbolTable:
             return self._word[number]
         except KeyError:
             raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
+
+    def end_of_ids(self) -> int:
+        """Return the id behind the largest one, the size of arrays that are looked up by id.
+
+        Raises:
+            SymbolError: It is far beyond the number of words, so that a number in a file would decide the memory.
+        """
+        largest = max(list(self._word), default=-1)  # a thread may add words
+        if largest > SPARSE_IDS + IDS_OF_WORD * len(self._word):
+            message = f"word {self._word[largest]!r} has the id {largest}, but there are only {len(self._word)} words"
+            raise SymbolError(f"{message}; number the words without such gaps", self.path)
+        return largest + 1
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
         """Return the words of ids, epsilons left out; an id that the table lacks raises ``SymbolError``."""

@@ -55,7 +55,7 @@ class WordMap:
         complete(words, unk_penalty, lm)
         spelled = dict(words)
         number = np.fromiter(spelled.values(), np.int64, len(spelled))
-        size = int(number.max(initial=-1)) + 1
+        size = words.end_of_ids()
         self._listed = np.zeros(size, np.bool_)
         self._listed[number] = True
         self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 where it takes no word

@@ -91,7 +91,7 @@ class Tracker:
         share = options.class_weight if alone else 1.0
         # Of the costs there were: an old model's scores are taken out of them one by one instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
-        no_word = np.zeros(max((number for _, number in words), default=-1) + 1, np.uint8)  # leaves a history as it is
+        no_word = np.zeros(words.end_of_ids(), np.uint8)  # leaves a history as it is
         no_word[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
         self._tracker = _context.Tracker(
             no_word,

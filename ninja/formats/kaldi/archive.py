@@ -58,7 +58,7 @@ class Vocabulary:
         if words is None:
             return cls()
         ids = np.fromiter((number for _, number in words), np.int64, len(words))
-        known = np.zeros(int(ids.max(initial=0)) + 1, np.bool_)
+        known = np.zeros(max(words.end_of_ids(), 1), np.bool_)
         known[ids] = True
         known[0] = True
         return cls(words, known)
