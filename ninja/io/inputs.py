@@ -79,7 +79,7 @@ class Inputs:
     @property
     def on_failure(self) -> Callable[[NinjaError], None] | None:
         """The function that is called with the failures of lattices; None where the first one is raised."""
-        return self.log.fail if self.log.on_error is not None else None
+        return self._fail if self.log.on_error is not None else None
 
     @property
     def scales(self) -> ChosenScales | None:
@@ -206,6 +206,9 @@ class Inputs:
         return ReadOptions(
             self._words, self.format, self.encoding, self.read_ahead, formats=self.formats, on_note=self._note
         )
+
+    def _fail(self, error: NinjaError) -> None:
+        self.log.fail(error)  # of the log of the moment: a command may set another
 
     def _note(self, message: str) -> None:
         self.log.note(message)
