@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ninja.io.inputs import Inputs
 
 # Keys in a context's meta: the words of the command line, and the parameters before files are loaded; the part of the
-# inputs that a shard reads; these inputs.
-_CONSOLE, ARGUMENTS, VALUES, TABLES, INPUTS = (
-    f"ninja.{name}" for name in ("console", "arguments", "values", "tables", "inputs")
+# inputs that a shard reads; these inputs; scales in files beside inputs, and facts of the run, by the inputs' names.
+_CONSOLE, ARGUMENTS, VALUES, TABLES, INPUTS, SCALES, FACTS = (
+    f"ninja.{name}" for name in ("console", "arguments", "values", "tables", "inputs", "scales", "facts")
 )
 SHOWN = 3  # failures of a kind
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # from one failure of a kind to another

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ninja.cli.console import VALUES
+from ninja.cli.console import SCALES, VALUES
 from ninja.cli.files import InputFile, Lattices, OutputFile
 from ninja.errors import NinjaError
 from ninja.io.run_facts import Facts, State, state_of
@@ -111,7 +111,8 @@ def _table_beside(places: tuple[str, ...]) -> str | None:
 
 def _scales_beside(places: tuple[str, ...]) -> str | None:
     try:
-        found = find_scales(places, allow_pipes=True)  # no command is run for it
+        known = click.get_current_context().meta.get(SCALES, {})
+        found = known[places] if places in known else find_scales(places, allow_pipes=True)  # no command is run for it
     except NinjaError:
         return None
     return None if found is None else repr(found.values())

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.cli.config import config_of
+from ninja.cli.console import SCALES
 from ninja.cli.options import USUAL_SCALE, Command, acoustic_scale, inv_acoustic_scale, section, word_penalty
 from ninja.errors import OptionError
 from ninja.io.header_scales import find_header_scales, header_scales_of
@@ -285,8 +286,12 @@ def _with_headers(
 
 
 def chosen_scales(context: click.Context, places: Sequence[str] | None = None) -> ChosenScales | None:
-    """Return the scales that stand beside the sources of a command."""
-    return find_scales(_sources(context) if places is None else places, allow_pipes=True)  # no command is run for it
+    """Return the scales in files beside the sources of a command, or beside some of them; looked for once."""
+    names = tuple(_sources(context) if places is None else places)
+    known: dict[tuple[str, ...], ChosenScales | None] = context.meta.setdefault(SCALES, {})
+    if names not in known:
+        known[names] = find_scales(names, allow_pipes=True)  # no command is run for it
+    return known[names]
 
 
 def _sources(context: click.Context) -> list[str]:

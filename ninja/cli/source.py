@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -10,15 +11,15 @@ from typing import Any
 import click
 
 from ninja.cli.commands import WITH_SCALED_COSTS
-from ninja.cli.console import INPUTS, TABLES, current_console
+from ninja.cli.console import FACTS, INPUTS, TABLES, current_console
 from ninja.cli.files import Lattices
 from ninja.cli.options import Command, jobs, reads, section, typed
-from ninja.errors import OptionError
+from ninja.errors import NinjaError, OptionError
 from ninja.files.place import SPECIFIER
 from ninja.io.inputs import Inputs
 from ninja.io.reader import Reading
 from ninja.io.run_facts import Facts
-from ninja.io.writer import spells_words
+from ninja.io.writer import KALDI, format_of, spells_words
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
 
@@ -97,6 +98,8 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
     if TABLES in meta and INPUTS not in meta:
         inputs.tables, inputs.digest = meta[TABLES], sha256()
         meta[INPUTS] = inputs
+    elif "destination" in arguments:
+        _gather_facts(inputs.places, arguments["destination"])
     return arguments | {"inputs": inputs}
 
 
@@ -108,11 +111,21 @@ def build_output(options: dict[str, Any]) -> Output:
     return Output(options.pop("output_file"), **chosen, scales=scales, keeps_scales=not is_scaled, facts_of=_facts_of)
 
 
+def _gather_facts(names: tuple[str, ...], output: Output) -> None:
+    """Gather the facts of a run with one Kaldi archive as output before its inputs are read: they are opened once."""
+    with contextlib.suppress(NinjaError):  # writing raises the same
+        if not output.is_per_file and format_of(output.name, output.to)[0].name in KALDI:
+            _facts_of(names)
+
+
 def _facts_of(names: tuple[str, ...]) -> Facts | None:
-    """Return what the results of the running command for inputs depend on."""
+    """Return what the results of the running command for inputs depend on; found once."""
     from ninja.cli.facts import run_facts  # it imports the planning of shards
 
-    return run_facts(names)
+    known: dict[tuple[str, ...], Facts | None] = click.get_current_context().meta.setdefault(FACTS, {})
+    if names not in known:
+        known[names] = run_facts(names)
+    return known[names]
 
 
 def _scales() -> Scales | None:
