@@ -215,8 +215,7 @@ acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor of 
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")
-_JOBS_HELP = "Threads; for `ninja context`, processes.  [default: all cores, of processes one]"
-jobs = click.option("--jobs", type=click.IntRange(1), help=_JOBS_HELP)
+jobs = click.option("--jobs", type=click.IntRange(1), help="Threads.  [default: all cores; of `ninja context`, 1]")
 
 
 class Switch(click.Option):
