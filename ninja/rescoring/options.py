@@ -243,7 +243,7 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add the log of a worker process."""
+        """Add the log of a thread."""
         if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)

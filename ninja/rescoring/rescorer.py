@@ -70,7 +70,7 @@ class Rescorer:
 
     Args:
         lm: A language model, see ``ninja.lm.load``, or a mixture of several; None only takes the old one out. Or
-            files, which are loaded when the first lattice is seen; only these can go to worker processes.
+            files, which are loaded when the first lattice is seen.
         carry_over: Order of utterances, for a model with context from earlier ones.
         context: What lattices go through first, as ``ninja.context.Contextual``.
         max_latency: Seconds, >= 0, that a lattice which finds nothing in flight waits for others to be rescored with.

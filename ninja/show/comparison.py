@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Function from a lattice to its outcome, picklable."""
+    """Function from a lattice to its outcome."""
 
     references: Mapping[str, Sequence[str]]  # words said, by utterance id
     scales: Scales = Scales()

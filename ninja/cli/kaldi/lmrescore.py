@@ -31,7 +31,7 @@ from ninja.rescoring.options import HELP, RescoreReport
 from ninja.rescoring.vocabulary import VocabularyCheck
 
 
-@lru_cache(1)  # in each worker process
+@lru_cache(1)
 def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramLM:
     """Load an n-gram model."""
     lm = load_model(path, words, Log(), options)
