@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Any, Literal, overload
 
 from ninja.errors import NinjaError, OptionError
@@ -127,7 +126,7 @@ class Reading:
         self._tables = Tables(options)
         self._batches = self._tables.batches(tables(source, allow_pipes=allow_pipes))
         self._position = 0.0  # bytes of all files up to the end of the last entry
-        self.first: Batch | None = None  # once reading has begun
+        self._begun: list[Batch] = []  # batches read by `begin` that are still to be yielded
 
     @property
     def share(self) -> float | None:
@@ -142,13 +141,11 @@ class Reading:
 
     def begin(self) -> SymbolTable | None:
         """Read the first lattices and return the symbol table of their words; None: they have ids alone."""
-        seen: list[Batch] = []
         for batch in self._batches:
-            seen.append(batch)
+            self._begun.append(batch)
             if len(batch):
-                self.first = batch
                 break
-        self._batches = _behind(seen, self._batches)
+        self._batches = _behind(self._begun, self._batches)
         return self.options.words.found
 
     def single_scores(self) -> str | None:
@@ -158,7 +155,7 @@ class Reading:
         """
         if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
             return "n-best lists"
-        for lattice in () if self.first is None else self.first:
+        for lattice in self._begun[-1] if self._begun else ():
             if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
                 return None
             if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
@@ -203,9 +200,11 @@ class Reading:
         self._batches.close()  # type: ignore[attr-defined]
 
 
-def _behind(seen: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
+def _behind(begun: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
     try:
-        yield from chain(seen, rest)
+        while begun:
+            yield begun.pop(0)  # nothing holds it longer than its reader
+        yield from rest
     finally:
         rest.close()  # type: ignore[attr-defined]
 
