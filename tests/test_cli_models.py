@@ -176,3 +176,10 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
     with pytest.raises(OptionError, match="broken"):
         Rescorer(ModelFiles(("broken",)), options)(pairs)
     assert list(Rescorer(ModelFiles(("unheard-of",)))([])) == []
+
+
+def test_a_command_loads_its_model_once(ninja, bed, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("ninja.rescoring.models.open_model", lambda path, options: opened.append(path) or load(path))
+    assert ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "one.arpa", "-o", tmp_path / "out.ark")[0] == 0
+    assert len(opened) == 1

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ninja.libraries import VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = (ROOT / "pyproject.toml").read_text()
 README = (ROOT / "README.md").read_text()
@@ -226,3 +228,7 @@ def test_the_doctor_names_what_the_build_tools_package_overwrote(wheel, tmp_path
     run(bin_folder / "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel)
     done = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert "it holds ninja-asr's" in done.stdout
+
+
+def test_the_version_in_the_records_of_runs_is_that_of_the_project():
+    assert f'\nversion = "{VERSION}"\n' in PROJECT

@@ -13,7 +13,7 @@ from ninja.errors import NinjaError
 from ninja.io.run_facts import Facts, State, state_of
 from ninja.io.scales_beside import find_scales
 from ninja.io.symbol_tables import find_table
-from ninja.libraries import installed_version
+from ninja.libraries import VERSION
 from ninja.pipeline.plan import units
 
 NO_MATTER = ("shard", "ray", "jobs", "resume", "config", "source", "first")  # to the results, or told otherwise
@@ -78,8 +78,7 @@ def run_facts(places: tuple[str, ...]) -> Facts | None:
     without = (*NO_MATTER, *_OF_THE_RUN)
     options, states = options_of(command, values, places, _states, _states_of_archives, without=without)
     states += _states_of_archives(places, values.get("format"))
-    version = installed_version()
-    return {"version": version, "command": command.name, "options": options, "sources": list(map(list, states))}
+    return {"version": VERSION, "command": command.name, "options": options, "sources": list(map(list, states))}
 
 
 def _states(paths: list[str]) -> list[list[Any]]:

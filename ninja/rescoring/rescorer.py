@@ -151,7 +151,8 @@ class Rescorer:
             first = next((pair for pair in lattices if pair is not None), None)
             if first is None:
                 return lattices
-            self._load(first[1].words, log)
+            if not self._passes:  # the check of words may have loaded them for the first lattice
+                self._load(first[1].words, log)
             lattices = chain([first], lattices)
         old_lm = self.old_lm
         for lm, options in self._passes:
