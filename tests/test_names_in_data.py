@@ -1,7 +1,7 @@
 """Names of files in files: each kind that names some has a row here, and opens what it may, and nothing else.
 
 A format, a reader or a kind of model without a row fails the tests of the tables. Rows of files that are written by a
-run and read by another (plans, records of shards and of `--resume`) go to RECORDS.
+run and read by another (plans, records of shards) are in test_shards_untrusted.py.
 """
 
 from __future__ import annotations
@@ -234,8 +234,6 @@ NAMING: dict[str, tuple[Read, tuple[str, ...]]] = {
 OF_HUGGING_FACE = ("index of weights", "tokenizer", "weights of", "configurations")
 # Of these a name without a slash is that of a file in the folder, or of none.
 IN_ONE_FOLDER = {kind for kind in NAMING if kind.startswith(OF_HUGGING_FACE)}
-RECORDS: dict[str, tuple[Read, tuple[str, ...]]] = {}  # plans and records, by the same columns
-NAMING |= RECORDS
 
 
 @pytest.fixture
@@ -380,8 +378,6 @@ def test_words_and_keys_that_are_names_open_nothing(name: str, tmp_path: Path) -
 
 # ---- models ----
 
-REMOVED = {"a TorchScript archive", "an archive of torch.export"}
-
 
 def rnnlm(folder: Path) -> None:
     (folder / "config").mkdir()
@@ -410,7 +406,7 @@ ONE_FILE = {
 
 
 def test_every_kind_of_model_has_a_row() -> None:
-    assert {kind.name for kind in KINDS} - REMOVED == {*FOLDERS} | ONE_FILE, "do models of the new kind name files?"
+    assert {kind.name for kind in KINDS} == {*FOLDERS} | ONE_FILE, "do models of the new kind name files?"
 
 
 @pytest.mark.timeout(60)
