@@ -24,15 +24,17 @@ class Log:
     notes: list[str] = field(default_factory=list)
     failures: list[NinjaError] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)  # keys that occurred before, once for each repetition
+    lists_repeated: bool = False  # a note lists these keys
     output: int = 0  # number of the output that is being written, of several
-    _told: set[str] = field(default_factory=set)  # the notes
+    _told: set[tuple[int, str]] = field(default_factory=set)  # notes, with the output of each
 
     def note(self, message: str) -> None:
-        """Keep a message for the user, who is told the same only once."""
-        if message in self._told:
+        """Keep a message for the user, who is told the same only once, or once for each output."""
+        if (self.output, message) in self._told:
             return
-        self._told.add(message)
-        self.notes.append(message)
+        self._told.add((self.output, message))
+        if message not in self.notes:
+            self.notes.append(message)
         if self.on_note is not None:
             self.on_note(message)
 
@@ -48,7 +50,7 @@ class Log:
         """Add the log of a thread or process; a note that is here already is not repeated."""
         for each in fields(part):
             value = getattr(part, each.name)
-            if isinstance(value, int | float):
+            if isinstance(value, int | float) and not isinstance(value, bool):
                 setattr(self, each.name, getattr(self, each.name) + value)
         self.repeated += part.repeated
         for note in part.notes:

@@ -260,3 +260,42 @@ def test_lines_of_a_function_are_a_text(tmp_path, ninja):
     pipeline.run(pipeline.Inputs(archive), lines, pipeline.TextOutput(str(tmp_path / "arcs.txt")))
     expected = [f"{key} {lattice.num_arcs}" for key, lattice in package.read(archive)]
     assert (tmp_path / "arcs.txt").read_text().splitlines() == expected
+
+
+def test_a_second_run_with_the_same_inputs_counts_for_itself(tmp_path):
+    inputs = pipeline.Inputs(EXAMPLES / "lat.ark.gz", log=Log(on_error=[].append))
+
+    def fails(lattice):
+        if lattice.key == first:
+            raise LatticeError("it fails")
+        return lattice
+
+    first = next(iter(package.keys(EXAMPLES / "lat.ark.gz")))
+    one = pipeline.run(inputs, OnLattices(fails), pipeline.Output(str(tmp_path / "one.ark")))
+    two = pipeline.run(inputs, OnLattices(lambda lattice: lattice), pipeline.Output(str(tmp_path / "two.ark")))
+    assert (one.lattices, len(one.failures)) == (39, 1)
+    assert (two.lattices, len(two.failures)) == (40, 0)
+
+
+def test_repeated_keys_stay_in_the_summary(tmp_path):
+    archive = str(EXAMPLES / "lat.ark.gz")
+    stage = OnBatches(lambda batch: batch)
+    summary = pipeline.run(pipeline.Inputs([archive, archive]), stage, pipeline.Output(str(tmp_path / "out.ark")))
+    assert len(summary.repeated) == 40
+
+
+def test_a_word_without_a_name_does_not_cost_the_other_lattices_of_a_batch():
+    log = Log(on_error=[].append)
+
+    def spelled_words(batch):
+        return [lattice.words.word(int(lattice.word[0]) + 5 * (lattice.key == "utt1")) for lattice in batch]
+
+    answers = dict(stream(lattices(3, words=WORDS), OnBatches(spelled_words), log=log))
+    assert (set(answers), [failure.key for failure in log.failures]) == ({"utt0", "utt2"}, ["utt1"])
+
+
+def test_arguments_of_another_type_are_refused(tmp_path):
+    with pytest.raises(OptionError, match="inputs is of type str"):
+        pipeline.run("lat.ark", OnLattices(cost), pipeline.TextOutput(str(tmp_path / "out.txt")))
+    with pytest.raises(OptionError, match="log is for pairs"):
+        stream(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), OnLattices(cost), log=Log())

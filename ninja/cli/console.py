@@ -141,7 +141,7 @@ class Console:
         Args:
             unit: What is counted.
             to_stdout: Results are printed on stdout.
-            by_reading: The line moves as lattices are read, see `Source.lattices`; else the caller moves it.
+            by_reading: The line moves as lattices are read, see `watch_reading`; else the caller moves it.
         """
         global _shown
         if to_stdout and sys.stdout.isatty():
@@ -173,7 +173,8 @@ class Console:
             self.say(message)
         if self.log.skipped:
             self.say(f"{self.log.skipped} lattices were in the output already and were skipped")
-        self.say_keys(self.log.repeated, "lattices have keys that came before")
+        if not self.log.lists_repeated:
+            self.say_keys(self.log.repeated, "lattices have keys that came before")
         self.say_keys([failure.key or failure.path or "?" for failure in self.log.failures], "failed")
         click.get_current_context().exit(1 if failed or self.log.failures else 0)
 

@@ -62,7 +62,7 @@ def results(
             inputs,
             stage,
             jobs=console.jobs,
-            log=console.log,
+            log=None if isinstance(inputs, Inputs) else console.log,
             progress=_shown(bar),
             **({"may_be_empty": False} | how),
         )

@@ -163,7 +163,7 @@ class Inputs:
         return replace(self, names=tuple(names), log=log, tables=None, digest=None, _begun=None, _current=None)
 
     def part(self, name: str) -> Inputs:
-        """Return one file of these inputs, with the same words and log."""
+        """Return the inputs of one file, with the same words and log."""
         self._options()  # the words are those of all parts
         one = copy(self)
         one.names, one._begun, one.is_part = (name,), None, True

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
 from ninja.files.cores import num_cores
@@ -15,6 +15,7 @@ from ninja.files.output import target, text_output
 from ninja.files.threads import in_order
 from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import refuse_other_scales
+from ninja.io.writer import spells_words
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import collect_batches, pairs
@@ -33,7 +34,7 @@ Read = Callable[[Inputs], Pairs]
 class Summary:
     """The counts of a run."""
 
-    lattices: int  # processed with success, or results
+    lattices: int  # processed without a failure
     written: int  # lattices written; a stage may make several of one
     arcs: int  # of these
     failures: tuple[NinjaError, ...]
@@ -46,6 +47,21 @@ class Summary:
         failed = f", {len(self.failures)} failed" if self.failures else ""
         skipped = f", {self.skipped} were there already" if self.skipped else ""
         return f"{self.lattices} lattices, {self.arcs} arcs, {self.seconds:.1f} s{skipped}{failed}"
+
+
+class Counts(NamedTuple):
+    """Lengths of the lists of a log, and its counts, at one moment."""
+
+    lattices: int
+    failures: int
+    skipped: int
+    repeated: int
+    notes: int
+
+    @classmethod
+    def of(cls, log: Log) -> Counts:
+        """Count now."""
+        return cls(log.lattices, len(log.failures), log.skipped, len(log.repeated), len(log.notes))
 
 
 def run(
@@ -76,15 +92,17 @@ def run(
         may_be_empty: Inputs without lattices make an empty output; otherwise they are refused.
 
     Returns:
-        Counts, failures and notes; equal to those of ``inputs.log``.
+        Counts, failures and notes of this run; those of all runs of the inputs are in ``inputs.log``.
 
     Raises:
         LatticeError: There is no result at all.
         OutputError: The output cannot be written.
-        OptionError: An output would replace an input, or the options contradict each other.
+        OptionError: The options contradict each other.
     """
-    start = time.perf_counter()
-    before = inputs.log.lattices
+    if not isinstance(inputs, Inputs):
+        raise OptionError(f"inputs is of type {type(inputs).__name__}; give ninja.pipeline.Inputs(name)")
+    start, log = time.perf_counter(), inputs.log
+    before = Counts.of(log)
     how = _Run(jobs, read, on_result, progress, may_be_empty)
     if isinstance(output, TextOutput):
         with text_output(output.name) as text:
@@ -92,15 +110,14 @@ def run(
     else:
         with output_folder(output):
             _write_outputs(inputs, stage, output, how)
-    log = inputs.log
     return Summary(
-        log.lattices - before,
+        log.lattices - before.lattices,
         how.written,
         how.arcs,
-        tuple(log.failures),
-        log.skipped,
-        tuple(log.repeated),
-        tuple(log.notes),
+        tuple(log.failures[before.failures :]),
+        log.skipped - before.skipped,
+        tuple(log.repeated[before.repeated :]),
+        tuple(log.notes[before.notes :]),
         time.perf_counter() - start,
     )
 
@@ -132,7 +149,10 @@ def stream(
         OptionError: `jobs` is below 1.
         NinjaError: A lattice failed and the log has no ``on_error``.
     """
-    if not isinstance(inputs, Inputs):
+    if isinstance(inputs, Inputs):
+        if log is not None and log is not inputs.log:
+            raise OptionError("log is for pairs of key and lattice; give Inputs(..., log=log)")
+    else:
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
     return _Run(jobs, read, None, progress, may_be_empty).results(inputs, stage, done)
@@ -148,6 +168,8 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _
         if one.resume and one.chosen is not None:  # before any of them is written
             refuse_other_scales(target(one.name).archive, one.chosen)
     log = inputs.log
+    before = _counts(log)
+    inputs.spells_output = inputs.spells_output or (lambda: spells_words(output.name, output.to))  # of all parts
     may_be_empty, how.may_be_empty = how.may_be_empty, True
     for number, (one, part) in enumerate(outputs):
         log.output = number
@@ -158,7 +180,8 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _
                 raise
             error.path = error.path or one.name  # nothing of this input can be used; others are written
             log.fail(error)
-    if not (log.lattices + log.skipped or log.failures or may_be_empty):
+    log.output = 0
+    if _counts(log) == before and not may_be_empty:
         raise LatticeError(f"there is no lattice in {', '.join(inputs.places)}")
 
 
@@ -303,7 +326,8 @@ class _Run:
             return
         if failed:
             raise LatticeError(f"not one lattice of {failed} could be used; nothing is written")
-        raise LatticeError(f"there is no lattice in {', '.join(inputs.places)}; nothing is written")
+        sources = f" in {', '.join(inputs.places)}" if inputs.places else ""
+        raise LatticeError(f"there is no lattice{sources}; nothing is written")
 
 
 def _counts(log: Log) -> tuple[int, int]:
@@ -354,6 +378,8 @@ class _Source:
                 self._done[key] -= 1
                 log.skipped += 1
                 continue
+            if lattice.key != key:
+                lattice = lattice.with_key(key)
             self._shares.append((key, self._inputs.share))
             if self._on_lattice is not None:
                 self._on_lattice(lattice)

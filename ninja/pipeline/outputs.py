@@ -126,7 +126,7 @@ class LatticeSink:
 
 @contextmanager
 def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
-    """Open one output in a ``with`` block; a terminal gets text. Notes on losses follow when it is complete.
+    """Open one output in a ``with`` block, as text on a terminal; losses are noted when the output is complete.
 
     Raises:
         OptionError: The name makes no sense, or is that of several outputs.
@@ -158,15 +158,14 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
             number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"
-            log.note(f"{number} kept; the same command with --resume goes on from there")
+            log.note(f"{number} kept; the same run with resume=True (--resume) goes on from there")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
         write_table(table, output.words_out)
         writer.words_path = output.words_out
     for note in writer.notes():
         log.note(note)
-    if writer.repeated:
-        log.repeated.clear()  # a note lists them
+    log.lists_repeated |= writer.repeated
 
 
 def _scales_of(inputs: Inputs) -> ChosenScales | None:

@@ -68,7 +68,7 @@ class OnBatches:
         """Call the function."""
         try:
             results = self.function(batch)
-        except (LatticeError, MemoryError):
+        except (NinjaError, MemoryError):
             return _joined([(lattice.key, call_safely(self._alone, lattice)) for lattice in batch])
         return results if isinstance(results, Batch) else list(zip(batch.keys, results, strict=True))
 
@@ -93,7 +93,10 @@ class OnLattices(Generic[Result]):
 
 
 def _joined(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
-    """Return one batch of results that are lattices, batches or errors; other results as they are."""
+    """Return one batch of results that are lattices, batches or errors; other results as they are.
+
+    A lattice keeps its key; one without gets that of its input.
+    """
     entries: list[tuple[str, Lattice | NinjaError]] = []
     for key, result in results:
         if isinstance(result, Batch):
@@ -101,7 +104,7 @@ def _joined(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, A
         elif isinstance(result, NinjaError):
             entries.append((key, result))
         elif isinstance(result, Lattice):
-            entries.append((result.key, result))
+            entries.append((result.key or key, result))
         else:
             return results
     return Batch.of_entries(entries)

@@ -121,6 +121,12 @@ def determinize(prune: bool, **given: Any) -> Determinization:
     return Determinization(partial(determinize_retrying, prune_result=prune, **given))
 
 
+class BeamNote(str):
+    """Note of a lattice that holds less than the requested beam."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Determinization:
     """The batch stage that determinizes lattices and notes those for which the whole beam was not reached.
@@ -143,7 +149,7 @@ class Determinization:
             if not isinstance(result, NinjaError):
                 result, report = result
                 if not report.complete:
-                    log.note(f"{lattice.key}: {report}")
+                    log.note(BeamNote(f"{lattice.key}: {report}"))
             entries.append((lattice.key, result))
         return Batch.of_entries(entries)
 
@@ -151,8 +157,18 @@ class Determinization:
 def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoReturn:
     """Write all lattices, report those that did not reach the beam, and end the command."""
     console, log = current_console(), inputs.log
-    log.on_note = lambda note: console.say(note) if len(log.notes) <= NAMED else None
+
+    def incomplete() -> int:
+        return sum(isinstance(note, BeamNote) for note in log.notes)
+
+    def show(note: str) -> None:
+        if not isinstance(note, BeamNote):
+            console.note(note)
+        elif incomplete() <= NAMED:
+            console.say(note)
+
+    log.on_note = show
     arcs = write(stage, inputs, destination, kind="compact").arcs
-    if log.notes:
-        console.say(f"{len(log.notes)} lattices hold less than the requested beam")
+    if number := incomplete():
+        console.say(f"{number} lattices hold less than the requested beam")
     console.close_counting(f"lattices, {arcs} arcs")

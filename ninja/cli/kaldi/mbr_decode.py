@@ -138,13 +138,16 @@ def mbr_decode(
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as Kaldi's
         inputs.spell()
     show = shown_words(current_console(), word_symbol_table)
+    read = None if lattices is None else lambda _: lattices
     risk, words, approximate = 0.0, 0, []
     with ExitStack() as stack:
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
         decoding = partial(decode, wanted=tuple(files), **given)
-        for key, decoded in results(OnBatches(decoding), lattices or inputs, to_stdout=output_file == "-"):
+        for key, decoded in results(
+            OnBatches(decoding), inputs, read=lattices and (lambda _: lattices), to_stdout=output_file == "-"
+        ):
             for name, output in decoded.outputs.items():
                 write[name](key, output)
             show(key, decoded.words.tolist())
