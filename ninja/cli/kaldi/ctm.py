@@ -77,9 +77,7 @@ def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_be
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
     with text_output(output_file) as stream:
-        for key, (text, found) in results(
-            OnBatches(lines), inputs, read=lattices and (lambda _: lattices), to_stdout=output_file == "-"
-        ):
+        for key, (text, found) in results(OnBatches(lines), inputs, read=read, to_stdout=output_file == "-"):
             stream.write(text)
             risk += found.bayes_risk
             words += len(found.words)

@@ -145,9 +145,7 @@ def mbr_decode(
         write = {name: _writer(stack, name, file) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
         decoding = partial(decode, wanted=tuple(files), **given)
-        for key, decoded in results(
-            OnBatches(decoding), inputs, read=lattices and (lambda _: lattices), to_stdout=output_file == "-"
-        ):
+        for key, decoded in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
             for name, output in decoded.outputs.items():
                 write[name](key, output)
             show(key, decoded.words.tolist())
