@@ -158,7 +158,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
             number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"
-            log.note(f"{number} kept; the same run with resume=True (--resume) goes on from there")
+            log.note(f"{number} kept; the same command with --resume goes on from there")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
         write_table(table, output.words_out)
