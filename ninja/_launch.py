@@ -69,8 +69,8 @@ def _version(arguments: list[str]) -> None:
     if tool is None:
         sys.exit("ninja: error: this is ninja-asr, not the build tool; its version: ninja-asr --version")
     if sys.stderr is not None:
-        said = f"this is the version of the build tool, {tool}; that of the lattice tool: ninja-asr --version"
-        sys.stderr.write(f"ninja: {said}\n")
+        message = f"this is the version of the build tool, {tool}; that of the lattice tool: ninja-asr --version"
+        sys.stderr.write(f"ninja: {message}\n")
         sys.stderr.flush()
     _build(arguments)
 

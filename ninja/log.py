@@ -29,7 +29,7 @@ class Log:
     _told: set[tuple[int, str]] = field(default_factory=set)  # notes, with the output of each
 
     def note(self, message: str) -> None:
-        """Keep a message for the user, who is told the same only once, or once for each output."""
+        """Keep a message and show it to the user, once for each output."""
         if (self.output, message) in self._told:
             return
         self._told.add((self.output, message))

@@ -53,6 +53,7 @@ def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["in.ark"]
 
 
+# The test takes memory away from the process, which keeps a thread from starting only where stacks count as memory.
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux counts the stacks of threads as memory")
 def test_a_kernel_that_cannot_start_its_thread_says_what_to_do(tmp_path):
     with package.write(tmp_path / "in.ark") as output:

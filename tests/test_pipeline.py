@@ -227,7 +227,8 @@ def test_a_script_writes_the_bytes_of_the_command(ninja, tmp_path, monkeypatch, 
 def test_a_script_goes_on_with_an_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     archive = str(EXAMPLES / "lat.ark.gz")
-    stage, output = pipeline.OnBatches(partial(package.graph.prune, beam=6.0)), pipeline.Output("out.ark", resume=True)
+    stage = pipeline.OnBatches(partial(package.graph.prune, beam=6.0))
+    output = pipeline.Output("out.ark", resume=True, settings={"beam": 6.0})
 
     def fails_at_last(batch):
         return [raises(lattice) for lattice in batch]
@@ -299,3 +300,28 @@ def test_arguments_of_another_type_are_refused(tmp_path):
         pipeline.run("lat.ark", OnLattices(cost), pipeline.TextOutput(str(tmp_path / "out.txt")))
     with pytest.raises(OptionError, match="log is for pairs"):
         stream(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), OnLattices(cost), log=Log())
+
+
+def test_a_script_does_not_go_on_with_an_output_of_other_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stage = OnBatches(lambda batch: batch)
+
+    def interrupted(inputs):
+        for number, pair in enumerate(inputs.lattices()):
+            if number == 17:
+                raise KeyboardInterrupt
+            yield pair
+
+    def run(**settings):
+        output = pipeline.Output("out.ark", resume=True, settings=settings or None)
+        return pipeline.run(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), stage, output, jobs=1, read=read)
+
+    read = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(beam=6.0)
+    read = None
+    with pytest.raises(OptionError, match="another --beam"):
+        run(beam=8.0)
+    with pytest.raises(OptionError, match="resume needs the settings"):
+        run()
+    assert run(beam=6.0).skipped > 0

@@ -166,11 +166,10 @@ def test_a_search_begins_with_the_arcs_of_the_best_path(browser, page_file, latt
     best = best_path(lattice, Scales(SCALE)).arcs.tolist()
     word = lattice.words.word(int(lattice.word[best[-1]]))
     with opened(browser, page_file) as page:
-        found = page.evaluate("word => ninja.search(word)", word)
-        on_best = [arc in best for arc in found]
-        assert on_best == sorted(on_best, reverse=True)
-        assert True in on_best
-        assert False in on_best
+        hits = page.evaluate("word => ninja.search(word)", word)
+        num_best = sum(arc in best for arc in hits)
+        assert 0 < num_best < len(hits)  # otherwise any order would do
+        assert set(hits[:num_best]) <= set(best)
         page.locator('input[name="search"]').fill(word)
         page.locator('input[name="search"]').press("Enter")
         assert page.evaluate("ninja.selected()") in best

@@ -1,7 +1,7 @@
-"""Batches of lattices between Python and C++: what all the modules share; see ``ninja.lattice.batch``.
+"""Conversion of lattices and batches between Python and C++, shared by all extension modules.
 
-A kernel takes the items of a `Batch`, or one item that borrows the arrays of a `Lattice`, and so does each function of
-the modules: `items_in` makes items of its argument, `result_of` the same kind of object of the results.
+Kernels take the items of a `Batch`, or one item that borrows the arrays of a `Lattice`. `items_in` converts an argument
+to items; `result_of` converts results to the type of the argument. See ``ninja.lattice.batch``.
 """
 
 cimport numpy as np

@@ -1,6 +1,6 @@
-// Hashes under a key that is drawn when the process starts: nobody can write a file whose texts or numbers share a place
-// in a hash table, which would make every access as slow as a search through all of them. Two processes hash the same
-// value differently, so no result may depend on the order of a table's slots.
+// Hash functions with a random key per process. Without the key, nobody can construct texts or numbers that collide,
+// which would make each table access linear. Hash values differ between processes, so no result may depend on the order
+// of the slots of a table.
 //
 // Source: Wang Yi, wyhash (github.com/wangyi-fudan/wyhash), the folded multiplication, here with a random key in place of
 // the constants, as the maps of Go hash where the processor has no AES instructions (runtime/hash64.go).

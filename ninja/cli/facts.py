@@ -1,4 +1,4 @@
-"""What the results of a command depend on: its options and the files that it reads."""
+"""Facts of a run: the options of a command and the states of the files that it reads."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def options_of(
     Args:
         values: The value of each parameter; names of files as they were typed.
         places: The sources.
-        identity: What tells files from others.
+        identity: Returns values that identify files.
         archives: Returns the states of lattices beside the sources.
         without: Parameters that are left out.
     """
     options: dict[str, Any] = {}
     states: list[State] = []
-    for each in command.params:
-        name = each.name or ""
-        if name in without or isinstance(each.type, OutputFile) or values.get(name) is None:
+    for parameter in command.params:
+        name = parameter.name or ""
+        if name in without or isinstance(parameter.type, OutputFile) or values.get(name) is None:
             continue
-        spelled = each.opts[0].lstrip("-").replace("-", "_")
+        option = parameter.opts[0].lstrip("-").replace("-", "_")
         value = values[name]
-        if isinstance(each.type, Lattices):
+        if isinstance(parameter.type, Lattices):
             others = archives(value if isinstance(value, tuple) else (value,))
             states.extend(others)
-            options[spelled] = len(others)
-        elif isinstance(each.type, InputFile):
+            options[option] = len(others)
+        elif isinstance(parameter.type, InputFile):
             names = value if isinstance(value, tuple) else (value,)
-            options[spelled] = [found for path in names for found in _content(each.type, path, identity)]
+            options[option] = [value for path in names for value in _content(parameter.type, path, identity)]
         else:
-            options[spelled] = value if isinstance(value, bool | int | float | str) else repr(value)
+            options[option] = value if isinstance(value, bool | int | float | str) else repr(value)
     if values.get("words") is None and (table := _table_beside(places)) is not None:
         options["words"] = identity([table])
     if (scales := _scales_beside(places)) is not None:
@@ -66,7 +66,7 @@ def options_of(
 
 
 def run_facts(places: tuple[str, ...]) -> Facts | None:
-    """Return the facts of the run of the current command; None: there is no such command.
+    """Return the facts of the run of the current command, or None outside a command.
 
     Args:
         places: The sources of the output.
@@ -96,9 +96,9 @@ def _states_of_archives(places: tuple[str, ...], format: str | None = None) -> l
 
 
 def _content(kind: InputFile, name: str, identity: Identity) -> list[Any]:
-    """Return the identity of the files that a name is of; the name itself where there are none."""
-    found = sorted(path for path in kind.files(name) if state_of(path)[1] >= 0)
-    return identity(found) if found else [name]
+    """Return the identity of the files that a name refers to, or the name if there are none."""
+    paths = sorted(path for path in kind.files(name) if state_of(path)[1] >= 0)
+    return identity(paths) if paths else [name]
 
 
 def _table_beside(places: tuple[str, ...]) -> str | None:
@@ -111,7 +111,7 @@ def _table_beside(places: tuple[str, ...]) -> str | None:
 def _scales_beside(places: tuple[str, ...]) -> str | None:
     try:
         known = click.get_current_context().meta.get(SCALES, {})
-        found = known[places] if places in known else find_scales(places, allow_pipes=True)  # no command is run for it
+        scales = known[places] if places in known else find_scales(places, allow_pipes=True)  # runs no command
     except NinjaError:
         return None
-    return None if found is None else repr(found.values())
+    return None if scales is None else repr(scales.values())

@@ -119,7 +119,7 @@ def _gather_facts(names: tuple[str, ...], output: Output) -> None:
 
 
 def _facts_of(names: tuple[str, ...]) -> Facts | None:
-    """Return what the results of the running command for inputs depend on; found once."""
+    """Return the facts of the run of the current command for some inputs; they are gathered once."""
     from ninja.cli.facts import run_facts  # it imports the planning of shards
 
     known: dict[tuple[str, ...], Facts | None] = click.get_current_context().meta.setdefault(FACTS, {})

@@ -66,7 +66,7 @@ class LatticeFilter:
 
 
 def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
-    """Return a lattice in which other words stand for each of its words: none, one or several.
+    """Replace each word of a lattice by no, one or several words.
 
     An arc of several words is as many arcs; the first has its costs. Where there are such arcs, the lattice has neither
     alignments nor times.

@@ -101,16 +101,16 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
     check_listed(name, listed_in)
     if os.path.exists(name):
         return [Place(name, plain=True)]
-    if found := _at_offset(name):
-        check_listed(found[0].path, listed_in)
-        return [replace(found[0], plain=True)]
+    if places := _at_offset(name):
+        check_listed(places[0].path, listed_in)
+        return [replace(places[0], plain=True)]
     if _RANGE.fullmatch(name):
         raise FormatError(f"{name!r} ends in a range of rows, which has no meaning for lattices")
     return [Place(name, plain=True)]
 
 
 def check_listed(name: str, listed_in: str) -> None:
-    """Refuse the name of a file that stands in a list or a script file, if it leads to another machine or no file.
+    """Check a file name in a list or a script file: it must not leave the machine, or the folder of a list at a URL.
 
     A local list may name any local file; one that is read from a URL names files by URLs in its own folder or below.
 
@@ -133,7 +133,7 @@ def below(name: str, named_in: str) -> str:
     """Return the path, or the URL, of a file that another file names, in whose folder or below it must be.
 
     Args:
-        name: As it stands in the file; links are followed.
+        name: The name in the file; links are followed.
         named_in: The other file, or its URL.
 
     Raises:

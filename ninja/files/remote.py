@@ -260,7 +260,7 @@ def _system(url: str) -> tuple[Any, str]:
     if "::" in url:
         raise OptionError(f"{url}: a URL that is chained to another (::) is not opened; copy the file first")
     if protocol not in SCHEMES:
-        served = ", ".join(f"{each}://" for each in sorted(SCHEMES))
+        served = ", ".join(f"{scheme}://" for scheme in sorted(SCHEMES))
         raise OptionError(f"{url}: {protocol}:// is not served, but {served}; copy the file first")
     try:
         from fsspec.core import url_to_fs

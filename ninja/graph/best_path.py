@@ -51,10 +51,10 @@ def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
     Raises:
         LatticeError: In one of them no path leads from the start to a final state.
     """
-    failed, found = _graph.best_words(batch, scales)
+    failed, arrays = _graph.best_words(batch, scales)
     if failed >= 0:
         raise no_path(batch.keys[failed])
-    return BestWords(*found)
+    return BestWords(*arrays)
 
 
 def path_lattice(lattice: Lattice, path: Path) -> Lattice:

@@ -55,12 +55,12 @@ def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labe
     Raises:
         LatticeError: In a lattice no path leads from the start to a final state, or the times of states contradict.
     """
-    failed, found = _graph.probable_arcs(batch, scales, least, labels)
+    failed, arrays = _graph.probable_arcs(batch, scales, least, labels)
     if failed >= 0:
         posteriors(batch[failed], scales)
         state_times(batch[failed])
         raise AssertionError("neither says what is wrong")
-    return ProbableArcs(*found)
+    return ProbableArcs(*arrays)
 
 
 def forward_backward(lattice: Lattice, scales: Scales = Scales()) -> ForwardBackward:

@@ -42,9 +42,9 @@ def files(folder: str) -> list[str]:
 
 def lattice_files(folder: str) -> list[str]:
     """Return the paths of the files in a folder that hold lattices; where there are none, those that hold results."""
-    found = {path: _held(path) for path in files(folder)}
-    left_out = {"nothing", "companion"} | ({"results"} if "lattices" in found.values() else set())
-    return [path for path, holds in found.items() if holds not in left_out]
+    kinds = {path: _held(path) for path in files(folder)}
+    left_out = {"nothing", "companion"} | ({"results"} if "lattices" in kinds.values() else set())
+    return [path for path, kind in kinds.items() if kind not in left_out]
 
 
 def size_of(table: Table) -> int | None:

@@ -70,4 +70,4 @@ def _files(table: Table) -> list[Place]:
     if table.kind == "folder":
         return [Place(path) for path in folder.files(table.place.path) if not folder.is_companion(path)]
     kind, content = look_into(table)
-    return [each.place for each in names_in(content, table.place.name)[0]] if kind == "list" else [table.place]
+    return [listed.place for listed in names_in(content, table.place.name)[0]] if kind == "list" else [table.place]

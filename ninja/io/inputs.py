@@ -29,7 +29,7 @@ Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 @dataclass(slots=True)
 class Inputs:
-    """The lattices of a run: what the user named, and how it is read.
+    """Sources of lattices with the options of reading them.
 
     Args:
         names: A file, folder, pattern, list of files, Kaldi rspecifier or ``-``, as for ``ninja.read``, or several.
@@ -56,7 +56,7 @@ class Inputs:
     spells_output: Callable[[], bool] | None = None  # whether an output needs the names of ids
     table_error: OptionError | None = None  # why ids of the sources have no names, where an output spells them
     formats: Counter[str] = field(default_factory=Counter)  # names of the formats read, with their numbers of files
-    tables: tuple[Table, ...] | None = None  # the part of the sources that is read; None: all of them
+    tables: tuple[Table, ...] | None = None  # the part of the sources that is read  [default: all]
     digest: Any = None  # hash that takes in the keys read
     is_part: bool = False  # one file of several, of which others can be read
     _symbols: SymbolTable | None = None

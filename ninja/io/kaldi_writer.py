@@ -86,7 +86,7 @@ class KaldiWriter(LatticeWriter):
         self._kept_at = time.monotonic()
 
     def _resume_point(self, file: PartFile) -> ResumePoint:
-        """Find what an earlier attempt left, unless it was another run's, which stays as it is."""
+        """Find the lattices that an earlier attempt of this run wrote; another run's output is refused and kept."""
         archive, run = self._target.archive, self._output.run
         begun = not file.is_direct and os.path.getsize(file.part) > 0
         is_known = run is not None and has_facts(archive)

@@ -1,4 +1,4 @@
-"""Facts of the run that an output is of, in a file beside it (``.NAME.run``): no other run goes on with the output.
+"""Facts of the run that writes an output, in a file beside it (``.NAME.run``): only the same run resumes the output.
 
 The file is there as long as the output is unfinished, and stays where it may be taken up again (``--resume``).
 
@@ -68,7 +68,7 @@ def refuse_other_facts(place: str, facts: Facts) -> None:
     """Refuse to go on with the output of another run.
 
     Raises:
-        OptionError: It is another one's, or nobody knows whose; the message says in what the two differ.
+        OptionError: The output is of another or an unknown run; the message describes the difference.
     """
     advice = "leave --resume out to begin anew"
     path = _path(place)
@@ -91,7 +91,7 @@ def refuse_other_facts(place: str, facts: Facts) -> None:
 
 
 def difference(before: Facts, now: Facts) -> str:
-    """Say in what the facts of two runs differ, or of two plans, which have ``shards``, too."""
+    """Describe the first difference between the facts of two runs, or of two plans of shards."""
     for name, what in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
         if before.get(name) != now.get(name):
             return what.format(before.get(name))
@@ -108,11 +108,12 @@ def difference(before: Facts, now: Facts) -> str:
 
 
 def _changed_file(before: Any, now: Any) -> str | None:
-    """Return the first of the files in two lists of states that is another now; None: there is none of both."""
+    """Return the first file whose states in two lists differ, or None."""
     if not isinstance(before, list) or not isinstance(now, list):
         return None
-    states = {each[0]: each for each in before if isinstance(each, list)}
-    return next((str(each[0]) for each in now if isinstance(each, list) and states.get(each[0], each) != each), None)
+    states = {state[0]: state for state in before if isinstance(state, list)}
+    changed = (state[0] for state in now if isinstance(state, list) and states.get(state[0], state) != state)
+    return next(map(str, changed), None)
 
 
 def dumped(facts: Facts) -> bytes:
@@ -127,12 +128,12 @@ def parsed(content: bytes) -> dict[str, Any]:
         ValueError: They are no JSON object.
     """
     try:
-        found = json.loads(content)
+        facts = json.loads(content)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(found, dict):
+    if not isinstance(facts, dict):
         raise ValueError("no object")
-    return found
+    return facts
 
 
 def _path(place: str) -> str:

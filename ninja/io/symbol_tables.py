@@ -40,19 +40,19 @@ def find_table(source: Sequence[str]) -> str:
     Raises:
         OptionError: There is none, some of the lattices have none, or there are several that differ.
     """
-    beside = {each: _beside(each) for each in source}
-    found = list(dict.fromkeys(place for places in beside.values() for place in places))
-    without = next((each for each, places in beside.items() if not places), None)
+    beside = {name: _beside(name) for name in source}
+    tables = list(dict.fromkeys(table for places in beside.values() for table in places))
+    without = next((name for name, places in beside.items() if not places), None)
     if without is not None:
         message = f"{without}: no {' or '.join(TABLE_NAMES)} beside it"
-        if found:
-            other = next(each for each, places in beside.items() if places)
+        if tables:
+            other = next(name for name, places in beside.items() if places)
             message = f"{message}, but there is one beside {other}"
         raise OptionError(f"{message}; give the words' spelling with --words")
-    for other in found[1:]:
-        if not filecmp.cmp(found[0], other, shallow=False):
-            raise OptionError(f"{found[0]} and {other}, beside the lattices, differ; say with --words which one it is")
-    return found[0]
+    for other in tables[1:]:
+        if not filecmp.cmp(tables[0], other, shallow=False):
+            raise OptionError(f"{tables[0]} and {other}, beside the lattices, differ; say with --words which one it is")
+    return tables[0]
 
 
 def _beside(source: str) -> list[str]:

@@ -69,11 +69,11 @@ class _Multiwords(SymbolTable):
             return None
         with self._numbering:
             known = super().id(word)
-            found = len(self) if known is None else known
-            self._split[found] = parts  # first: a word that is found has its parts
+            number = len(self) if known is None else known
+            self._split[number] = parts  # before the number is known to other threads
             if known is None:
-                self._added(word, found)
-        return found
+                self._added(word, number)
+        return number
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the id of each of some words, -1 for those of which the model lacks a part."""

@@ -39,8 +39,8 @@ class _Lock:
 def _lock_of(shared: object) -> AbstractContextManager[bool]:
     """Return the lock of an object that several threads use; the same thread may take it again."""
     name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the same object in a forked process, has another
-    found = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
-    return found.lock
+    holder = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
+    return holder.lock
 
 
 def exclusive(method: Method) -> Method:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -32,6 +32,8 @@ from ninja.io.symbol_tables import write_table
 from ninja.io.writer import KALDI, format_of, spells_words
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
+from ninja.libraries import VERSION
+from ninja.pipeline.plan import units
 
 _JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
@@ -54,7 +56,8 @@ class Output:
     scales: Scales | None = None  # by which paths were compared
     chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside them
     keeps_scales: bool = True  # where none are chosen, those beside the inputs go beside the output, too
-    facts_of: Callable[[tuple[str, ...]], Facts | None] | None = None  # what the results for inputs depend on
+    settings: Mapping[str, object] | None = None  # options the results depend on; `resume` continues equal ones only
+    facts_of: Callable[[tuple[str, ...]], Facts | None] | None = None  # of a command, in place of the settings
 
     @property
     def is_stdout(self) -> bool:
@@ -137,7 +140,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
         name = "ark,t:-"
     is_kaldi = format_of(name, output.to)[0].name in KALDI
-    has_facts = output.facts_of is not None and is_kaldi and inputs.tables is None and not gives_bytes_once(name)
+    has_facts = is_kaldi and inputs.tables is None and not gives_bytes_once(name)
     writer = files.write(
         name,
         resume=output.resume,
@@ -147,7 +150,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         words_out=output.words_out,
         scales=output.scales,
         chosen=output.chosen or (_scales_of(inputs) if output.keeps_scales else None),
-        run=output.facts_of(inputs.places) if has_facts and output.facts_of is not None else None,
+        run=_facts(output, inputs) if has_facts else None,
     )
     inputs.spells_output = inputs.spells_output or (lambda: spells_words(name, output.to))
     try:
@@ -166,6 +169,28 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     for note in writer.notes():
         log.note(note)
     log.lists_repeated |= writer.repeated
+
+
+def _facts(output: Output, inputs: Inputs) -> Facts | None:
+    """Return the facts of a run, by which a resumed one is recognised.
+
+    Raises:
+        OptionError: The run is to be resumed, but its settings are unknown.
+    """
+    if output.facts_of is not None:
+        return output.facts_of(inputs.places)
+    if output.settings is None:
+        if output.resume:
+            advice = 'such as Output(..., resume=True, settings={"beam": 6.0})'
+            raise OptionError(f"resume needs the settings of the run, which tell it from others, {advice}")
+        return None
+    options = {
+        name: value if isinstance(value, bool | int | float | str) else repr(value)
+        for name, value in output.settings.items()
+    }
+    states = units(inputs.places, format=inputs.format, allow_pipes=inputs.allow_pipes)[1]
+    sources = [list(state) for state in states]
+    return {"version": VERSION, "command": "ninja.pipeline.run", "options": options, "sources": sources}
 
 
 def _scales_of(inputs: Inputs) -> ChosenScales | None:
@@ -291,7 +316,7 @@ def _with_extension(path: str, output: Output) -> tuple[str, str | None]:
     if form in known or (form.name in KALDI and not known and not name.endswith(".scp")):
         return name, to
     stem = name.removesuffix(".gz").removesuffix(".scp")
-    ending = next((end for each in known for end in each.extensions if stem.lower().endswith(end)), "")
+    ending = next((end for candidate in known for end in candidate.extensions if stem.lower().endswith(end)), "")
     return stem[: len(stem) - len(ending)] + form.extensions[0], to
 
 

@@ -61,7 +61,7 @@ class Record:
 
 
 def read_record(plan: Plan, shard: Shard) -> Record | None:
-    """Return the record of a shard that is done; None: it must run, for the first time or again.
+    """Return the record of a completed shard, or None if the shard must run.
 
     Raises:
         OptionError: It was done by another plan.
@@ -71,12 +71,12 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
         facts = _load(parts, f"{shard.name}.json")
         if facts is None:
             return None
-        found = _record(plan, shard, facts)
+        record = _record(plan, shard, facts)
     except (LookupError, TypeError, ValueError):
         return None  # cut short, or no record
-    if found.plan != plan.digest:
+    if record.plan != plan.digest:
         raise OptionError(_other_plan(plan.folder, "other options, sources or models"))
-    return found if all(parts.size(name) == part.size for name, part in found.parts.items()) else None
+    return record if all(parts.size(name) == part.size for name, part in record.parts.items()) else None
 
 
 def write_record(plan: Plan, record: Record, temporary: str) -> None:
@@ -91,21 +91,21 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
 
 
 def settle_plan(plan: Plan) -> None:
-    """Write the plan into its folder, or see that the one which stands there is the same.
+    """Write the plan into its folder, or check that the plan there is the same.
 
-    One of which no shard is done is replaced.
+    A plan without a completed shard is replaced.
 
     Raises:
-        OptionError: It is another one; it is said in what.
+        OptionError: The plan there is another one; the message describes the difference.
         OutputError: It cannot be written.
     """
     parts = Parts(plan.folder)
     if parts.size(PLAN) is None:
         _write_plan(plan, replace=False)
-    found = read_plan(plan.folder)
-    if found.digest != plan.digest:
+    existing = read_plan(plan.folder)
+    if existing.digest != plan.digest:
         if any(_RECORD.fullmatch(name) for name in parts.names()):
-            raise OptionError(_other_plan(plan.folder, run_facts.difference(found.facts(), plan.facts())))
+            raise OptionError(_other_plan(plan.folder, run_facts.difference(existing.facts(), plan.facts())))
         _write_plan(plan, replace=True)
 
 
@@ -193,29 +193,30 @@ def _other_plan(folder: str, difference: str) -> str:
 
 
 def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
-    """Make a record of its facts, which anybody may have written: of parts it names those of this plan."""
+    """Make a record of untrusted facts; it may name parts of this plan only."""
     _check(isinstance(facts["parts"], dict))
-    failures = tuple(Failure(**each) for each in facts.pop("failures"))
-    for each in failures:
-        _check(isinstance(each.message, str) and isinstance(each.key, str | None) and isinstance(each.path, str | None))
+    failures = tuple(Failure(**fields) for fields in facts.pop("failures"))
+    for failure in failures:
+        _check(isinstance(failure.message, str))
+        _check(isinstance(failure.key, str | None) and isinstance(failure.path, str | None))
     options: dict[str, str | None] = {}
     for output in plan.outputs:
         for name in output.names:
             options |= {f"{name}{SCALES_SUFFIX}": None, table_beside(name): None}
         options |= dict.fromkeys(output.names, output.option)
-    parts = {name: PartFile(**each) for name, each in facts.pop("parts").items()}
+    parts = {name: PartFile(**fields) for name, fields in facts.pop("parts").items()}
     for name, part in parts.items():
         _check(options[name.removeprefix(f"{shard.name}.")] == part.option and name.startswith(shard.name))
         _check(_is_number(part.size) and isinstance(part.sha256, str))
-    found = Record(**facts, failures=failures, parts=parts)
-    _check((found.shard, found.of) == (shard.number, shard.of) and _is_number(found.lattices))
-    _check(all(isinstance(text, str) for text in (found.plan, found.keys, found.host, found.version)))
-    _check(isinstance(found.seconds, int | float) and not isinstance(found.seconds, bool) and found.seconds >= 0)
-    return found
+    record = Record(**facts, failures=failures, parts=parts)
+    _check((record.shard, record.of) == (shard.number, shard.of) and _is_number(record.lattices))
+    _check(all(isinstance(text, str) for text in (record.plan, record.keys, record.host, record.version)))
+    _check(isinstance(record.seconds, int | float) and not isinstance(record.seconds, bool) and record.seconds >= 0)
+    return record
 
 
 def _load(parts: Parts, name: str) -> dict[str, Any] | None:
-    """Return what a JSON file of a folder holds; None: it is not there."""
+    """Return the content of a JSON file in a folder, or None if there is no such file."""
     size = parts.size(name)
     if size is None:
         return None

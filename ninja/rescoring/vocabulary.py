@@ -94,7 +94,7 @@ class VocabularyCheck:
             self._count = np.pad(self._count, (0, max(size, len(lattice.words)) - self._count.size))
         np.add.at(self._count, lattice.word, 1)
         self._all_fail = self._all_fail and any(
-            each.unk is None and each.unknown_share(lattice) > 0 for each in self._word_maps(lattice.words)
+            word_map.unk is None and word_map.unknown_share(lattice) > 0 for word_map in self._word_maps(lattice.words)
         )
         self._num_lattices += 1
         if self._num_lattices == ENOUGH_LATTICES:
@@ -108,7 +108,7 @@ class VocabularyCheck:
             judged = self._word_maps(self._words)
             self._num_judged = len(judged)
             maps = (*judged, *self._other_maps(self._words))
-            self._of_file = added(self._of_file, [each.coverage_of(self._count) for each in maps])
+            self._of_file = added(self._of_file, [word_map.coverage_of(self._count) for word_map in maps])
         self._count = np.zeros(self._count.size, np.int64)
 
     def _end_file(self) -> None:

@@ -128,8 +128,8 @@ def tune_weights(
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
     options = replace(options or RescoreOptions(), output="lattice")
     how: How = lm.how if isinstance(lm, Mixture) else "loglinear"
-    models, given = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
-    shares = np.array(given)
+    models, model_weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
+    shares = np.array(model_weights)
     log = RescoreReport() if report is None else report
 
     def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:

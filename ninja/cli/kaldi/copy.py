@@ -89,8 +89,8 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     Example:
       ninja copy-backoff complete.ark.gz better.ark.gz -o lat.ark.gz
     """
-    given = build_inputs((first,), options)
-    inputs, destination = given["inputs"], given["destination"]
+    arguments = build_inputs((first,), options)
+    inputs, destination = arguments["inputs"], arguments["destination"]
     backed_off = 0
 
     def chosen(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:

@@ -168,7 +168,7 @@ class NemoOptions:
         if self.manifest is not None:
             objects = read_manifest(utf8.content(self.manifest), self.field, self.manifest)
             lists = read_nemo(again, list(objects), self.beam, path, score_as=self.score_as, encoding=self.encoding)
-            return (replace(each, record=_record(objects[each.key])) for each in lists)
+            return (replace(nbest, record=_record(objects[nbest.key])) for nbest in lists)
         keys = None
         if self.beam and self.beam > 0:
             count = -(-_num_lines(again()) // self.beam)

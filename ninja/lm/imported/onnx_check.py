@@ -109,9 +109,9 @@ def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
     if tensor.data_location == tensor.EXTERNAL or tensor.external_data:
         _check_external(tensor, weight, needed, path)
         return
-    found = len(tensor.raw_data) if tensor.HasField("raw_data") else size * len(getattr(tensor, field))
-    if found != needed:
-        raise ModelError(f"{weight} has {found} bytes, but its shape needs {needed}; the file is damaged", path)
+    num_bytes = len(tensor.raw_data) if tensor.HasField("raw_data") else size * len(getattr(tensor, field))
+    if num_bytes != needed:
+        raise ModelError(f"{weight} has {num_bytes} bytes, but its shape needs {needed}; the file is damaged", path)
 
 
 def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
@@ -129,5 +129,5 @@ def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
         raise ModelError(f"{weight} lies in {location!r}, which is no file of the model's directory", path)
     offset, length = map(int, numbers)
     if length != needed or offset + length > os.path.getsize(place):
-        found = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(place)}"
-        raise ModelError(f"{weight} needs {needed} bytes, and lies in {found}; copy the files again", path)
+        span = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(place)}"
+        raise ModelError(f"{weight} needs {needed} bytes, and lies in {span}; copy the files again", path)
