@@ -26,22 +26,22 @@ bench: $(VENV)/.package
 docs: $(VENV)/.tools $(VENV)/.docs programs
 	$(BIN)/python docs/render_cli.py > docs/cli.md
 	$(BIN)/python docs/render_formats.py
-	$(BIN)/python -m pytest tests/test_tutorials.py tests/test_readme.py
+	$(BIN)/python -m pytest tests/project/test_tutorials.py tests/project/test_readme.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
-	NINJA_SITE=build/site $(BIN)/python -m pytest tests/test_site.py
+	NINJA_SITE=build/site $(BIN)/python -m pytest tests/project/test_site.py
 
 # Writes what the pages' code prints into the pages.
 pages: $(VENV)/.tools $(VENV)/.docs programs
-	NINJA_WRITE_PAGES=1 $(BIN)/python -m pytest tests/test_tutorials.py
+	NINJA_WRITE_PAGES=1 $(BIN)/python -m pytest tests/project/test_tutorials.py
 
 # From the source archive to an installed command, in an environment of its own.
 dist-check: $(VENV)/.tools
-	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_packaging.py
+	NINJA_SLOW=1 $(BIN)/python -m pytest tests/project/test_packaging.py
 
 # A Ray cluster of two nodes, and a server of S3, on this machine.
 cluster-check: $(VENV)/.tools
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray,cloud,test-cloud]"
-	NINJA_SLOW=1 $(BIN)/python -m pytest tests/test_ray.py tests/test_remote.py
+	NINJA_SLOW=1 $(BIN)/python -m pytest tests/pipeline/test_ray.py tests/files/test_remote.py
 
 # Mutated inputs for every reader and kernel, minutes or hours; see fuzz/README.md. Needs clang and llvm.
 FUZZ_JOBS ?= $(shell nproc)

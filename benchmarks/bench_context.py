@@ -23,7 +23,6 @@ from ninja.context.grammar.compile import compile_list
 from ninja.context.options import ContextOptions
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.confusion_training import learn, tempered
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Augmentation, Context, Contextual
 from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
@@ -34,6 +33,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel, load
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring import RescoreOptions
+from ninja.train.confusion import learn, tempered
 from ninja.tune.plot import COLOURS, MARKERS, drawn_panels
 
 SIZES = (10, 100, 1000, 5000)

@@ -19,9 +19,9 @@ import time
 
 import numpy as np
 
-from ninja.ctc.lexicon import ctc_lexicon, spelled_by_letters
-from ninja.ctc.search import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
-from ninja.ctc.units import ctc_units
+from ninja.decoding.lexicon import ctc_lexicon, spelled_by_letters
+from ninja.decoding.search import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
+from ninja.decoding.units import ctc_units
 
 REPEATS = int(os.environ.get("NINJA_BENCH_REPEATS", "9"))
 

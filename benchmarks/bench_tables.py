@@ -28,7 +28,7 @@ from ninja.formats.native import NativeFile
 from ninja.io import read
 from ninja.lattice.symbols import SymbolTable
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from whole_files import write_k2s
 
 SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parent.parent.parent / "shared"))

@@ -153,7 +153,7 @@ def read(kind: str, path: Path) -> str:
             from ninja.files import toml
 
             return f"{len(toml.read(path))} options"
-        from ninja.ctc.matrices import read_matrices
+        from ninja.decoding.matrices import read_matrices
 
         return f"{sum(matrix.size for _, matrix, _ in read_matrices(path))} numbers"
     except NinjaError as error:

@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from ninja.context.deep.distances import NO_PHONE, distances
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.deep.pairs import lexicon_entries
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.evaluate import align, read_text
+from ninja.train.pairs import lexicon_entries
 
 SIZES = (100, 1000, 5000)
 SHORTLIST = 200  # phrases of the encoder that are ranked again, as `RetrievalOptions` has it

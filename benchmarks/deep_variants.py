@@ -21,12 +21,12 @@ import numpy as np
 
 from benchmarks.deep_context import LETTERS, SIZES, Queries, Sounds, call_queries, ranks, read_queries
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.deep.pairs import TrainingWords, lexicon_entries, training_words
 from ninja.context.deep.recipe import EncoderOptions
 from ninja.context.deep.symbols import Symbols
-from ninja.context.deep.train import train_on
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer, phones_of
+from ninja.train.encoder import train_on
+from ninja.train.pairs import TrainingWords, lexicon_entries, training_words
 
 TRIED = 12  # steps by which the time of one is known
 ALL = "the CMU dictionary"

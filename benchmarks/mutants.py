@@ -266,7 +266,7 @@ def main() -> None:
         *chance.sample(native, min(given.native, len(native))),
     ]
     chance.shuffle(sample)
-    tests = {path.name: path.read_text() for path in sorted((ROOT / "tests").glob("test_*.py"))}
+    tests = {path.name: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
     holders = extensions()
     if given.native:
         translate()

@@ -1,4 +1,4 @@
-"""Train as N workers would, one after the other in one process: the slow, obvious twin of `ninja.lm.train.parallel`.
+"""Train as N workers would, one after the other in one process: the slow, obvious twin of `ninja.train.parallel`.
 
 The recursions are the papers', in NumPy. Gradients, Adam and the order of the batches are those of the real training.
 """
@@ -13,10 +13,10 @@ import torch
 
 from ninja.lm import checkpoint
 from ninja.lm.text import Sentences
-from ninja.lm.train.objective import perplexity
-from ninja.lm.train.order import Order
-from ninja.lm.train.recipe import TrainOptions
-from ninja.lm.train.step import gradient, learning_rate, make_sampler, update
+from ninja.train.objective import perplexity
+from ninja.train.order import Order
+from ninja.train.recipe import TrainOptions
+from ninja.train.step import gradient, learning_rate, make_sampler, update
 
 
 @dataclass

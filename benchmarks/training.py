@@ -25,11 +25,11 @@ from benchmarks.simulated_training import Simulation
 from benchmarks.training_speed import Machines, measured, table
 from ninja.errors import ModelError
 from ninja.lm import text
-from ninja.lm.train import loop
-from ninja.lm.train.corpus import Choice, open_corpus
-from ninja.lm.train.order import Order
-from ninja.lm.train.parallel import launch
-from ninja.lm.train.recipe import Progress, TrainOptions
+from ninja.train import loop
+from ninja.train.corpus import Choice, open_corpus
+from ninja.train.order import Order
+from ninja.train.parallel import launch
+from ninja.train.recipe import Progress, TrainOptions
 
 BASE = TrainOptions(
     device="cpu",

@@ -26,11 +26,11 @@ from itertools import product
 import numpy as np
 import torch
 
-from ninja.lm.train import loop
-from ninja.lm.train.corpus import Choice, open_corpus
-from ninja.lm.train.order import Order
-from ninja.lm.train.recipe import TrainOptions
-from ninja.lm.train.step import gradient, make_sampler, update
+from ninja.train import loop
+from ninja.train.corpus import Choice, open_corpus
+from ninja.train.order import Order
+from ninja.train.recipe import TrainOptions
+from ninja.train.step import gradient, make_sampler, update
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def ctc_matrix(text, random):
 def model_words(lm, units):
     """Return the lexicon of the words that the language model knows, so that the search finds no others."""
     known = [word for word, _ in lm.vocabulary if word.isalpha()]
-    return ninja.ctc.ctc_lexicon(ninja.ctc.spelled_by_letters(known), units)
+    return ninja.decoding.ctc_lexicon(ninja.decoding.spelled_by_letters(known), units)
 
 
 async def conversation(caller, rescorer, units, lexicon, words):
@@ -55,7 +55,7 @@ async def conversation(caller, rescorer, units, lexicon, words):
 async def main():
     """Print what was corrected, and word error rates before and after."""
     lm = ninja.lm.load()
-    units = ninja.ctc.ctc_units(UNITS, "<blank>", boundary=" ")
+    units = ninja.decoding.ctc_units(UNITS, "<blank>", boundary=" ")
     shared = units, model_words(lm, units), ninja.SymbolTable.growing()
     with ninja.Rescorer(lm, OPTIONS) as rescorer:
         conversations = await asyncio.gather(*(conversation(caller, rescorer, *shared) for caller in range(CALLERS)))

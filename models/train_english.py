@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from ninja.lm import checkpoint, text
-from ninja.lm.train.loop import Progress, TrainOptions, add_normaliser, train
-from ninja.lm.train.objective import perplexity
+from ninja.train.loop import Progress, TrainOptions, add_normaliser, train
+from ninja.train.objective import perplexity
 
 OPTIONS = TrainOptions(
     embedding=512,

@@ -3,7 +3,7 @@
 from . import (
     consensus as consensus,
     context as context,
-    ctc as ctc,
+    decoding as decoding,
     evaluate as evaluate,
     formats as formats,
     graph as graph,
@@ -12,9 +12,10 @@ from . import (
     pipeline as pipeline,
     rescoring as rescoring,
     show as show,
+    train as train,
     tune as tune,
 )
-from .ctc import from_ctc as from_ctc
+from .decoding import from_ctc as from_ctc
 from .errors import (
     BusyError as BusyError,
     ClosedError as ClosedError,

@@ -1,4 +1,4 @@
-"""Kernels behind ``ninja.ctc``: conversions only."""
+"""Kernels behind ``ninja.decoding``: conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -17,10 +17,10 @@ from ninja.cli.options import command, from_fields, jobs, lattice_output, reads,
 from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, build_inputs
 from ninja.cli.units import unit_options
-from ninja.ctc.lexicon import CtcLexicon
-from ninja.ctc.matrices import read_matrices
-from ninja.ctc.search import CtcFound, CtcOptions, ctc_search, log_probabilities
-from ninja.ctc.units import CtcUnits
+from ninja.decoding.lexicon import CtcLexicon
+from ninja.decoding.matrices import read_matrices
+from ninja.decoding.search import CtcFound, CtcOptions, ctc_search, log_probabilities
+from ninja.decoding.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.files.threads import in_order
 from ninja.formats.textual import EPSILON_NAME

@@ -26,7 +26,7 @@ from ninja.lm.ngram.classes import Tagger, is_class
 from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.perplexity import measure
 from ninja.lm.text import read_sentences
-from ninja.lm.train.recipe import Progress, TrainOptions
+from ninja.train.recipe import Progress, TrainOptions
 
 if TYPE_CHECKING:
     from ninja.cli.bar import Bar
@@ -56,7 +56,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
     """
     options = TrainOptions(**chosen)
     with needed_for("training a network"):
-        from ninja.lm.train.loop import train as train_model
+        from ninja.train.loop import train as train_model
 
     console = Console()
     told = describe_devices(options.device, [chosen_device(options.device)])

@@ -12,7 +12,6 @@ import click
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile
 from ninja.cli.options import command, from_fields, reads, writes
-from ninja.context.deep.pairs import alphabet, lexicon_entries
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
 from ninja.context.deep.symbols import Symbols
 from ninja.context.sound.confusion import Confusion
@@ -22,6 +21,7 @@ from ninja.libraries import needed_for
 from ninja.lm.load import load, place_of
 from ninja.lm.text import read_sentences
 from ninja.models import CONTEXT
+from ninja.train.pairs import alphabet, lexicon_entries
 
 if TYPE_CHECKING:
     from ninja.cli.bar import Bar
@@ -57,7 +57,7 @@ def context(
     options = EncoderOptions(**chosen)
     with needed_for("training a network"):
         from ninja.context.deep.encoder import PhraseEncoder
-        from ninja.context.deep.train import train_encoder
+        from ninja.train.encoder import train_encoder
 
     texts = [line for path in phrases for line in _lines(path)]
     left_out = set() if held_out is None else {each.lower() for each in _lines(held_out)}
@@ -101,7 +101,7 @@ def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_f
     with needed_for("training a network"):
         from ninja.context.deep.encoder import PhraseEncoder
         from ninja.context.deep.pointer import ContextPointer
-        from ninja.context.deep.train_pointer import train_pointer
+        from ninja.train.pointer import train_pointer
 
     encoder = PhraseEncoder.load(CONTEXT if context_model is None else context_model)
     place = place_of(rnnlm)

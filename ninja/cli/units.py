@@ -9,8 +9,8 @@ from typing import Any, cast
 import click
 
 from ninja.cli.options import reads, section
-from ninja.ctc.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-from ninja.ctc.units import BEGINS, INSIDE, MARK, CtcUnits, Scheme, ctc_units, read_unit_names, sentencepiece_names
+from ninja.decoding.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+from ninja.decoding.units import BEGINS, INSIDE, MARK, CtcUnits, Scheme, ctc_units, read_unit_names, sentencepiece_names
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
 

@@ -1,6 +1,6 @@
 """Language models: the protocol, loading, training.
 
-Importing this package does not import torch; `load` does when the model is a network, and `ninja.lm.train.loop` does.
+Importing this package does not import torch; `load` does when the model is a network, and `ninja.train.loop` does.
 Names are imported when they are first used, as ``__init__.pyi`` says.
 """
 

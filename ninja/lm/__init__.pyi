@@ -7,5 +7,4 @@ from .mixture import Mixture as Mixture
 from .ngram.compose import compose_ngram as compose_ngram
 from .ngram.kneser_ney import NgramOptions as NgramOptions, TrainedNgram as TrainedNgram, train_ngram as train_ngram
 from .protocol import LanguageModel as LanguageModel
-from .train.recipe import Progress as Progress, Trained as Trained, TrainOptions as TrainOptions
 from .trie import sentence_logprobs as sentence_logprobs

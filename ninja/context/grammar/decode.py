@@ -2,8 +2,8 @@
 
 A hypothesis has several grammar states, each with the score of the best way to it: outside all phrases, or inside one.
 The trackers keep such a set under one number, so that a search carries an integer for each hypothesis.
-``ninja.ctc`` makes lattices and n-best lists without a tracker: its kernel prunes by bounds that boosts would break, as
-they let scores rise.
+``ninja.decoding.search`` makes lattices and n-best lists without a tracker: its kernel prunes by bounds that boosts
+break, as they let scores rise.
 """
 
 from __future__ import annotations

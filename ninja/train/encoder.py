@@ -1,0 +1,149 @@
+"""Training of the encoder of phrases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ninja.context.deep.distances import NO_PHONE, distances
+from ninja.context.deep.encoder import PhraseEncoder
+from ninja.context.deep.recipe import EncoderOptions, EncoderProgress
+from ninja.context.deep.symbols import FIRST, Symbols, padded
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Phones
+from ninja.lm.checkpoint import CardEntry
+from ninja.models.entity_encoder import Config, EntityEncoder
+from ninja.train.pairs import SHARPNESS, Heard, Mishearing, TrainingWords, training_words
+
+REPORT = 100  # steps between two reports
+Numbers = npt.NDArray[np.int64]
+DROPPED = 0.25  # share of phrases given without their letters, and without their phones, where there are both
+FAR = 100.0  # distance where phones are not known
+
+
+def train_encoder(
+    entries: Iterable[tuple[str, Phones]],
+    symbols: Symbols,
+    confusion: Confusion,
+    options: EncoderOptions,
+    progress: Callable[[EncoderProgress], None] | None = None,
+) -> PhraseEncoder:
+    """Train an encoder of phrases on words with their phones.
+
+    The vector of a phrase is trained to be near those of phrases that may be heard in its place: the softmax of
+    similarities in a batch towards ``exp(-SHARPNESS · distance)``; and to hold the phrase's letters and phones, which
+    decoders write from it.
+
+    Args:
+        entries: Phrases with their phones; without phones where these are not known.
+        confusion: Distances of sound; their phones are those of `symbols`.
+
+    Raises:
+        OptionError: There is nothing to learn from.
+
+    Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
+    """
+    return train_on(training_words(entries, symbols, confusion, options.seed), symbols, confusion, options, progress)
+
+
+def train_on(
+    words: TrainingWords,
+    symbols: Symbols,
+    confusion: Confusion,
+    options: EncoderOptions,
+    progress: Callable[[EncoderProgress], None] | None = None,
+) -> PhraseEncoder:
+    """Train an encoder on words whose neighbours are known, see `train_encoder`."""
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    start = time.monotonic()
+    torch.manual_seed(options.seed)
+    rng = np.random.default_rng(options.seed)
+    draw = Mishearing(words, symbols, confusion, rng)
+    shape = {name: getattr(options, name) for name in ("extractor", "inputs", "outputs", "hidden")}
+    network = EntityEncoder(Config(len(symbols.letters) + FIRST, len(symbols.phones) + FIRST, **shape))
+    optimiser = torch.optim.Adam(network.parameters(), lr=options.learning_rate, betas=(0.9, 0.98))
+    row = np.array([NO_PHONE, NO_PHONE, *confusion.numbers(symbols.phones)])
+    total, step = 0.0, 0
+    for step in range(1, options.steps + 1):
+        minutes = (time.monotonic() - start) / 60
+        done = max(step / options.steps, minutes / options.max_minutes if options.max_minutes else 0.0)
+        if done > 1.0:
+            break
+        optimiser.param_groups[0]["lr"] = options.learning_rate * min(1.0, step / 100) * (1.02 - done)
+        said, heard = draw.batch(options.batch)
+        given = _matrices(_given(said, said, options, rng, draw))
+        one, writing = network.losses(*_matrices(said), given)
+        loss = writing
+        if options.metric:
+            other = network(*_matrices(_given(heard, said, options, rng, draw)))
+            loss = loss + options.metric * _metric(one, other, network.sharpness, _targets(said, heard, row, confusion))
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        optimiser.step()
+        total += float(loss.detach())
+        if progress is not None and (step % REPORT == 0 or step == options.steps):
+            progress(EncoderProgress(step, options.steps, minutes, total / ((step - 1) % REPORT + 1)))
+            total = 0.0
+    card: dict[str, CardEntry] = {
+        "entries": len(words.texts),
+        "neighbours": sum(map(len, words.near)),
+        "confusion": confusion.source,
+        "steps": step,
+        "minutes": round((time.monotonic() - start) / 60, 1),
+        "batch": options.batch,
+        "learning_rate": options.learning_rate,
+        "metric": options.metric,
+        "seed": options.seed,
+    }
+    return PhraseEncoder(network.eval(), symbols, card)
+
+
+def _given(
+    phrases: Sequence[Heard], said: Sequence[Heard], options: EncoderOptions, rng: np.random.Generator, draw: Mishearing
+) -> list[Heard]:
+    """Return what the encoder is given of phrases: sometimes only letters or phones; never nothing."""
+    found: list[Heard] = []
+    for (letters, phones), (spelled, _), chance in zip(phrases, said, rng.random(len(phrases)).tolist(), strict=True):
+        if options.inputs == "letters" and not letters:
+            letters = draw.spelling_errors(spelled)
+        if options.inputs == "both" and letters and phones:
+            letters, phones = letters if chance > DROPPED else [], phones if chance < 1 - DROPPED else []
+        found.append((letters, phones))
+    return found
+
+
+def _matrices(phrases: Sequence[Heard]) -> tuple[Tensor, Tensor]:
+    letters, phones = (torch.from_numpy(padded(part).T.copy()) for part in zip(*phrases, strict=True))
+    return letters, phones
+
+
+def _targets(said: Sequence[Heard], heard: Sequence[Heard], row: Numbers, confusion: Confusion) -> Tensor:
+    """Return -SHARPNESS times the distances of what was said and what may be heard, [said, heard].
+
+    Phrases in the two halves of a batch are neighbours, one by one; any others are taken to be far from each other.
+    """
+    one, other = (padded([phones for _, phones in part]) for part in (said, heard))
+    unsaid, unheard = (one == 0).all(1), (other == 0).all(1)
+    own = np.arange(len(said))
+    cost = np.full((len(said), len(heard)), FAR, np.float32)
+    for other_half in (0, len(said) // 2, -(len(said) // 2)):
+        near = (own + other_half) % len(said)
+        known = distances(row[one], row[other[near]], confusion)
+        cost[own, near] = np.where(unsaid | unheard[near], FAR * (near != own), known)
+    return torch.from_numpy(-SHARPNESS * cost)
+
+
+def _metric(one: Tensor, other: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
+    """Return the cross-entropy of neighbours in the batch, of each phrase and of each phrase heard."""
+    near = sharpness.clamp(max=4.6).exp() * one @ other.T  # [said, heard]
+    loss = near.new_zeros(())
+    for axis in (0, 1):
+        loss = loss - (target.softmax(axis) * near.log_softmax(axis)).sum(axis).mean() / 2
+    return loss

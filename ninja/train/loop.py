@@ -1,0 +1,271 @@
+"""Train a language model on a text: the work behind ``ninja train``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+
+from ninja.errors import OptionError, OutputError
+from ninja.lm import checkpoint, text
+from ninja.lm.checkpoint import Checkpoint
+from ninja.lm.devices import chosen_device
+from ninja.lm.text import Sentences
+from ninja.models import lstm, transformer
+from ninja.train import state
+from ninja.train.corpus import Choice, open_corpus
+from ninja.train.fused import FusedLSTM
+from ninja.train.normaliser import normaliser_error, with_normaliser
+from ninja.train.objective import negative_logprob
+from ninja.train.order import Order
+from ninja.train.parallel import launch, methods
+from ninja.train.parallel.sharing import Alone, Learner
+from ninja.train.parallel.workers import Workers
+from ninja.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
+from ninja.train.step import gradient, in_half, learning_rate, make_sampler, update
+
+REPORT_STEPS = 50  # steps between two calls of `progress`
+# Of how many shapes of batches oneDNN keeps code, half a megabyte each; 1024 is its own default. Sentences make new
+# ones all the time, and workers grew by gigabytes.
+ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+
+
+def train(
+    train_text: str | os.PathLike[str],
+    dev_text: str | os.PathLike[str] | None,
+    output: str | os.PathLike[str],
+    options: TrainOptions | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Train a language model and write its best checkpoint.
+
+    The checkpoint is written whenever the held-out perplexity falls; beside it stands ``<output>.state``, from
+    which an interrupted training goes on (on a CPU, and with a method whose workers keep in step, as if nothing had
+    happened). It goes when the training ends. Several workers are new processes of this machine, so a script that calls
+    this must do so under ``if __name__ == "__main__"``; or they are those that torchrun has started, all of which call
+    this.
+
+    Args:
+        train_text: One sentence a line, words between white space; ``.gz`` is unpacked.
+        dev_text: The same, held out: it decides which weights are kept and when to stop early. None: every 20th
+            sentence of the training text, or fewer of a large one, is left out of the training for that.
+        options: How to train; None = the defaults.
+        progress: Called every 50 steps and after each measurement; of workers of torchrun, on the first.
+
+    Raises:
+        OptionError: An option is out of range, or a resumed training does not fit its state.
+        FormatError: A text is empty, not UTF-8, or not one sentence a line.
+        ModelError: The state to resume is damaged, or the training diverged.
+        OutputError: The output's folder does not exist.
+        WorkerError: A worker was killed.
+    """
+    os.environ.setdefault(*ONEDNN_SHAPES)  # workers have it, too
+    options = options or TrainOptions()
+    options = dataclasses.replace(options, device=chosen_device(options.device))
+    output = os.fspath(output)
+    folder = os.path.dirname(os.path.abspath(output))
+    if not os.path.isdir(folder):  # or hours later the first checkpoint would fail
+        raise OutputError("its folder does not exist; make it first", output)
+    texts = os.fspath(train_text), None if dev_text is None else os.fspath(dev_text)
+    if launch.started_by_torchrun():
+        size = launch.num_of_torchrun()
+        if options.workers not in (1, size):
+            raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; leave it out")
+        options = dataclasses.replace(options, workers=size)
+        with launch.of_torchrun(options.device) as workers:
+            return _train(*texts, output, options, progress, workers)
+    if options.workers > 1:
+        return launch.run(_train, (*texts, output, options), options.workers, options.device, progress)
+    if options.parallel == "none":
+        return _train(*texts, output, options, progress, Workers())
+    with launch.one(options.device) as workers:
+        return _train(*texts, output, options, progress, workers)
+
+
+@torch.random.fork_rng(devices=[])  # the caller's random numbers stay as they are
+def _train(
+    train_text: str,
+    dev_text: str | None,
+    output: str,
+    options: TrainOptions,
+    progress: Callable[[Progress], None] | None,
+    workers: Workers,
+) -> Trained:
+    """Train as one of some workers; the first writes and reports."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    options = dataclasses.replace(options, device=launch.share_of_device(options.device, workers))
+    [in_float] = workers.total(float(not in_half(options)))  # on machines that differ, one precision for all
+    options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
+    choice = Choice(options.vocabulary, options.min_count, hold_out=dev_text is None)
+    corpus = workers.first_of_machine(lambda first: open_corpus(train_text, choice, first=first))
+    words, sentences, held_out = corpus.words, corpus.sentences, corpus.held_out
+    dev = text.encode(train_text if dev_text is None else dev_text, words, held_out)
+    signature = {name: value for name, value in dataclasses.asdict(options).items() if name not in CHANGEABLE}
+    signature["train_sha256"] = corpus.sha256
+    if dev_text is not None:
+        signature["dev_sha256"] = text.digest(dev_text)
+    if held_out is not None:
+        signature["held_out_every"] = held_out.every
+    state.check_alike(signature, workers)
+
+    torch.manual_seed(options.seed)
+    module = _make(options, len(words))
+    module.initialise()
+    module.to(options.device)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.99), fused=True)
+    sharing = methods.make(Learner(module, optimizer), workers, options)
+    counters = state.Counters()
+    state_path = f"{output}.state"
+    if options.resume or (launch.restarted() and state.exists(state_path, workers)):
+        state.restore(state_path, counters, sharing, signature)
+
+    card: dict[str, checkpoint.CardEntry] = {
+        **signature,
+        "train_words": len(sentences.word),
+        "train_sentences": len(sentences),
+        "train_unknown": sentences.num_unknown / len(sentences.word),
+        "unk_words": sentences.unk_words,
+        "dev_words": len(dev.word),
+        "dev_unknown": dev.num_unknown / len(dev.word),
+        "torch": str(torch.__version__),
+    }
+    leads = workers.rank == 0
+    order = Order(sentences, options.batch_tokens, options.seed)
+    for report in _steps(counters, sharing, order, dev, options):
+        if report.best:
+            card |= {"step": counters.step, "epochs_done": report.epoch, "minutes": counters.minutes}
+            card["perplexity"] = counters.best_perplexity
+            if leads:
+                with sharing.result():
+                    checkpoint.save(Checkpoint(module, words, card), output)
+        if report.perplexity is not None:
+            state.save(state_path, counters, sharing, signature)
+        if progress is not None and leads:
+            progress(report)
+    sharing.close()
+    if leads:
+        if options.normaliser:
+            add_normaliser(output, sentences, dev, options)
+        if os.path.exists(state_path):
+            os.unlink(state_path)
+    num_held_out = 0 if held_out is None else len(dev)
+    unknown = dev.num_unknown / len(dev.word)
+    return Trained(counters.best_perplexity, unknown, counters.best_step, counters.minutes, output, num_held_out)
+
+
+def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sentences, options: TrainOptions) -> None:
+    """Write a checkpoint again, with layers that estimate its log-normaliser.
+
+    Args:
+        sentences: Training text, in the network's words.
+        dev: Held-out text, for the card's figures.
+        options: Width of the layers, seed and device.
+    """
+    stored = checkpoint.read(path)
+    assert isinstance(stored.module, lstm.LSTMLanguageModel)
+    width, seed, device = options.normaliser, options.seed, chosen_device(options.device)
+    estimating = with_normaliser(stored.module, sentences, width, seed=seed, device=device)
+    module = checkpoint.as_stored(estimating, stored.storage)
+    bias, error = normaliser_error(module, dev, device)
+    card = {**stored.card, "normaliser": options.normaliser, "normaliser_bias": bias, "normaliser_error": error}
+    checkpoint.save(dataclasses.replace(stored, module=module, card=card), path)
+
+
+def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
+    """Make the network, its weights not drawn yet."""
+    sizes = (vocabulary, options.embedding, options.hidden, options.layers)
+    if options.architecture == "lstm":
+        return FusedLSTM(lstm.Config(*sizes, options.dropout, projection=options.projection))
+    return transformer.TransformerLanguageModel(transformer.Config(*sizes, options.heads, options.dropout))
+
+
+def _steps(
+    counters: state.Counters, sharing: Alone, order: Order, dev: Sentences, options: TrainOptions
+) -> Iterator[Progress]:
+    """Make a worker's steps of a training, reporting now and then; the last report is a measurement."""
+    workers = sharing.workers
+    module, optimizer = sharing.learner.module, sharing.learner.optimizer
+    sampler = make_sampler(order, module.config.vocabulary, options.samples)
+    planned = max(1, round(options.epochs * order.epoch_batches))
+    total = sharing.whole(planned)
+    if total == 0:
+        raise OptionError(f"the text makes {planned} batches, fewer than {workers.size} workers; lower batch_tokens")
+    num_steps = sharing.steps(total)
+    losses: list[float] = []
+    minutes_before = counters.minutes
+    started = reported = time.monotonic()
+    reported_taken, rate = counters.taken, 0.0
+    own_steps, talked, done = 0, workers.seconds, counters.taken >= total
+
+    def elapsed() -> float:
+        return minutes_before + (time.monotonic() - started) / 60
+
+    def report(taken: int, measured: float | None = None, *, best: bool = False) -> Progress:
+        nonlocal losses, reported, reported_taken, talked
+        seconds = max(time.monotonic() - reported, 1e-9)
+        found = Progress(
+            step=sharing.steps(taken),
+            num_steps=num_steps,
+            epoch=taken / order.epoch_batches,
+            minutes=elapsed(),
+            words_per_second=order.num_words(range(reported_taken, taken)) / seconds,
+            loss=sum(losses) / len(losses) if losses else math.nan,
+            learning_rate=rate,
+            perplexity=measured,
+            best=best,
+            communication=min(1.0, (workers.seconds - talked) / seconds),
+            staleness=sharing.staleness,
+        )
+        losses, reported, reported_taken, talked = [], time.monotonic(), max(taken, reported_taken), workers.seconds
+        return found
+
+    while not done:
+        first, last = counters.taken, min(total, sharing.next_meeting(counters.taken))
+        for turn in sharing.turns(first, last):
+            minutes = counters.minutes if sharing.in_step else elapsed()
+            spent = 0.0 if options.max_minutes is None else minutes / options.max_minutes
+            step = sharing.steps(turn.at)
+            rate = learning_rate(options, step, max(turn.at / total, spent))
+            sharing.before_step()
+            given = module, order, turn.number, sampler, options
+            losses.append(gradient(*given, together=turn.together, forward=sharing.forward))
+            update(module, optimizer, rate, options, step)
+            sharing.after_step()
+            own_steps += 1
+            if workers.rank == 0 and spent >= 1.0:
+                sharing.cut_short()
+            if own_steps % REPORT_STEPS == 0 and turn.at + workers.size < last:
+                yield report(turn.at)
+        before = counters.step
+        counters.taken = sharing.meet(last)
+        counters.step = sharing.steps(counters.taken)
+        counters.minutes = elapsed()
+        if options.max_minutes is not None:
+            counters.minutes = workers.agree(counters.minutes)
+        out_of_time = options.max_minutes is not None and counters.minutes >= options.max_minutes
+        done = counters.taken >= total or out_of_time
+        if done or counters.step // options.check_steps > before // options.check_steps:
+            measured = _measured(sharing, dev, options)
+            best = measured < counters.best_perplexity
+            counters.worse_checks = 0 if best else counters.worse_checks + 1
+            if best:
+                counters.best_perplexity, counters.best_step = measured, counters.step
+            done = done or counters.worse_checks >= options.patience
+            yield report(counters.taken, measured, best=best)
+        elif counters.step // REPORT_STEPS > before // REPORT_STEPS:
+            yield report(counters.taken)
+
+
+def _measured(sharing: Alone, dev: Sentences, options: TrainOptions) -> float:
+    """Compute the perplexity of the weights as they would be stored; each worker measures a part."""
+    workers = sharing.workers
+    with sharing.result():
+        stored = checkpoint.as_stored(sharing.learner.module)
+    own = negative_logprob(stored, dev, options.device, part=slice(workers.rank, None, workers.size))
+    nats, tokens = workers.total(*own)
+    return workers.agree(math.exp(nats / tokens))

@@ -1,0 +1,156 @@
+"""Model averaging and blockwise model-update filtering (BMUF): workers train alone for a block, then average.
+
+With the mean W̄(t) of the workers' weights at the end of block t, and W_g(t − 1), where all of them began it:
+
+    G(t) = W̄(t) − W_g(t − 1)        what the block changed
+    Δ(t) = η Δ(t − 1) + ζ G(t)       filtered by the block momentum η, with the block learning rate ζ
+    W(t) = W(t − 1) + Δ(t)           the model
+    W_g(t) = W(t)                    classical block momentum (CBM)
+    W_g(t) = W(t) + η Δ(t)           Nesterov block momentum (NBM): blocks begin ahead of the model
+
+That is torch's SGD with momentum, on W_g with the gradient −G, and W = W_g + η ζ · its momentum buffer for NBM. With
+η = 0 and ζ = 1 it is model averaging. In the long run a block counts ζ / (1 − η) times, so ζ = C N (1 − η) makes N
+workers count C times the sum of their updates, whatever η is. Other toolkits call a recursion NBM that lets W_g drift
+ahead by more: what they call η = 0.75 moves 7 times as far as G, this 4 times.
+
+Source: Chen, Huo, "Scalable training of deep learning machines by incremental block training with intra-block parallel
+optimization and blockwise model-update filtering", ICASSP 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ninja.train.parallel.flat import flat, moments, parameters, prepare, steps, unflatten
+from ninja.train.parallel.sharing import Alone, Learner, Turn
+from ninja.train.parallel.workers import Workers
+from ninja.train.recipe import TrainOptions
+
+
+class BlockUpdate:
+    """The recursion above, on one vector.
+
+    Args:
+        start: Weights before the first block.
+        momentum: η.
+        rate: ζ.
+        nesterov: NBM, else CBM.
+    """
+
+    def __init__(self, start: torch.Tensor, momentum: float, rate: float, *, nesterov: bool = True) -> None:
+        self.weights = start.clone()  # W_g
+        self.ahead = momentum * rate if nesterov else 0.0
+        # Plain averaging needs no optimiser, and W_g − (W_g − W̄) would round.
+        self.averages = momentum == 0 and rate == 1
+        self.outer = torch.optim.SGD(
+            [self.weights], lr=rate, momentum=momentum, nesterov=nesterov and momentum > 0, foreach=False
+        )
+
+    def apply(self, mean: torch.Tensor) -> torch.Tensor:
+        """Take the mean of the workers' weights at the end of a block; return where the next begins."""
+        if self.averages:
+            self.weights.copy_(mean)
+        else:
+            self.weights.grad = self.weights - mean
+            self.outer.step()
+            self.weights.grad = None
+        return self.weights
+
+    def result(self) -> torch.Tensor:
+        """Return W, the model without the look-ahead."""
+        momentum = self.outer.state[self.weights].get("momentum_buffer") if self.ahead else None
+        return self.weights.clone() if momentum is None else self.weights + self.ahead * momentum
+
+
+class Blocks(Alone):
+    """Model averaging and BMUF."""
+
+    def __init__(self, learner: Learner, workers: Workers, options: TrainOptions) -> None:
+        super().__init__(learner, workers)
+        self.options = options
+        self.block_steps = options.block_steps
+        self.alone = options.block_warmup  # batches that worker 0 takes before the first block
+        prepare(learner.optimizer)
+        momentum, rate = block_factors(options, workers.size)
+        start = flat(parameters(learner.optimizer))
+        self.update = BlockUpdate(start, momentum, rate, nesterov=not options.classical_momentum)
+
+    def steps(self, batches: int) -> int:
+        """Return the steps of the busiest worker: number 0 trains alone in the warm-up."""
+        early = min(batches, self.alone)
+        return early + (batches - early) // self.workers.size
+
+    def whole(self, batches: int) -> int:
+        """Return a warm-up and whole steps of all workers."""
+        return batches - max(0, batches - self.alone) % self.workers.size
+
+    def next_meeting(self, batches: int) -> int:
+        """Return the end of the block."""
+        if batches < self.alone:
+            return min(batches + self.block_steps, self.alone)
+        return batches + self.block_steps * self.workers.size
+
+    def turns(self, first: int, last: int) -> Iterator[Turn]:
+        """Yield this worker's steps of a block."""
+        warmup = first < self.alone
+        if warmup and self.workers.rank:
+            return
+        own, stride = (0, 1) if warmup else (self.workers.rank, self.workers.size)
+        for at in range(first, last, stride):
+            yield Turn(at, at + own, range(at + own, at + own + 1))
+
+    def meet(self, last: int) -> int:
+        """Average, filter, and give every worker the result."""
+        weights, optimizer = parameters(self.learner.optimizer), self.learner.optimizer
+        if last <= self.alone:
+            shared = [*weights, *moments(optimizer), *steps(optimizer)]
+            unflatten(self.workers.take_from_first(flat(shared)), shared)
+            self.update.weights.copy_(flat(weights))
+            if last == self.alone and self.options.block_optimizer == "reset":
+                prepare(optimizer)
+            return last
+        averaged = [*weights, *moments(optimizer)] if self.options.block_optimizer == "average" else weights
+        mean = self.workers.average(flat(averaged))
+        unflatten(mean, averaged)
+        unflatten(self.update.apply(mean[: self.update.weights.numel()]), weights)
+        if self.options.block_optimizer == "reset":
+            prepare(optimizer)
+        return last
+
+    @contextmanager
+    def result(self) -> Iterator[None]:
+        """Put W in the place of W_g."""
+        weights = parameters(self.learner.optimizer)
+        unflatten(self.update.result(), weights)
+        try:
+            yield
+        finally:
+            unflatten(self.update.weights, weights)
+
+    def state(self) -> dict[str, Any]:
+        """Return the momentum of the blocks and, where workers keep their own, the moments of every optimiser."""
+        state: dict[str, Any] = {"outer": self.update.outer.state_dict()}
+        if self.options.block_optimizer == "keep":
+            state["moments"] = self.workers.gathered(flat(moments(self.learner.optimizer)))
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up the momentum, and this worker's moments."""
+        self.update.weights.copy_(flat(parameters(self.learner.optimizer)))
+        self.update.outer.load_state_dict(state["outer"])
+        if "moments" in state:
+            unflatten(state["moments"][self.workers.rank], moments(self.learner.optimizer))
+
+
+def block_factors(options: TrainOptions, workers: int) -> tuple[float, float]:
+    """Return η and ζ."""
+    if options.parallel == "ma":
+        return 0.0, 1.0
+    momentum = 1 - 1 / workers if options.block_momentum is None else options.block_momentum
+    # Of the default momentum, N (1 − η) is 1, but not always in floating point.
+    rate = 1.0 if options.block_momentum is None else workers * (1 - momentum)
+    return momentum, options.block_rate * rate

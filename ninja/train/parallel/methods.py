@@ -1,0 +1,20 @@
+"""The methods of sharing by the names that options give them."""
+
+from __future__ import annotations
+
+from ninja.train.parallel.blocks import Blocks
+from ninja.train.parallel.gossip import Gossip
+from ninja.train.parallel.sharing import Alone, Learner, Synchronous
+from ninja.train.parallel.workers import Workers
+from ninja.train.recipe import TrainOptions
+
+
+def make(learner: Learner, workers: Workers, options: TrainOptions) -> Alone:
+    """Return the method that the options choose."""
+    if options.parallel in ("ma", "bmuf"):
+        return Blocks(learner, workers, options)
+    if options.parallel in ("adpsgd", "h-adpsgd"):
+        return Gossip(learner, workers, options)
+    if options.parallel == "ssgd":
+        return Synchronous(learner, workers)
+    return Alone(learner, workers)

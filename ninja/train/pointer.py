@@ -1,0 +1,234 @@
+"""Training of the pointer to phrases, beside a language model that stays as it is.
+
+The model's states are computed once. Each step takes some sentences, leaves some of their phrases out of their lists,
+and fills these with phrases of other sentences and with rare words. The loss is -ln of a sentence's probability: each
+phrase in its list is copied whole, or read word by word, all else is read word by word.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ninja.context.deep.encoder import PhraseEncoder
+from ninja.context.deep.pointer import ContextPointer, digest
+from ninja.context.deep.recipe import EncoderProgress, PointerOptions
+from ninja.errors import ModelError
+from ninja.lm.checkpoint import CardEntry
+from ninja.lm.protocol import LanguageModel
+from ninja.models.phrase_pointer import Config, PhrasePointer
+from ninja.train.simulated_lists import SimulatedText, Span, simulate
+
+REPORT = 100  # steps between two reports
+READ_AT_ONCE = 256  # sentences whose states are computed together
+KEPT = 0.8  # share of sentences whose phrases may be in their lists
+OFTEN = 2000.0  # a phrase whose rarest word occurs so often is left out of half of its lists, at most
+NEW = 0.1  # share of phrases taken for new to the language model
+SPOKEN = 0.5  # share of a list's other phrases that other sentences have; the rest are rare words
+NOTHING = -1e30  # ln of no probability, whose gradient is 0
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """States before each word of the sentences and before their ends, one after the other."""
+
+    state: Tensor  # float16 [positions, state]
+    word: Tensor  # ln P of the word that follows, float32 [positions]
+    unknown: Tensor  # ln P of a word that the model lacks, float32 [positions]
+    begin: npt.NDArray[np.int64]  # first position of each sentence, [sentences + 1]
+
+
+def train_pointer(
+    lm: LanguageModel,
+    name: str,
+    text: Callable[[], Iterable[list[str]]],
+    encoder: PhraseEncoder,
+    options: PointerOptions,
+    progress: Callable[[EncoderProgress], None] | None = None,
+) -> ContextPointer:
+    """Train a pointer on a text.
+
+    Args:
+        lm: The language model that it is to go with, which gives its hidden state.
+        name: The language model's, for messages.
+        text: Gives the sentences, of the kind that the language model was trained on; called twice.
+        encoder: Of phrases; it stays as it is.
+
+    Raises:
+        ModelError: The language model does not give its hidden state, or has no <unk>.
+        OptionError: The text has no rare words.
+    """
+    if lm.state_size is None or lm.unk is None:
+        raise ModelError("it does not give its hidden state, or has no <unk>; take an LSTM or a Kaldi RNNLM", name)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    start = time.monotonic()
+    torch.manual_seed(options.seed)
+    rng = np.random.default_rng(options.seed)
+    simulated = simulate(text, options, rng)
+    states = _read(lm, simulated.sentences)
+    phrases = _Phrases(lm, encoder, simulated)
+    network = PhrasePointer(Config(lm.state_size, encoder.network.config.vector, options.width))
+    network.state_scale.fill_(1 / float(states.state[:10_000].float().square().mean().sqrt()))
+    network.word_scale.fill_(1 / max(float(phrases.first_word[phrases.known].square().mean().sqrt()), 1e-6))
+    optimiser = torch.optim.Adam(network.parameters(), lr=options.learning_rate, betas=(0.9, 0.98))
+    total = 0.0
+    for step in range(1, options.steps + 1):
+        rate = min(1.0, step / 100) * (1 + math.cos(math.pi * step / options.steps)) / 2
+        optimiser.param_groups[0]["lr"] = options.learning_rate * rate
+        loss = _loss(network, states, phrases, simulated, options, rng)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+        total += float(loss.detach())
+        if progress is not None and (step % REPORT == 0 or step == options.steps):
+            minutes = (time.monotonic() - start) / 60
+            progress(EncoderProgress(step, options.steps, minutes, total / ((step - 1) % REPORT + 1)))
+            total = 0.0
+    card: dict[str, CardEntry] = {
+        "positions": int(states.begin[-1]),
+        "phrases": len(simulated.phrases),
+        "common": options.common,
+        "most_phrases": options.most_phrases,
+        "steps": options.steps,
+        "minutes": round((time.monotonic() - start) / 60, 1),
+        "batch": options.batch,
+        "learning_rate": options.learning_rate,
+        "seed": options.seed,
+    }
+    return ContextPointer(encoder, network.eval(), {"name": name, "digest": digest(lm)}, card)
+
+
+def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
+    """Compute the states of a language model along sentences."""
+    assert lm.state_size is not None
+    begin = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
+    state = np.zeros((begin[-1], lm.state_size), np.float16)
+    word, unknown = np.zeros(begin[-1], np.float32), np.zeros(begin[-1], np.float32)
+    ids = [lm.vocabulary.ids(sentence) for sentence in sentences]
+    lacking = {word for sentence, found in zip(sentences, ids, strict=True)
+               for word, number in zip(sentence, found, strict=True) if number < 0}  # fmt: skip
+    penalty = np.float32(math.log(lm.unk_words or max(2, len(lacking))))
+    assert lm.unk is not None  # as train_pointer demands
+    order = sorted(range(len(sentences)), key=lambda each: len(sentences[each]))
+    for first in range(0, len(order), READ_AT_ONCE):
+        alive = np.array(order[first : first + READ_AT_ONCE])
+        slots = lm.start(len(alive))
+        place = 0
+        while len(alive):
+            target = np.array([ids[each][place] if place < len(ids[each]) else lm.eos for each in alive], np.int32)
+            read = np.where(target < 0, lm.unk, target).astype(np.int32)
+            at = begin[alive] + place
+            state[at] = lm.states(slots)
+            unknown[at] = lm.logprob(slots, np.full(len(slots), lm.unk, np.int32)) - penalty
+            word[at] = np.where(target < 0, unknown[at], lm.logprob(slots, read))
+            goes_on = np.array([place < len(ids[each]) for each in alive])
+            new = lm.advance(slots[goes_on], read[goes_on])
+            lm.release(slots)
+            alive, slots, place = alive[goes_on], new, place + 1
+        lm.release(slots)
+    return _States(torch.from_numpy(state), torch.from_numpy(word), torch.from_numpy(unknown), begin)
+
+
+class _Phrases:
+    """Vectors and first words of phrases, from which keys are computed."""
+
+    def __init__(self, lm: LanguageModel, encoder: PhraseEncoder, simulated: SimulatedText) -> None:
+        assert lm.unk is not None  # as train_pointer demands
+        texts = simulated.phrases
+        self.vector = torch.from_numpy(encoder.vectors(texts, [()] * len(texts)))
+        words = [text.split(" ") for text in texts]
+        first = np.array(lm.vocabulary.ids([each[0] for each in words]), np.int32)
+        first_word = lm.word_vectors(np.where(first < 0, lm.unk, first).astype(np.int32))
+        self.known = torch.from_numpy(first >= 0)
+        self.first_word = torch.from_numpy(np.where(first[:, None] < 0, np.float32(0), first_word))
+        self.num_words = torch.tensor([float(len(each)) for each in words])
+        self.count = np.array(simulated.count, np.float64)
+
+    def keys(self, network: PhrasePointer, chosen: npt.NDArray[np.int64], new: npt.NDArray[np.bool_]) -> Tensor:
+        """Return keys of phrases; those of the new ones as of phrases whose first word the model lacks."""
+        at = torch.from_numpy(chosen)
+        first_word = self.first_word[at].masked_fill(torch.from_numpy(new)[:, None], 0.0)
+        found: Tensor = network.keys(self.vector[at], first_word, self.num_words[at])
+        return found
+
+
+def _loss(
+    network: PhrasePointer,
+    states: _States,
+    phrases: _Phrases,
+    simulated: SimulatedText,
+    options: PointerOptions,
+    rng: np.random.Generator,
+) -> Tensor:
+    """Return the mean -ln probability of a word, of a batch of sentences with lists of one length."""
+    sentences = rng.integers(len(simulated.sentences), size=options.batch)
+    place, owner, spans, owners = _drawn(sentences, states, phrases, simulated, rng)
+    said = np.array([span.phrase for _, span in spans], np.int64)
+    new = rng.random(len(said)) < NEW
+    others = _others(simulated, set(said.tolist()), options, rng)
+    key = phrases.keys(network, np.concatenate([others, said]), np.concatenate([np.zeros(len(others), np.bool_), new]))
+    query, alone = network.queries(states.state[torch.from_numpy(place)].float())
+    score = query @ key.T  # [positions, others and said]
+    foreign = owner[:, None] != owners[None]  # phrases of other sentences
+    own = score[:, len(others) :].masked_fill(torch.from_numpy(foreign), NOTHING)
+    length = len(others) + np.bincount(owners, minlength=options.batch)[owner]  # of each position's list
+    alone = alone + network.offset * torch.from_numpy(np.log(np.maximum(length, 1))).float()
+    total = torch.cat([alone[:, None], score[:, : len(others)], own], 1).logsumexp(1)
+    word = states.word[torch.from_numpy(place)].clone()
+    row = np.array([at for at, _ in spans], np.int64)
+    group = np.arange(len(place))  # positions of a phrase are one
+    for (at, span), is_new in zip(spans, new.tolist(), strict=True):
+        group[at : at + span.length] = at
+        if is_new:
+            word[at] = states.unknown[place[at]]
+    outside = torch.zeros(len(place)).index_add(0, torch.from_numpy(group), alone - total + word)
+    copied = torch.full((len(place),), NOTHING)
+    if len(row):
+        at_row = torch.from_numpy(row)
+        copied = copied.index_put((at_row,), own[at_row, torch.arange(len(row))] - total[at_row])
+    first = torch.from_numpy(np.unique(group))
+    return -torch.logaddexp(outside[first], copied[first]).sum() / len(place)
+
+
+def _drawn(
+    sentences: npt.NDArray[np.int64],
+    states: _States,
+    phrases: _Phrases,
+    simulated: SimulatedText,
+    rng: np.random.Generator,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
+    """Return the positions of sentences and whose they are, the phrases in their lists by row, and whose these are."""
+    place = np.concatenate([np.arange(states.begin[each], states.begin[each + 1]) for each in sentences])
+    size = states.begin[sentences + 1] - states.begin[sentences]
+    owner = np.repeat(np.arange(len(sentences)), size)
+    row = np.cumsum(size) - size
+    spans: list[tuple[int, Span]] = []
+    owners: list[int] = []
+    for number, sentence in enumerate(sentences.tolist()):
+        if rng.random() >= KEPT:
+            continue
+        for span in simulated.spans[sentence]:
+            if rng.random() < 1 - min(0.5, phrases.count[span.phrase] / OFTEN):
+                spans.append((int(row[number]) + span.begin, span))
+                owners.append(number)
+    return place, owner, spans, np.array(owners, np.int64)
+
+
+def _others(
+    simulated: SimulatedText, taken: set[int], options: PointerOptions, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Draw phrases that no sentence of the batch has in its list."""
+    number = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))
+    spoken = int(rng.binomial(number, SPOKEN)) if simulated.said else 0
+    drawn = {simulated.said[each] for each in rng.integers(max(1, len(simulated.said)), size=spoken).tolist()}
+    drawn |= {simulated.types[each] for each in rng.integers(len(simulated.types), size=number - spoken).tolist()}
+    return np.array(sorted(drawn - taken), np.int64)

@@ -1,0 +1,80 @@
+"""The state of a training: what a continuation needs, and the file that holds it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm import checkpoint
+from ninja.lm.saved import read_saved
+from ninja.train.parallel.sharing import Alone
+from ninja.train.parallel.workers import Workers
+
+
+@dataclass(slots=True)
+class Counters:
+    """How far a training is; equal on all workers when they meet."""
+
+    taken: int = 0  # batches, by all workers
+    step: int = 0  # of a worker
+    minutes: float = 0.0
+    best_step: int = 0
+    best_perplexity: float = float("inf")
+    worse_checks: int = 0
+
+
+def save(path: str, counters: Counters, sharing: Alone, signature: dict[str, Any]) -> None:
+    """Write the state, on worker 0; called on all, at a meeting.
+
+    Args:
+        signature: Texts and options, which tell whether a training may be continued from it.
+    """
+    shared = sharing.state()
+    if sharing.workers.rank == 0:
+        content = {
+            "signature": signature,
+            "counters": {field.name: getattr(counters, field.name) for field in fields(counters)},
+            "module": sharing.learner.module.state_dict(),
+            "optimizer": sharing.learner.optimizer.state_dict(),
+            "sharing": shared,
+        }
+        checkpoint.write_atomically(content, path)
+
+
+def exists(path: str, workers: Workers) -> bool:
+    """Tell whether worker 0 sees a state."""
+    return bool(workers.agree(float(os.path.exists(path))))
+
+
+def restore(path: str, counters: Counters, sharing: Alone, signature: dict[str, Any]) -> None:
+    """Take up the state that worker 0 reads, if it was made with the same texts and options."""
+    if not exists(path, sharing.workers):
+        raise OptionError("no training state to resume; leave out --resume to start anew", path)
+    try:
+        content = read_saved(path, sharing.workers.share_file(path))
+        changed = [name for name, value in signature.items() if content["signature"][name] != value]
+        if changed:
+            was, now = content["signature"][changed[0]], signature[changed[0]]
+            message = f"{changed[0]} was {was} and is now {now}; resume with the same texts and options"
+            raise OptionError(message, path)
+        sharing.learner.module.load_state_dict(content["module"])
+        sharing.learner.optimizer.load_state_dict(content["optimizer"])
+        sharing.restore(content["sharing"])
+        for name, value in content["counters"].items():
+            setattr(counters, name, value)
+    except OptionError:
+        raise
+    except Exception as error:  # torch raises a dozen types for damaged files
+        raise ModelError(f"not a training state ({error}); start anew without --resume", path) from error
+
+
+def check_alike(signature: dict[str, Any], workers: Workers) -> None:
+    """Refuse to train where workers have other texts or options than worker 0."""
+    own = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
+    differs = workers.agree(float(own)) != own
+    if workers.total(float(differs))[0]:
+        which = "this worker has" if differs else "some workers have"
+        raise OptionError(f"{which} other texts or options than worker 0; start all with the same")

@@ -1,0 +1,185 @@
+"""``ninja rescore`` with several language models: mixtures, the old one, one after the other, and context."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM
+from test_rescore import TABLE, random_lattice
+
+import ninja as package
+from ninja.errors import ModelError, OptionError
+from ninja.lattice import Scales
+from ninja.lm import Mixture, load
+from ninja.rescoring import CarryOver, ModelFiles, RescoreOptions, Rescorer, RescoreReport, iterate, models, rescore
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+KEYS = 4
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory):
+    """A folder with some lattices, their words, and two small n-gram models."""
+    folder = tmp_path_factory.mktemp("bed")
+    used = set()
+    with package.write(folder / "lat.ark") as output:
+        for number, (_, lattice) in enumerate(package.read(EXAMPLES / "lat.ark.gz")):
+            if number < KEYS:
+                output.write(lattice)
+                used |= set(lattice.word.tolist())
+    shutil.copy(EXAMPLES / "words.txt", folder)
+    table = package.SymbolTable.read(folder / "words.txt")
+    words = table.spell(sorted(used))
+    for seed, name in enumerate(("one.arpa", "two.arpa")):
+        write_arpa(folder / name, words[seed:], seed)
+    write_arpa(folder / "loud.arpa", [word.upper() for word in words], 3, unk=())
+    return folder
+
+
+def write_arpa(path, words, seed, unk=("<unk>",)):
+    """Write a bigram model of made-up scores."""
+    random = np.random.default_rng(seed)
+    unigrams = ["<s>", "</s>", *unk, *(word for word in words if not word.startswith("<"))]
+    pairs = sorted({tuple(random.choice(unigrams[3:], 2)) for _ in range(300)})
+    lines = ["\\data\\", f"ngram 1={len(unigrams)}", f"ngram 2={len(pairs)}", "", "\\1-grams:"]
+    lines += [f"{-random.uniform(0.5, 4):.4f} {word} {-random.uniform(0, 1):.4f}" for word in unigrams]
+    lines += ["", "\\2-grams:", *(f"{-random.uniform(0.1, 2):.4f} {a} {b}" for a, b in pairs), "", "\\end\\", ""]
+    path.write_text("\n".join(lines))
+
+
+def lattices(bed):
+    return package.read(bed / "lat.ark", words=bed / "words.txt")
+
+
+def agree(path, expected):
+    found, expected = dict(package.read(path)), dict(expected)
+    assert list(found) == list(expected)
+    assert len(found) == KEYS
+    return all(lattice.identical(expected[key]) for key, lattice in found.items())
+
+
+def test_several_models_are_mixed_and_each_says_which_words_it_knows(ninja, bed, tmp_path):
+    one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
+    arguments = ["--rnnlm", one, "--rnnlm", two, "--mixture", "linear", "--mixture-weights", "0.6,0.4"]
+    code, _, errors = ninja("rescore", bed / "lat.ark", *arguments, "-o", output)
+    assert code == 0
+    said = [line for line in errors.splitlines() if "vocabulary" in line]
+    assert len(said) == 2
+    assert str(one) in said[0]
+    assert f"unknown to {two}" in said[1]
+    assert "scored as <unk> with penalty" in said[1]
+    mixture = Mixture(((load(one), 0.6), (load(two), 0.4)), "linear")
+    assert agree(output, rescore(lattices(bed), mixture))
+    assert ninja("rescore", bed / "lat.ark", *arguments, "-o", tmp_path / "two.ark", "--jobs", 2)[0] == 0
+    assert agree(tmp_path / "two.ark", package.read(output))
+
+
+def test_the_old_model_is_taken_out_and_a_model_in_its_own_place_changes_nothing(ninja, bed, tmp_path):
+    one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
+    code, _, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", two, "--old-lm", one, "-o", output)
+    assert code == 0
+    assert "vocabulary: the old language model knows" in errors
+    assert agree(output, rescore(lattices(bed), load(two), old_lm=load(one)))
+    same = ["--rnnlm", one, "--old-lm", one, "--lm-weight", 1, "--output", "best"]
+    assert ninja("rescore", bed / "lat.ark", *same, "-o", output)[0] == 0
+    for (_, before), (_, after) in zip(lattices(bed), package.read(output), strict=True):
+        best, found = (package.graph.best_path(lattice, Scales(acoustic=0.1)) for lattice in (before, after))
+        assert found.words.tolist() == best.words.tolist()
+        assert found.graph_cost == pytest.approx(best.graph_cost, abs=1e-3)
+    assert ninja("rescore", bed / "lat.ark", "--rnnlm", "none", "--old-lm", one, "-o", output)[0] == 0
+    assert agree(output, rescore(lattices(bed), None, old_lm=load(one)))
+
+
+def test_models_take_turns_forward_and_backward(ninja, bed, tmp_path):
+    one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
+    turns = ["--rnnlm", one, "--rnnlm", two, "--iterate", "forward,backward", "--mixture-weights", "0.3,0.7"]
+    assert ninja("rescore", bed / "lat.ark", *turns, "--output", "best", "-o", output)[0] == 0
+    passes = [
+        (load(one), RescoreOptions(lm_weight=0.3)),
+        (load(two), RescoreOptions(lm_weight=0.7, backward=True, output="best")),
+    ]
+    assert agree(output, iterate(lattices(bed), passes))
+    assert ninja("rescore", bed / "lat.ark", "--rnnlm", two, "--backward", "-o", output)[0] == 0
+    assert agree(output, rescore(lattices(bed), load(two), RescoreOptions(backward=True)))
+
+
+def test_context_is_carried_over_by_lists_or_through_the_whole_input(ninja, bed, tmp_path):
+    model, output = bed / "two.arpa", tmp_path / "out.ark"
+    keys = list(package.keys(bed / "lat.ark"))
+    (tmp_path / "utt2spk").write_text("".join(f"{key} spk{place % 2}\n" for place, key in enumerate(keys)))
+    (tmp_path / "segments").write_text("".join(f"{key} rec {place} {place + 1}\n" for place, key in enumerate(keys)))
+    common = ["rescore", bed / "lat.ark", "--rnnlm", model, "--carry-over", "--carry-words", 5, "-o", output]
+    one_recording = CarryOver(max_words=5)
+    for arguments, carry_over in (
+        (["--utt2spk", tmp_path / "utt2spk"], CarryOver.from_utt2spk(tmp_path / "utt2spk", 5)),
+        (["--segments", tmp_path / "segments"], one_recording),
+        ([], one_recording),
+    ):
+        code, _, errors = ninja(*common, *arguments)
+        assert code == 0
+        assert ("all lattices are taken for one recording" in errors) == (not arguments)
+        assert agree(output, rescore(lattices(bed), load(model), carry_over=carry_over))
+
+
+def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
+    arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "loud.arpa", "-o", tmp_path / "out.ark"]
+    code, _, errors = ninja(*arguments)
+    assert code == 1
+    assert "100.0% of arcs carry words unknown" in errors
+    code, _, errors = ninja(*arguments, "--map-words", "case", "--map-words", "unk")
+    assert code == 0, errors
+    assert "words found by case; " in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rnnlm", "none"], "--rnnlm none needs --old-lm"),
+        (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot go with others"),
+        (["--mixture-weights", "0.5,0.5"], "2 weights for 1 language models"),
+        (["--mixture-weights", "half"], "must be numbers with commas between"),
+        (["--iterate", "forward,backward"], "2 directions for 1 language models"),
+        (["--iterate", "sideways"], "must be forward or backward for each model"),
+        (["--iterate", "forward", "--backward"], "leave --backward out"),
+        (["--utt2spk", "f"], "give it with them"),
+        (["--carry-over", "--utt2spk", "f", "--segments", "g"], "give one of them"),
+        (["--carry-over", "--resume", "-o", "x.ark"], "leave --resume out"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, message):
+    code, _, errors = ninja("rescore", bed / "lat.ark", *arguments)
+    assert code != 0
+    assert message in errors
+
+
+def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
+    def opened(path, options):
+        words = options.words
+        if path == "wordless" and words is None:
+            raise ModelError("it has no words", path)
+        if path == "broken":
+            raise OptionError("broken")
+        assert words is None or words is TABLE
+        return FakeLM()
+
+    monkeypatch.setattr(models, "open_model", opened)
+    notes = []
+    pairs = [("k", random_lattice(1))]
+    options = RescoreOptions(max_unknown=1.0)
+    report = RescoreReport(on_note=notes.append)
+    found = Rescorer(ModelFiles(("wordless",)), options)(pairs, report)
+    expected = rescore(pairs, FakeLM(), options)
+    assert [lattice.identical(other) for (_, lattice), (_, other) in zip(found, expected, strict=True)] == [True]
+    assert report.notes == ["wordless: the words are those of the lattices' symbol table"]
+    assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
+    with pytest.raises(OptionError, match="broken"):
+        Rescorer(ModelFiles(("broken",)), options)(pairs)
+    assert list(Rescorer(ModelFiles(("unheard-of",)))([])) == []
+
+
+def test_a_command_loads_its_model_once(ninja, bed, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("ninja.rescoring.models.open_model", lambda path, options: opened.append(path) or load(path))
+    assert ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "one.arpa", "-o", tmp_path / "out.ark")[0] == 0
+    assert len(opened) == 1

@@ -1,0 +1,140 @@
+"""``ninja train`` and ``ninja rescore``, from a text to rescored lattices, with a model of a few words."""
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ninja as package
+from ninja.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+SIZES = {"min-count": 1, "embedding": 8, "hidden": 16, "layers": 1, "epochs": 2, "batch-tokens": 256}
+PACE = {"warmup": 1, "samples": 0, "check-steps": 2, "threads": 1}
+TINY = [f"--{name}={value}" for name, value in {**SIZES, **PACE}.items()]
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory):
+    """A folder with four lattices, their words, and a model that knows all of these."""
+    folder = tmp_path_factory.mktemp("bed")
+    with package.write(folder / "lat.ark") as output:
+        for number, (_, lattice) in enumerate(package.read(EXAMPLES / "lat.ark.gz")):
+            if number in (0, 2, 3, 4):
+                output.write(lattice)
+    shutil.copy(EXAMPLES / "words.txt", folder)
+    words = [line.split()[0] for line in (EXAMPLES / "words.txt").read_text().splitlines() if line[0] != "<"]
+    text = "\n".join([*(line.split(" ", 1)[1] for line in (EXAMPLES / "text").read_text().splitlines()), *words])
+    (folder / "train.txt").write_text(text + "\n")
+    train = str(folder / "train.txt")
+    assert main(["train", train, "--dev", train, "-o", str(folder / "lm.pt"), *TINY]) == 0
+    return folder
+
+
+def test_train_reports_perplexity_and_leaves_no_state_behind(ninja, bed, tmp_path):
+    model = tmp_path / "lm.pt"
+    code, output, errors = ninja("train", bed / "train.txt", "--dev", bed / "train.txt", "-o", model, *TINY)
+    assert (code, output) == (0, "")
+    assert "perplexity" in errors.splitlines()[-1]
+    assert os.listdir(tmp_path) == ["lm.pt"]
+
+
+def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, bed, tmp_path):
+    output = tmp_path / "out.ark"
+    code, printed, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output)
+    assert (code, printed) == (0, "")
+    found, scales, vocabulary, summary = errors.splitlines()
+    assert scales == f"ninja: the scales are in {output}.scales.toml"
+    assert found == f"ninja: words of {bed / 'words.txt'}"
+    assert vocabulary.startswith("ninja: vocabulary: the language model knows all ")
+    numbers = re.fullmatch(
+        r"ninja: 4 lattices, (\d+) arcs \((\d+) expanded\), (\d+) histories, (\d+) LM steps of (\d+) scores, "
+        r"([\d.]+) s \(([\d.]+) s in the LM\), ([\d.]+) s of audio \(real-time factor [\d.]+\)",
+        summary,
+    )
+    assert numbers, summary
+    arcs, expanded, histories, *_ = map(float, numbers.groups())
+    assert 0 < histories < expanded
+    assert arcs == sum(lattice.num_arcs for _, lattice in package.read(bed / "lat.ark"))
+    assert list(package.keys(output)) == list(package.keys(bed / "lat.ark"))
+
+
+@pytest.mark.parametrize("kind", ["lattice", "input", "best"])
+def test_workers_write_what_one_process_writes(ninja, bed, tmp_path, kind):
+    arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "--output", kind, "--batch-arcs", 400]
+    assert ninja(*arguments, "-o", tmp_path / "one.ark")[0] == 0
+    code, _, errors = ninja(*arguments, "-o", tmp_path / "two.ark", "--jobs", 2)
+    assert code == 0
+    assert errors.count("vocabulary: ") == 1
+    assert "ninja: 4 lattices, " in errors
+    one, two = (dict(package.read(tmp_path / name)) for name in ("one.ark", "two.ark"))
+    assert list(one) == list(two)
+    for key, lattice in one.items():
+        assert lattice.word.tolist() == two[key].word.tolist()
+        assert lattice.graph == pytest.approx(two[key].graph, abs=1e-3)
+
+
+def test_a_model_of_other_words_is_refused_and_the_commonest_named(ninja, bed, tmp_path):
+    (tmp_path / "other.txt").write_text("ein ganz anderer Text\n" * 9)
+    other = tmp_path / "other.pt"
+    assert ninja("train", tmp_path / "other.txt", "--dev", tmp_path / "other.txt", "-o", other, *TINY)[0] == 0
+    arguments = ["rescore", bed / "lat.ark", "--rnnlm", other, "-o", tmp_path / "out.ark"]
+    for jobs in (1, 2):
+        code, _, errors = ninja(*arguments, "--jobs", jobs)
+        assert code == 1
+        assert "of arcs carry words unknown to the language model" in errors
+        assert "commonest: " in errors
+        assert not (tmp_path / "out.ark").exists()
+    assert ninja(*arguments, "--max-unknown", 1)[0] == 0
+
+
+def test_rescoring_resumes_after_the_keys_that_stand(ninja, bed, tmp_path):
+    output = tmp_path / "out.ark"
+    arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output, "--resume"]
+    assert ninja(*arguments)[0] == 0
+    whole = output.read_bytes()
+    code, _, errors = ninja(*arguments)
+    assert code == 0
+    assert "4 lattices were in the output already" in errors
+    assert output.read_bytes() == whole
+
+
+def test_on_a_terminal_the_best_words_are_printed(bed):
+    main_end, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ninja", "rescore", str(bed / "lat.ark"), "--rnnlm", str(bed / "lm.pt")]
+    done = subprocess.run(command, cwd=ROOT, stdout=terminal, stderr=subprocess.PIPE, timeout=120)
+    os.close(terminal)
+    printed = b""
+    while chunk := _read(main_end):
+        printed += chunk
+    assert done.returncode == 0, done.stderr
+    lines = printed.decode().splitlines()
+    assert [line.split()[0] for line in lines] == list(package.keys(bed / "lat.ark"))
+    assert all(word.isascii() and not word.isdigit() for line in lines for word in line.split()[1:])
+
+
+def _read(descriptor):
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux's way of saying that the other end is closed
+        return b""
+
+
+def test_a_progress_line_is_shown_on_a_terminal_only(bed, tmp_path):
+    main_end, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ninja", "prune", str(bed / "lat.ark"), "-o", str(tmp_path / "p.ark")]
+    environment = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, env=environment, timeout=120)
+    os.close(terminal)
+    printed = b""
+    while chunk := _read(main_end):
+        printed += chunk
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"lattices" in printed
+    assert b"\x1b[" in printed

@@ -1,0 +1,341 @@
+"""One cause, one message; messages that say what a file is, which option to use and what was meant."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from fake_lm import FakeLM
+
+import ninja as package
+from ninja.cli.wording import in_options
+from ninja.decoding import log_probabilities
+from ninja.errors import LatticeError, ModelError, NinjaError, OptionError, TableError
+from ninja.formats.slf import header_scales
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.word_map import WordMap
+from ninja.log import Log
+
+WORDS = "<eps> 0\na 1\nb 2\nc 3\n"
+
+
+def small(key: str, words: SymbolTable | None = None) -> Lattice:
+    zero, end = np.zeros(2, np.float32), np.array([np.inf, np.inf, 0], np.float32)
+    return Lattice.from_arrays(key, [0, 1, 2, 2], [1, 2], [1, 3], zero + 1, zero + 2, end, end, words=words)
+
+
+@pytest.fixture
+def bed(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text(WORDS)
+    Path("wrong.txt").write_text("<eps> 0\na 1\n")
+    with package.write("lat.ark") as output:
+        for number in range(30):
+            output.write(small(f"utt-{number}"))
+    return tmp_path
+
+
+def lines(err: str) -> list[str]:
+    return err.splitlines()
+
+
+# One cause, one message
+
+
+def test_a_wrong_symbol_table_ends_the_run_with_one_message(bed: Path, ninja) -> None:
+    for verb in ("best", "prune"):
+        code, out, err = ninja(verb, "lat.ark", "--words", "wrong.txt", "-o", "out")
+        assert (code, out, len(lines(err))) == (1, "", 1)
+        assert "word id 3 is not in the symbol table; is it the right one?" in err
+        assert not Path("out").exists()
+
+
+def test_a_wrong_table_is_raised_in_python_too(bed: Path) -> None:
+    failures: list[NinjaError] = []
+    with pytest.raises(TableError, match="word id 3 is not in the symbol table") as caught:
+        list(package.read("lat.ark", words="wrong.txt", on_error=failures.append))
+    assert caught.value.of_run
+    assert not failures
+
+
+def test_a_script_file_without_its_archive_is_one_failure_and_a_count(bed: Path, ninja) -> None:
+    Path("lat.scp").write_text("".join(f"utt-{number} gone.ark:{number}\n" for number in range(30)))
+    code, out, err = ninja("best", "scp:lat.scp", "--words", "words.txt")
+    assert (code, out) == (1, "")
+    first = "gone.ark, key 'utt-0': cannot be read: No such file or directory"
+    assert lines(err)[:2] == [f"ninja: failed: {first}", f"ninja: failed: 29 more like {first}"]
+    assert len(lines(err)) == 3
+
+
+def test_of_a_kind_of_failures_the_first_ones_are_shown_and_the_others_counted(bed: Path, ninja) -> None:
+    gone = "".join(f"utt-{number} gone.{number}.ark\n" for number in range(30))
+    Path("lat.scp").write_text(f"{gone}utt-3 lat.ark:6\n")
+    code, out, err = ninja("best", "scp:lat.scp", "--words", "words.txt")
+    assert (code, out) == (1, "utt-3 a c\n")
+    assert sum(line.startswith("ninja: failed: gone.") for line in lines(err)) == 3
+    assert sum(line.startswith("ninja: failed: 27 more like gone.0.ark, key 'utt-0'") for line in lines(err)) == 1
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_model_of_another_kind_ends_lmrescore_before_any_lattice(bed: Path, ninja, jobs: str) -> None:
+    how = ["--words", "words.txt", "--lm", "words.txt", "--jobs", jobs, "-o", "o.ark"]
+    code, _, err = ninja("lmrescore", "lat.ark", *how)
+    assert code == 1
+    assert len(lines(err)) == 1
+    assert not Path("o.ark").exists()
+
+
+def test_a_log_raises_what_any_other_lattice_would_meet_too() -> None:
+    failures: list[NinjaError] = []
+    log = Log(on_error=failures.append)
+    log.fail(LatticeError("cyclic"), "utt")
+    assert [failure.key for failure in failures] == ["utt"]
+    for error in (OptionError("beam is -1"), TableError("word id 3")):
+        with pytest.raises(type(error)):
+            log.fail(error, "utt")
+    assert len(log.failures) == 1
+
+
+def test_a_note_is_kept_once() -> None:
+    notes: list[str] = []
+    log = Log(on_note=notes.append)
+    for note in ("one", "two", "one"):
+        log.note(note)
+    assert notes == log.notes == ["one", "two"]
+
+
+# What was meant
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["resocre", "lat.ark"], "there is no command 'resocre'; did you mean rescore"),
+        (["lattice-prune", "lat.ark"], "there is no command 'lattice-prune'; did you mean prune?"),
+        (["sclite"], "there is no command 'sclite'; did you mean score?"),
+        (["zzz"], "there is no command 'zzz'; see ninja --help"),
+        (["best", "lat.ark", "--acwt", "0.1"], "there is no option '--acwt'; did you mean --acoustic-scale?"),
+        (["best", "lat.ark", "--acoustic-scael", "0.1"], "did you mean --acoustic-scale"),
+        (["nbest", "lat.ark", "--nbest", "5"], "there is no option '--nbest'; did you mean --n?"),
+        (["prune", "lat.ark", "--nj", "5"], "there is no option '--nj'; did you mean --jobs?"),
+        (["prune", "lat.ark", "--zzz", "5"], "there is no option '--zzz'; see --help"),
+    ],
+)
+def test_a_command_or_option_that_there_is_not_is_answered_with_what_was_meant(bed, ninja, arguments, message) -> None:
+    code, _, err = ninja(*arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_messages_name_options_as_they_are_typed(bed: Path, ninja) -> None:
+    code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--acoustic-scale", "nan")
+    assert (code, err) == (2, "ninja: error: --acoustic-scale is nan, but must be finite\n")
+    code, _, err = ninja("prune", "lat.ark", "--beam", "-1")
+    assert (code, err) == (2, "ninja: error: --beam is -1.0, but must be 0 or more\n")
+    with pytest.raises(OptionError, match=r"^beam is -1, but must be 0 or more"):
+        package.graph.prune(small("a"), -1)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"utt-1 \0B\xd6\xfd\xb2\x7e\6\0\0\0vector", "a Kaldi archive of lattices or other FSTs"),
+        (b"utt-1 \xd6\xfd\xb2\x7e\6\0\0\0vector", "a Kaldi archive of lattices or other FSTs"),
+        (gzip.compress(b"utt-1 \xd6\xfd\xb2\x7e\6\0\0\0vector"), "a Kaldi archive of lattices or other FSTs"),
+        (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices"),
+        (b"PK\x03\x04\x14\0\0\0model/data.pkl", "a PyTorch file"),
+        (b"\\data\\\nngram 1=3\n", "a language model in ARPA format"),
+        (b"\x80\x04\x95", "a pickle of Python"),
+        (b"\x89PNG\r\n\x1a\n", "a picture"),
+        (b"\x93NUMPY\1\0", "a numpy array"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_by_what_it_is(bed: Path, ninja, content: bytes, kind: str) -> None:
+    Path("other").write_bytes(content)
+    for call in (["best", "lat.ark", "--words", "other"], ["score", "other", "lat.ark", "--words", "words.txt"]):
+        code, _, err = ninja(*call)
+        assert (code, len(lines(err))) == (1, 1)
+        assert f"other: this is {kind}, but a text is expected here (are two arguments swapped?)" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (WORDS.encode(), "this looks like a symbol table, a word and its id on each line; name it with --words"),
+        (b"u1 hello there\nu2 the cat\n", "this looks like transcripts, a key and words on each line, not lattices"),
+        (b"\\data\\\nngram 1=3\n", "a language model in ARPA format, not lattices; language models are named with"),
+        (b"\x89PNG\r\n\x1a\n", "this is a picture, not lattices"),
+        (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices, not lattices; matrices of a CTC model: ninja ctc-de"),
+    ],
+)
+def test_a_source_that_holds_no_lattices_is_named_by_what_it_is(bed: Path, ninja, content: bytes, message: str) -> None:
+    for name in ("other", "other.txt"):
+        Path(name).write_bytes(content)
+        code, _, err = ninja("best", name)
+        assert code == 1
+        assert message in err
+
+
+def test_a_damaged_text_archive_is_not_taken_for_another_file(bed: Path, ninja) -> None:
+    Path("damaged.txt").write_text("u1\n0 1 1 1,2,3\n1\n\nu2\n0 1 x y\n\n")
+    _, _, err = ninja("best", "damaged.txt")
+    assert "this looks like" not in err
+
+
+# Scales in the headers of HTK lattices
+
+SLF = """VERSION=1.0
+base=10
+lmscale=14.00
+wdpenalty=-1.5
+N=3 L=3
+I=0 t=0.00
+I=1 t=0.50
+I=2 t=1.00
+J=0 S=0 E=1 W=a a=-1.0 l=-1.0
+J=1 S=0 E=1 W=b a=-3.0 l=-0.5
+J=2 S=1 E=2 W=c a=-1.0 l=-1.0
+"""
+
+
+def test_scales_of_a_header_are_said_once_and_taken_when_asked(tmp_path: Path, ninja) -> None:
+    for name in ("u1.slf", "u2.slf"):
+        (tmp_path / name).write_text(SLF)
+    code, out, err = ninja("best", tmp_path)
+    assert (code, out) == (0, "u1 a c\nu2 a c\n")
+    given = "acoustic_scale 1, lm_scale 14, word_penalty 3.45388"  # 1.5 ln 10
+    said = f"the scales of its header are not used: {given}; --lm-scale header takes them"
+    assert err == f"ninja: {tmp_path}/u1.slf: {said}\n"
+    code, out, err = ninja("best", tmp_path, "--lm-scale", "header")
+    assert (code, out) == (0, "u1 b c\nu2 b c\n")
+    assert err == f"ninja: scales of the header of {tmp_path}/u1.slf: {given}\n"
+    assert ninja("best", tmp_path, "--lm-scale", "14", "--word-penalty", "0") == (0, "u1 b c\nu2 b c\n", "")
+    _, _, err = ninja("best", tmp_path, "--lm-scale", "header", "--word-penalty", "0")
+    assert err.endswith("acoustic_scale 1, lm_scale 14\n")
+
+
+def test_scales_of_headers_are_taken_from_listed_files_and_for_a_grid(bed: Path, ninja) -> None:
+    Path("u1.slf").write_text(SLF)
+    Path("u2.slf").write_text(SLF)
+    Path("lattices.list").write_text("u1.slf\nu2.slf\n")
+    code, out, err = ninja("best", "lattices.list", "--lm-scale", "header")
+    assert (code, out) == (0, "u1 b c\nu2 b c\n"), err
+    Path("ref").write_text("u1 b c\nu2 b c\n")
+    code, out, err = ninja("score", "ref", "lattices.list", "--lm-scale", "header", "--word-penalty", "0,1")
+    assert (code, out.count("0.00")) == (0, 4), err
+    assert "scales of the header of u1.slf: acoustic_scale 1, lm_scale 14\n" in err
+
+
+def test_headers_that_differ_or_are_missing_are_refused(bed: Path, ninja) -> None:
+    Path("slf").mkdir()
+    Path("slf/u1.slf").write_text(SLF)
+    Path("slf/u2.slf").write_text(SLF.replace("14", "12"))
+    code, _, err = ninja("best", "slf", "--lm-scale", "header")
+    assert (code, len(lines(err))) == (2, 1)
+    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; give them as numbers" in err
+    code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--lm-scale", "header")
+    assert (code, len(lines(err))) == (2, 1)
+    assert "--lm-scale header is for HTK lattices (SLF) in files, and there are none" in err
+
+
+@pytest.mark.parametrize(
+    ("header", "scales"),
+    [
+        ("VERSION=1.0\nlmscale=14 acscale=0.5\nwdpenalty=2\nN=1 L=0\n", Scales(0.5, 14, -2)),
+        ("VERSION=1.0\nbase=0\nwdpenalty=2\nI=0\nlmscale=3\n", Scales(word_penalty=-2)),
+        ("VERSION=1.0\n# lmscale=3\nN=1 L=0\nJ=0 l=3\n", Scales()),
+        ("VERSION=1.0\nlmscale=x\nN=1 L=0\n", Scales()),
+        ("VERSION=1.0\nlmscale=nan\nN=1 L=0\n", Scales()),
+    ],
+)
+def test_the_scales_of_a_header_are_read(header: str, scales: Scales) -> None:
+    assert header_scales(header.encode()) == scales
+
+
+# Words in another case, and scores that are no probabilities
+
+
+def test_words_that_the_model_has_in_another_case_are_counted() -> None:
+    words = SymbolTable([("<eps>", 0), ("A", 1), ("B", 2), ("zzz", 3)])
+    lattice = small("u", words).replace(word=np.array([1, 3], np.int32))
+    lm = FakeLM(others=("a", "b"))
+    found = WordMap(words, lm).coverage([lattice])
+    assert found.in_case == 1
+    assert "; map_words case would find 1 of them" in str(found)
+    assert WordMap(words, lm, map_words=("case",)).coverage([lattice]).in_case == 0
+
+
+def test_ctc_scores_that_are_no_probabilities_name_what_cures_them() -> None:
+    for matrix, kind in (([[2.0, 3.0, -1.0]], "logit"), ([[0.2, 0.3, 0.5]], "prob")):
+        message = rf"--scale {kind}, in Python ninja\.decoding\.log_probabilities\(matrix, '{kind}'\)"
+        with pytest.raises(ModelError, match=message):
+            log_probabilities(matrix)
+        log_probabilities(matrix, kind)
+
+
+def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
+    @click.command()
+    @click.option("--lm-weight")
+    @click.option("--allow-pipes")
+    @click.option("--words-out")
+    @click.option("--beam")
+    def command() -> None:
+        pass
+
+    for message, told in {
+        "lm_weight is 2": "--lm-weight is 2",
+        "beam is 2": "--beam is 2",
+        "the beam is 2": "the beam is 2",
+        "raise lm_weight to go on": "raise --lm-weight to go on",
+        "allow others with allow_pipes (--allow-pipes)": "allow others with --allow-pipes",
+        "give --words-out FILE (words_out=), or --words (words=)": "give --words-out FILE, or --words",
+        "a/lm_weight.txt: no such file": "a/lm_weight.txt: no such file",
+        "lm_weight.txt: no such file": "lm_weight.txt: no such file",
+        "'lm_weight' is no word": "'lm_weight' is no word",
+    }.items():
+        assert in_options(message, command) == told
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "prune lat.ark -o p1.gz --beam 8 --output-file p2.gz",
+            "-o is given twice: p1.gz and p2.gz; for one output of each input: -o folder/ or -o out/lat.JOB.gz",
+        ),
+        ("best lat.ark --words words.txt -o a -o b -o c", "-o is given 3 times: a and b and c; give it once"),
+        ("best lat.ark --inv-acoustic-scale 4 --lmwt=3", "--inv-acoustic-scale is given twice: 4 and 3; give it once"),
+        ("prune lat.ark --jobs 1 --jobs 2", "--jobs is given twice: 1 and 2; give it once"),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(ninja, bed, line, message):
+    assert ninja(*line.split()) == (2, "", f"ninja: error: {message}\n")
+    assert sorted(path.name for path in bed.iterdir()) == ["lat.ark", "words.txt", "wrong.txt"]
+
+
+def test_options_of_many_values_and_flags_may_come_again_and_files_of_options_count_not(ninja, bed):
+    Path("text").write_text("a x y\n")
+    Path("scales.toml").write_text("acoustic_scale = 0.1\n")
+    assert ninja("score", "text", "text", "--ignore", "x", "--ignore", "y")[0] == 0
+    line = ["prune", "lat.ark", "-o", "out.gz", "--config", "scales.toml", "--acoustic-scale", "0.2"]
+    assert ninja(*line, "--resume", "--resume")[0] == 0
+
+
+def test_the_order_of_the_arguments_of_score_is_said(ninja, bed):
+    (bed / "decode").mkdir()
+    Path("text").write_text("a x y\n")
+    message = "decode is a folder, but REFERENCE is one text file; it comes first, then SOURCE"
+    for options in ([], ["--words", "words.txt"]):
+        assert ninja("score", "decode", "text", *options) == (2, "", f"ninja: error: {message}\n")
+
+
+@pytest.mark.parametrize("line", ["best {}", "rescore {} --words words.txt -o x.gz", "prune scp:{} -o x.gz", "info {}"])
+def test_a_source_that_there_is_not_is_one_message(ninja, bed, line):
+    code, _, errors = ninja(*line.format("exp/decod").split())
+    assert (code, errors) == (1, "ninja: error: exp/decod: cannot be read: No such file or directory\n")
+    assert ninja("prune", "lat.ark", "exp/decod", "-o", "x.gz")[0] == 1  # the others are read
+    assert len(list(package.keys("x.gz"))) == 30

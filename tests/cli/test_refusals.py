@@ -1,0 +1,140 @@
+"""Refusals that no other test asks for: each call, and the words of its message."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM, symbols
+
+import ninja
+from ninja.context.deep.encoder import PhraseEncoder
+from ninja.context.grammar.spelled import Spelling
+from ninja.context.sound.confusion import Confusion
+from ninja.context.stage import load_ngram
+from ninja.decoding import log_probabilities
+from ninja.decoding.matrices import read_matrices
+from ninja.errors import FormatError, InputError, ModelError, NinjaError, OptionError
+from ninja.evaluate.stm import read_stm
+from ninja.evaluate.word_filters import read_glm
+from ninja.files.output import target
+from ninja.files.place import resolve
+from ninja.formats.kaldi.transition_model import read_transition_model
+from ninja.formats.options import fill, split
+from ninja.formats.plf import PlfWriteOptions
+from ninja.formats.slf import SlfOptions
+from ninja.lm.imported import onnx_check
+from ninja.lm.ngram.kenlm import KenLM
+from ninja.log import Log
+from ninja.pipeline.plan import Shard
+from ninja.train.recipe import TrainOptions
+
+Call = Callable[[Path], object]
+
+
+def zipped(path: Path, names: dict[str, bytes], packing: int) -> Path:
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for name, content in names.items():
+            archive.writestr(name, content)
+    return path
+
+
+def saved(path: Path, content: object) -> Path:
+    torch = pytest.importorskip("torch")
+    torch.save(content, path)
+    return path
+
+
+def text(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def npy() -> bytes:
+    content = io.BytesIO()
+    np.save(content, np.zeros((1, 2), np.float32))
+    return content.getvalue()
+
+
+CALLS: dict[str, tuple[type[NinjaError], Call]] = {
+    "no context model; `ninja train context` makes those": (
+        ModelError,
+        lambda at: PhraseEncoder.load(saved(at / "x.pt", {"format": "another"})),
+    ),
+    "boundary is empty, but words begin with it": (OptionError, lambda at: Spelling(["a"], boundary="")),
+    "damaged phone confusions: 'substitution' is missing": (
+        FormatError,
+        lambda at: Confusion.read(text(at / "x", json.dumps({"format": "ninja phone confusion 1", "phones": ["a"]}))),
+    ),
+    "context takes n-gram models: ARPA, const-arpa or G.fst": (
+        ModelError,
+        lambda at: load_ngram(str(Path(ninja.__file__).parents[1] / "models" / "english.pt"), symbols(), Log()),
+    ),
+    "a zip file, but neither NumPy's nor torch's": (
+        FormatError,
+        lambda at: list(read_matrices(zipped(at / "x.npz", {"a.txt": b"1"}, zipfile.ZIP_STORED))),
+    ),
+    "a packed entry; save with np.savez or torch.save": (
+        FormatError,
+        lambda at: list(read_matrices(zipped(at / "x.npz", {"a.npy": npy()}, zipfile.ZIP_DEFLATED))),
+    ),
+    "frame 1, unit 0 is nan": (
+        ModelError,
+        lambda at: log_probabilities([[-0.7, -0.7], [np.nan, 0.0]]),
+    ),
+    "frame 0, unit 1 is inf": (ModelError, lambda at: log_probabilities([[-0.7, np.inf]])),
+    "the line gives alternatives { … / … }, which are not served; keep one": (
+        FormatError,
+        lambda at: read_stm(text(at / "x.stm", "rec 1 a 0.0 1.0 { one / two }\n"), {"u": ("rec", 0.0, 1.0)}),
+    ),
+    "gives alternatives, which are not served; keep one": (
+        FormatError,
+        lambda at: read_glm(text(at / "x.glm", "[UM] => { [A] / [B] } / [ ] __ [ ]\n")),
+    ),
+    "wspecifier 'ark,x:a' has the unknown option 'x'": (OptionError, lambda at: target("ark,x:a")),
+    "wspecifier 'scp:a' must say 'ark', or 'ark,scp' with two files": (OptionError, lambda at: target("scp:a")),
+    "is a command to write to, not to read from": (FormatError, lambda at: list(resolve("| gzip"))),
+    "gives base twice": (OptionError, lambda at: split("slf:base=1,base=2")),
+    "slf: frame_shift=x is not": (OptionError, lambda at: fill(SlfOptions, {"frame_shift": "x"}, "slf")),
+    "a field can be part of one cost, once": (OptionError, lambda at: SlfOptions(graph=("l",), acoustic=("l",))),
+    "leave it out, or say scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
+    "shard 4/3: shards are counted from 1 to their number": (OptionError, lambda at: Shard(4, 3)),
+    "shard 0/3: shards are counted": (OptionError, lambda at: Shard(0, 3)),
+    "this language model scores no tries": (
+        OptionError,
+        lambda at: FakeLM().score_trie(np.zeros(1, np.int32), np.zeros(1, np.int32)),
+    ),
+    "projection is 256; only an lstm takes one, of less than its embedding": (
+        OptionError,
+        lambda at: TrainOptions(projection=256),
+    ),
+    "projection is 8; only an lstm takes one": (
+        OptionError,
+        lambda at: TrainOptions(architecture="transformer", projection=8),
+    ),
+    "cut short inside KenLM's header": (
+        ModelError,
+        lambda at: (pytest.importorskip("kenlm"), KenLM(str(text(at / "x.bin", "mmap lm http://kheafield.com"))))[1],
+    ),
+    "names 2 files, but must name one": (
+        InputError,
+        lambda at: read_transition_model(str((text(at / "a.mdl", ""), text(at / "b.mdl", ""), at / "*.mdl")[2])),
+    ),
+    "an ONNX file without a graph; it is damaged or truncated": (
+        ModelError,
+        lambda at: (pytest.importorskip("onnx"), onnx_check.check(str(text(at / "x.onnx", ""))))[1],
+    ),
+}
+
+
+@pytest.mark.parametrize("message", CALLS)
+def test_what_makes_no_sense_is_refused_and_named(message: str, tmp_path: Path) -> None:
+    kind, call = CALLS[message]
+    with pytest.raises(kind) as caught:
+        call(tmp_path)
+    assert message in str(caught.value)

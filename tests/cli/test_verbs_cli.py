@@ -1,0 +1,306 @@
+"""The verbs named after Kaldi's everyday programs: what they print and write, and with which exit code."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import click
+import pytest
+from reference_graph import SHARED, read_kaldi
+
+import ninja as package
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import group
+from ninja.graph import best_path, nbest
+from ninja.lattice import Scales
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVE = ROOT / "examples" / "lat.ark.gz"
+WORDS = ROOT / "examples" / "words.txt"
+KEYS = [line.split()[0] for line in (ROOT / "examples" / "text").read_text().splitlines()][:5]
+KOREAN = SHARED / "golden" / "korean"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """An archive of the first five example lattices."""
+    path = tmp_path_factory.mktemp("small") / "small.ark"
+    with package.write(path) as output:
+        for number, (_, lattice) in enumerate(package.read(ARCHIVE)):
+            if number < 5:
+                output.write(lattice)
+    return path
+
+
+@pytest.fixture(scope="module")
+def korean():
+    if not KOREAN.exists():
+        pytest.skip("Kaldi's answers do not come with the project")
+    return KOREAN
+
+
+def keys_of(path):
+    return [key for key, _ in package.read(path)]
+
+
+def lines(path):
+    return [line.rstrip() for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+
+
+def test_scale_and_penalty_change_what_is_written(ninja, small, tmp_path):
+    out, other = tmp_path / "a.ark", tmp_path / "b.ark"
+    assert ninja("scale", small, "--inv-acoustic-scale=4", "--lm2acoustic-scale=1", "-o", out)[0] == 0
+    assert ninja("add-penalty", out, "--word-ins-penalty", "2", "-o", other)[0] == 0
+    for (_, old), (_, new) in zip(package.read(small), package.read(other), strict=True):
+        assert new.acoustic == pytest.approx(old.acoustic / 4 + old.graph, abs=1e-4)
+        assert new.graph == pytest.approx(old.graph + 2.0 * (old.word != 0), abs=1e-4)
+    code, _, errors = ninja("scale", small, "--acoustic-scale=2", "--inv-acoustic-scale=4", "-o", out)
+    assert code == 2
+    assert "--acoustic-scale cannot be used with --inv-acoustic-scale" in errors
+    assert ninja("scale", small, "--inv-acoustic-scale=0", "-o", out)[0] == 2
+    assert ninja("scale", small, "--lm-scale=nan", "-o", tmp_path / "c.ark")[0] == 2
+    assert not (tmp_path / "c.ark").exists()
+
+
+@pytest.mark.parametrize("verb", ["depth", "depth-per-frame"])
+def test_depths_are_printed_as_kaldi_prints_them(ninja, korean, verb):
+    code, printed, errors = ninja(verb, korean / "lat.ark.gz")
+    assert code == 0
+    assert printed.splitlines() == lines(korean / f"{verb.replace('-', '_')}.txt.gz")
+    if verb == "depth":
+        assert "60 lattices, overall depth 40.37875" in errors
+
+
+def test_best_paths_are_printed_as_kaldi_prints_them(ninja, korean, tmp_path):
+    archive = tmp_path / "best.ark"
+    code, printed, _ = ninja(
+        "best-path", korean / "lat.ark.gz", "--alignments", tmp_path / "ali", "--write-lattices", archive
+    )
+    assert code == 0
+    assert printed.splitlines() == lines(korean / "best.words.gz")
+    assert (tmp_path / "ali").read_text().splitlines() == lines(korean / "best.ali.gz")
+    assert ninja("1best", korean / "lat.ark.gz", "-o", tmp_path / "one.ark")[0] == 0
+    for (key, lattice), (again, other) in zip(package.read(archive), package.read(tmp_path / "one.ark"), strict=True):
+        assert key == again
+        assert lattice.identical(other)
+
+
+def test_posteriors_of_arcs_are_printed_as_kaldi_prints_them(ninja, korean):
+    code, printed, _ = ninja("arc-post", korean / "lat.ark.gz")
+    expected = [line.split("\t") for line in lines(korean / "arc_post.txt.gz")]
+    found = [line.split("\t") for line in printed.splitlines()]
+    assert code == 0
+    without = [sorted([*row[:3], row[4]] for row in rows) for rows in (found, expected)]
+    assert without[0] == without[1]
+    assert all(len(row) == 5 for row in found)
+
+
+def test_posteriors_with_alignments_and_phones(ninja, korean):
+    model = SHARED / "data" / "korean" / "trans.mdl"
+    code, printed, _ = ninja("arc-post", korean / "lat.ark.gz", "--print-alignment", "--model", model)
+    assert code == 0
+    row = printed.splitlines()[0].split("\t")
+    assert len(row[5].split(",")) == int(row[2])
+    assert row[6] == "1 15 97 153 165 41"
+    assert len(ninja("arc-post", korean / "lat.ark.gz", "--min-post=0.5")[1]) < len(printed)
+
+
+def test_machines_are_printed_as_kaldi_prints_them(ninja, korean, tmp_path):
+    out = tmp_path / "fst.txt"
+    code, _, _ = ninja("to-fst", korean / "lat.ark.gz", "--acoustic-scale=1", "--lm-scale=1", "-o", f"ark,t:{out}")
+    assert code == 0
+    printed, expected = out.read_text().splitlines(), lines(korean / "fst.txt.gz")
+    assert len(printed) == len(expected)
+    # States are numbered otherwise; words and costs are the same.
+    assert sorted(line.split("\t")[2:] for line in printed) == sorted(line.split("\t")[2:] for line in expected)
+
+
+def test_machines_have_no_costs_unless_asked(ninja, small, tmp_path):
+    ninja("to-fst", small, "-o", f"ark,t:{tmp_path}/fst.txt")
+    rows = [line.split("\t") for line in (tmp_path / "fst.txt").read_text().splitlines()]
+    assert {len(row) for row in rows} == {1, 4}
+    ninja("to-fst", small, "-o", f"ark:{tmp_path}/fst.ark")
+    content = (tmp_path / "fst.ark").read_bytes()
+    assert content.startswith(f"{KEYS[0]} ".encode() + b"\xd6\xfd\xb2\x7e\x06\0\0\0vector\x08\0\0\0standard")
+    code, _, errors = ninja("to-fst", small, "--convert-to-pdf-labels", "-o", tmp_path / "x")
+    assert (code, "--convert-to-pdf-labels needs --read-compact=false" in errors) == (2, True)
+    code, _, errors = ninja("to-fst", small, "--convert-to-pdf-labels", "--read-compact=false", "-o", tmp_path / "x")
+    assert (code, "--convert-to-pdf-labels needs --trans-model" in errors) == (2, True)
+
+
+def test_densities_can_be_labels(ninja, korean, tmp_path):
+    model = SHARED / "data" / "korean" / "trans.mdl"
+    out = tmp_path / "fst.txt"
+    options = ("--read-compact=false", "--convert-to-pdf-labels", f"--trans-model={model}", "--project-output=false")
+    assert ninja("to-fst", korean / "lat.ark.gz", *options, "--rm-eps=false", "-o", f"ark,t:{out}")[0] == 0
+    from ninja.formats.kaldi.transition_model import read_transition_model
+
+    (_, lattice), pdf = next(package.read(korean / "lat.ark.gz")), read_transition_model(model).pdf
+    entry = out.read_text().split("\n\n")[0].splitlines()[1:]
+    given = sorted(int(line.split("\t")[2]) for line in entry if line.count("\t") > 2 and line.split("\t")[2] != "0")
+    assert given == sorted((pdf[[*lattice.ali, *lattice.final_ali]] + 1).tolist())
+
+
+def test_single_paths_are_taken_apart_and_put_together(ninja, small, tmp_path):
+    nbests, out = tmp_path / "nbest.ark", tmp_path / "again.ark"
+    assert ninja("to-nbest", small, "--n=3", "--acoustic-scale=0.1", "-o", nbests)[0] == 0
+    assert keys_of(nbests) == [f"{key}-{number}" for key in KEYS for number in (1, 2, 3)]
+    files = {name: tmp_path / name for name in ("ali", "lm", "ac", "tra")}
+    options = ("--alignments", f"ark:{files['ali']}", "--lm-cost", f"ark:{files['lm']}", "--ac-cost", files["ac"])
+    code, said, _ = ninja("nbest-to-linear", nbests, *options)
+    files["tra"].write_text(said)
+    assert code == 0
+    options = ("--transcriptions", files["tra"], "--lm-cost", files["lm"], "--ac-cost", files["ac"])
+    assert ninja("linear-to-nbest", f"ark:{files['ali']}", *options, "-o", out)[0] == 0
+    for (key, old), (again, new) in zip(package.read(nbests), package.read(out), strict=True):
+        (one,), (other,) = nbest(old, 2), nbest(new, 2)
+        assert key == again
+        assert one.words.tolist() == other.words.tolist()
+        assert one.alignment.tolist() == other.alignment.tolist()
+        assert (one.graph_cost, one.acoustic_cost) == pytest.approx((other.graph_cost, other.acoustic_cost), rel=1e-6)
+    assert ninja("nbest-to-lattice", nbests, "-o", tmp_path / "lat.ark")[0] == 0
+    for (key, old), (again, new) in zip(package.read(small), package.read(tmp_path / "lat.ark"), strict=True):
+        assert key == again
+        found = [path.words.tolist() for path in nbest(new, 9, Scales(0.1))]
+        assert found == [path.words.tolist() for path in nbest(old, 3, Scales(0.1))]
+
+
+def test_what_is_missing_or_no_single_path_is_reported(ninja, small, tmp_path):
+    code, _, errors = ninja("nbest-to-linear", small)
+    assert code == 1
+    assert f"key {KEYS[0]!r}: the lattice has more than one path; make n-best lists first" in errors
+    (tmp_path / "ali").write_text("a 1 2\nb 3\nc 4\n")
+    (tmp_path / "tra").write_text("c 5\na 5\n")
+    (tmp_path / "lm").write_text("a 1.5\n")
+    run = ("linear-to-nbest", tmp_path / "ali", "--transcriptions", tmp_path / "tra", "--lm-cost", tmp_path / "lm")
+    code, _, errors = ninja(*run, "-o", tmp_path / "out.ark")
+    assert code == 1
+    assert f"key 'b': {tmp_path / 'tra'} lacks it" in errors
+    assert f"key 'c': {tmp_path / 'lm'} lacks it" in errors
+    assert "2 failed: b, c" in errors
+    assert keys_of(tmp_path / "out.ark") == ["a"]
+    code, _, errors = ninja("nbest-to-lattice", tmp_path / "out.ark", "-o", tmp_path / "x.ark")
+    assert (code, "does not end in -1, -2" in errors) == (1, True)
+    assert not (tmp_path / "x.ark").exists()
+
+
+def test_strings_become_lattices(ninja, tmp_path):
+    (tmp_path / "text").write_text("a 5 6\nb\n")
+    assert ninja("string-to-lattice", tmp_path / "text", "-o", tmp_path / "a.ark")[0] == 0
+    found = dict(package.read(tmp_path / "a.ark"))
+    assert [best_path(found[key]).words.tolist() for key in "ab"] == [[5, 6], []]
+    assert found["a"].ali.tolist() == [5, 6]
+    words = [line.split() for line in WORDS.read_text().splitlines()[5:7]]
+    (tmp_path / "text").write_text(f"a {words[0][0]} {words[1][0]}\n")
+    assert ninja("string-to-lattice", tmp_path / "text", "--words", WORDS, "-o", tmp_path / "a.ark")[0] == 0
+    (path,) = nbest(dict(package.read(tmp_path / "a.ark"))["a"], 1)
+    assert path.words.tolist() == [int(words[0][1]), int(words[1][1])]
+    (tmp_path / "text").write_text(f"a nosuchwordatall\nb {words[0][0]}\n")
+    code, _, errors = ninja("string-to-lattice", f"ark:{tmp_path}/text", "--words", WORDS, "-o", tmp_path / "b.ark")
+    assert (code, "key 'a': the symbol table lacks the word 'nosuchwordatall'" in errors) == (1, True)
+    assert keys_of(tmp_path / "b.ark") == ["b"]
+
+
+def test_random_paths_are_the_same_for_the_same_seed(ninja, small):
+    run = ("to-nbest", small, "--n=3", "--random", "-o", "ark,t:-")
+    assert ninja(*run)[1] == ninja(*run)[1] != ninja(*run, "--srand=1")[1]
+
+
+def test_boosting_needs_the_alignment_and_the_model_of_the_lattices(ninja, korean, tmp_path):
+    model = SHARED / "data" / "korean" / "trans.mdl"
+    lattices = list(read_kaldi(korean / "prune4.ark.gz"))
+    first = lattices[0]
+    ali, out = tmp_path / "ali", tmp_path / "out.ark"
+    ali.write_text(" ".join(map(str, [first.key, *best_path(first).alignment])) + "\n")
+    run = ("boost-ali", korean / "prune4.ark.gz", "--ali", ali, "-o", out)
+    code, _, errors = ninja(*run, "--model", model, "--silence-phones=1:2")
+    assert code == 1
+    assert f"key {lattices[1].key!r}: {ali} lacks its alignment" in errors
+    assert "59 failed" in errors
+    ((key, boosted),) = package.read(out)
+    assert key == first.key
+    assert best_path(boosted).cost() <= best_path(first).cost()
+    assert boosted.graph.sum() < first.graph.sum()
+    assert ninja(*run, "--model", model, "--silence-phones=1,2")[0] == 2
+    assert ninja(*run, "--model", ali)[0] == 1
+
+
+def test_posteriors_of_frames_and_pronunciations_come_out(ninja, korean, tmp_path):
+    data = SHARED / "data" / "korean"
+    code, printed, errors = ninja("to-post", korean / "lat.ark.gz", "--loglikes", tmp_path / "likes")
+    assert (code, "60 lattices, log-likelihood of a frame 1.7589" in errors) == (0, True)
+    counts = {fields[0]: len(fields) - 1 for fields in map(str.split, lines(korean / "depth_per_frame.txt.gz"))}
+    assert {line.split()[0]: line.count("[") for line in printed.splitlines()} == counts
+    assert len((tmp_path / "likes").read_text().splitlines()) == 60
+    ninja("1best", korean / "lat.ark.gz", "-o", tmp_path / "best.ark")
+    options = ("--word-boundary", data / "word_boundary.int", "--model", data / "trans.mdl")
+    assert ninja("align-words", tmp_path / "best.ark", *options, "-o", tmp_path / "aligned.ark")[0] == 0
+    run = ("nbest-to-prons", tmp_path / "aligned.ark", "--model", data / "trans.mdl")
+    rows = [line.split() for line in ninja(*run)[1].splitlines()]
+    times = [(row[0], int(row[1]) * 3, int(row[2]) * 3, row[3]) for row in rows if row[3] != "0"]
+    ctm = [line.split() for line in lines(korean / "ctm_best_aligned.gz")]
+    assert times == [(row[0], round(float(row[2]) * 100), round(float(row[3]) * 100), row[4]) for row in ctm]
+    lengths = [line.split()[2] for line in ninja(*run, "--print-lengths-per-phone")[1].splitlines()]
+    assert [sum(map(int, each.split(","))) for each in lengths] == [int(row[2]) for row in rows]
+    code, _, errors = ninja("nbest-to-prons", korean / "lat.ark.gz", "--model", data / "trans.mdl")
+    assert (code, "more than one path" in errors) == (1, True)
+
+
+@pytest.mark.parametrize("verb", ["to-mpe-post", "to-smbr-post"])
+def test_accuracies_of_the_best_paths_own_alignment(ninja, korean, tmp_path, verb):
+    ninja("best-path", korean / "prune4.ark.gz", "--alignments", f"ark:{tmp_path}/ali", "-o", tmp_path / "tra")
+    run = (verb, korean / "prune4.ark.gz", "--model", SHARED / "data" / "korean" / "trans.mdl", "--ali")
+    code, printed, errors = ninja(*run, f"ark:{tmp_path}/ali")
+    assert code == 0
+    assert len(printed.splitlines()) == 60
+    assert 0.8 < float(errors.rsplit(" ", 1)[1]) < 1.0
+    (tmp_path / "none").write_text("")
+    code, _, errors = ninja(*run, tmp_path / "none")
+    assert (code, "60 failed" in errors) == (1, False)
+    assert "not one lattice of 60 could be used" in errors
+
+
+def test_words_can_be_projected_and_lattices_turned_round(ninja, small, tmp_path):
+    assert ninja("project", small, "-o", tmp_path / "words.ark")[0] == 0
+    assert ninja("project", small, "--project-output=false", "-o", tmp_path / "ids.ark")[0] == 0
+    for (_, lattice), (_, ids) in zip(
+        package.read(tmp_path / "words.ark"), package.read(tmp_path / "ids.ark"), strict=True
+    ):
+        assert lattice.kind == ids.kind == "raw"
+        assert lattice.ali.tolist() == lattice.word[lattice.word != 0].tolist()
+        assert ids.ali.tolist() == ids.word[ids.word != 0].tolist()
+    assert ninja("reverse", small, "-o", tmp_path / "back.ark")[0] == 0
+    assert ninja("topsort", tmp_path / "back.ark", "-o", tmp_path / "sorted.ark")[0] == 0
+    for (_, old), (_, new) in zip(package.read(small), package.read(tmp_path / "sorted.ark"), strict=True):
+        assert best_path(new).words.tolist() == best_path(old).words.tolist()[::-1]
+
+
+@pytest.mark.parametrize(
+    "verb", ["scale", "add-penalty", "limit-depth", "project", "rmali", "reverse", "topsort", "1best"]
+)
+def test_one_bad_lattice_never_costs_the_others(ninja, small, tmp_path, verb):
+    damaged = tmp_path / "damaged.txt"
+    ninja("copy", small, "-o", f"ark,t:{damaged}")
+    entries = damaged.read_text().split("\n\n")
+    rows = entries[1].strip("\n").split("\n")
+    entries[1] = "\n".join([*rows[:2], "1\t0\t5\t1,1,", *rows[2:]])
+    damaged.write_text("\n\n".join(entries))
+    code, _, errors = ninja(verb, damaged, "-o", tmp_path / "out.ark")
+    assert code == 1
+    assert f"1 failed: {KEYS[1]}" in errors
+    assert keys_of(tmp_path / "out.ark") == [KEYS[0], *KEYS[2:]]
+
+
+def test_a_switch_may_stand_alone_as_in_kaldi(ninja, small, tmp_path):
+    code, _, errors = ninja("copy", "--write-compact", small, "-o", tmp_path / "a.ark", "--resume")
+    assert (code, "5 lattices copied" in errors) == (0, True)
+    assert ninja("copy", small, "--write-compact=maybe", "-o", tmp_path / "b.ark")[0] == 2
+
+
+def test_each_command_stands_in_the_help_once(ninja):
+    code, printed, _ = ninja("--help")
+    assert code == 0
+    rows = [line.strip().split("  ")[0] for line in printed.splitlines() if line.startswith("  ") and line[2:3].strip()]
+    assert [rows.count(name) for name in COMMANDS] == [1] * len(COMMANDS)
+    assert all(isinstance(group.get_command(click.Context(group), name), click.Command) for name in COMMANDS)

@@ -1,0 +1,374 @@
+"""``ninja ctc-decode``: from the matrices of CTC models to lattices."""
+
+import gzip
+import io
+import json
+import re
+import shlex
+import string
+import sys
+
+import numpy as np
+import pytest
+from conftest import SHARED
+
+from ninja import SymbolTable, read
+from ninja.cli.main import group
+from ninja.decoding.search import ctc_lattice, log_probabilities
+from ninja.decoding.units import ctc_units
+from ninja.graph import best_path, nbest, state_times
+
+LIBRI = SHARED / "data/formats/ctc_pyctcdecode/libri_logits.json"
+SAID = "i have a good deal of will you remember and what i have {} my mind upon no doubt i shall some day achieve"
+ENGLISH = " " + string.ascii_lowercase + "'"
+LETTERS = " ab"  # and the blank behind them
+HOW = ("--letters", LETTERS, "--blank", "3", "--scale", "logit")
+
+
+def spoken(*columns, sure=20.0, width=4):
+    """Logits of a model that is sure of one column at each frame."""
+    return (sure * np.eye(width)[list(columns)]).astype(np.float32)
+
+
+AB, BA, A = spoken(3, 1, 1, 2, 3, 0, 2), spoken(2, 1, 0, 1), spoken(1)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def best(lattices, words):
+    table = SymbolTable.read(words)
+    return {key: " ".join(table.spell(best_path(lattice).words)) for key, lattice in read(str(lattices))}
+
+
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
+@pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
+def test_the_published_decodes_of_pyctcdecode_come_out(ninja, folder):
+    np.save("libri.npy", np.array(json.loads(LIBRI.read_text())))
+    how = ["--scale", "logit", "--letters", ENGLISH, "--blank", 28]
+    beams = ["--beam", 50, "--score-beam", 10, "--min-logprob", -5]
+    code, _, said = ninja("ctc-decode", "libri.npy", *how, *beams, "--words-out", "words.txt", "-o", "lat.ark")
+    assert (code, said.count("1 lattices")) == (0, 1)
+    _, output, _ = ninja("best", "lat.ark", "--words", "words.txt")
+    assert output == f"libri {SAID.format('set')}\n"
+    first, second = nbest(next(read("lat.ark"))[1], 2)
+    assert (round(first.acoustic_cost, 3), round(second.acoustic_cost, 3)) == (0.182, 4.182)
+    assert SymbolTable.read("words.txt").spell(second.words) == SAID.format("sent").split()
+
+
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
+@pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
+def test_the_example_in_the_help_runs_and_ends_with_a_rescoring(ninja, folder):
+    np.savez("logits.npz", libri=np.array(json.loads(LIBRI.read_text())))
+    text = group.get_command(None, "ctc-decode").help.partition("Example:")[2].replace("\\\n", " ")
+    commands = [shlex.split(line)[1:] for line in text.strip().splitlines()]
+    assert [command[0] for command in commands] == ["ctc-decode", "rescore"]
+    for command in commands:
+        assert ninja(*command)[0] == 0
+    assert best("rescored.ark", "words.txt") == {"libri": SAID.format("set")}
+    (_, before), (_, after) = next(read("lat.ark")), next(read("rescored.ark"))
+    assert state_times(before).max() == state_times(after).max() == 371
+
+
+def test_a_lattice_is_the_one_that_python_makes(ninja, folder):
+    np.save("utt.npy", AB)
+    assert ninja("ctc-decode", "utt.npy", *HOW, "--words-out", "words.txt", "-o", "lat.ark")[0] == 0
+    ((key, found),) = read("lat.ark", words="words.txt")
+    units = ctc_units([*LETTERS, ""], 3, boundary=" ")
+    expected = ctc_lattice(log_probabilities(AB, "logit"), units, "utt")
+    assert key == "utt"
+    for name in ("dst", "word", "acoustic", "graph", "ali"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    assert found.words == expected.words
+
+
+def written(how, matrices):
+    """Matrices in a file or folder of some kind; what to call it on the command line."""
+    kaldiio = pytest.importorskip("kaldiio")
+    torch = pytest.importorskip("torch")
+    if how in ("folder", "list of files", "list by content", "list"):
+        for key, matrix in matrices.items():
+            np.save(f"{key}.npy", matrix)
+        if how == "folder":
+            with open("README", "w") as file:
+                file.write("what lies here\n")
+            return "."
+        named = {key: f"{key}.npy" for key in matrices}
+        rows = [name if how == "list of files" else f"{key} {name}" for key, name in named.items()]
+        name = "all.scp" if how == "list" else "all"
+        with open(name, "w") as file:
+            file.write("\n".join(rows) + "\n")
+        return name
+    if how == "npz":
+        np.savez("all.npz", **matrices)
+        return "all.npz"
+    if how == "torch":
+        torch.save({key: torch.tensor(matrix) for key, matrix in matrices.items()}, "all.pt")
+        return "all.pt"
+    kaldiio.save_ark("all.ark", matrices, scp="all.scp", text=how == "text")
+    if how == "gz":
+        with open("all.ark", "rb") as plain, gzip.open("packed", "wb") as packed:
+            packed.write(plain.read())
+    return {"gz": "packed", "scp": "scp:all.scp", "ark": "ark:all.ark"}.get(how, "all.ark")
+
+
+SOURCES = ["folder", "list of files", "list by content", "list", "npz", "torch", "binary", "text", "gz", "scp", "ark"]
+
+
+@pytest.mark.parametrize("how", SOURCES)
+def test_matrices_come_from_every_kind_of_source(ninja, folder, how):
+    source = written(how, {"first": AB, "second": BA})
+    code, _, said = ninja("ctc-decode", source, *HOW, "--words-out", "words", "-o", "lat.ark")
+    assert (code, said.count("2 lattices")) == (0, 1), said
+    assert best("lat.ark", "words") == {"first": "ab b", "second": "ba a"}
+
+
+def test_matrices_come_from_the_standard_input(ninja, folder, monkeypatch):
+    written("binary", {"first": AB, "second": BA})
+    with open("all.ark", "rb") as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read())))
+    assert ninja("ctc-decode", "-", *HOW, "--words-out", "words", "-o", "lat.ark")[0] == 0
+    assert best("lat.ark", "words") == {"first": "ab b", "second": "ba a"}
+
+
+@pytest.mark.parametrize("content", ["matrix", "script file", "list"])
+def test_the_standard_input_may_hold_a_matrix_without_a_key_or_a_list(ninja, folder, monkeypatch, content):
+    np.save("a.npy", AB)
+    given = {"matrix": (folder / "a.npy").read_bytes(), "script file": b"utt a.npy\n", "list": b"a.npy\n"}[content]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    assert ninja("ctc-decode", "-", *HOW, "--words-out", "words", "-o", "lat.ark")[0] == 0
+    assert best("lat.ark", "words") == {{"matrix": "stdin", "script file": "utt", "list": "a"}[content]: "ab b"}
+
+
+def test_ids_given_early_stay_right_when_words_come_later(ninja, folder):
+    np.savez("all.npz", **{f"utt{number}": matrix for number, matrix in enumerate([A, AB, BA, AB, A])})
+    for jobs in (1, 2):
+        code, _, _ = ninja(
+            *("ctc-decode", "all.npz", *HOW, "--words-out", f"words{jobs}", "-o", f"{jobs}.ark", "--jobs", jobs)
+        )
+        assert code == 0
+    assert list(best("1.ark", "words1").values()) == ["a", "ab b", "ba a", "ab b", "a"]
+    assert (folder / "1.ark").read_bytes() == (folder / "2.ark").read_bytes()
+    rows = (folder / "words1").read_text()
+    assert rows == (folder / "words2").read_text()
+    assert rows.startswith("<eps> 0\na 1\n")
+
+
+def test_archives_made_with_one_lexicon_share_their_ids(ninja, folder):
+    np.save("one.npy", AB)
+    np.save("two.npy", BA)
+    (folder / "list").write_text("ba\nb\na\nab\n")
+    (folder / "lexicon").write_text("BA b a\nB b\nA a\nAB a b\n")
+    for number, name in enumerate(("one", "two")):
+        how = ("--word-list", "list", "--words-out", f"words{number}", "-o", f"{name}.ark")
+        assert ninja("ctc-decode", f"{name}.npy", *HOW, *how)[0] == 0
+    assert (folder / "words0").read_text() == "<eps> 0\nba 1\nb 2\na 3\nab 4\n" == (folder / "words1").read_text()
+    assert {**best("one.ark", "words0"), **best("two.ark", "words0")} == {"one": "ab b", "two": "ba a"}
+    how = ("--lexicon", "lexicon", "--words-out", "words", "-o", "lat.ark")
+    assert ninja("ctc-decode", "one.npy", *HOW, *how)[0] == 0
+    assert best("lat.ark", "words") == {"one": "AB B"}
+
+
+def test_ids_are_those_of_a_table_that_is_given(ninja, folder):
+    np.save("utt.npy", AB)
+    (folder / "words").write_text("<eps> 0\n<unk> 1\nb 7\nab 9\n")
+    code, _, said = ninja("ctc-decode", "utt.npy", *HOW, "--words", "words", "-o", "lat.ark")
+    assert code == 1
+    assert re.search(r"key 'utt': word '\w+' is not in the symbol table; give a lexicon", said)
+    assert not (folder / "lat.ark").exists()
+    assert ninja("ctc-decode", "utt.npy", *HOW, "--words", "words", "--unk", "<unk>", "-o", "lat.ark")[0] == 0
+    assert best("lat.ark", "words") == {"utt": "ab b"}
+    assert ninja("ctc-decode", "utt.npy", *HOW, "--nbest", 1, "--words", "words", "-o", "one.ark")[0] == 0
+    ((_, lattice),) = read("one.ark")
+    assert len(nbest(lattice, 5)) == 1
+    assert set(lattice.word) == {0, 7, 9}
+
+
+def test_frame_times_reach_a_ctm(ninja, folder):
+    np.save("utt.npy", AB)
+    assert ninja("ctc-decode", "utt.npy", *HOW, "--words-out", "words", "-o", "lat.ark")[0] == 0
+    _, output, _ = ninja("to-ctm-conf", "lat.ark", "--words", "words", "--frame-shift", "0.04")
+    assert output == "utt 1 0.04 0.12 ab 1.00\nutt 1 0.24 0.04 b 1.00\n"
+
+
+UNITS = {
+    "tokens.txt": ("<blk> 0\n▁a 1\nb 2\n▁ 3\n", ["--tokens", "tokens.txt"], (0, 1, 2, 1), "ab a"),
+    "vocab.json": (
+        '{"<pad>": 0, "|": 1, "a": 2, "b": 3}',
+        ["--tokens", "vocab.json", "--blank", "<pad>"],
+        (2, 3, 1, 2),
+        "ab a",
+    ),
+    "list": ("|\na\nb\n", ["--tokens", "list", "--blank", "3"], (1, 2, 0, 1), "ab a"),
+    "pieces": ("a\n##b\nc\n-\n", ["--tokens", "pieces", "--blank", "-1"], (0, 1, 3, 2), "ab c"),
+    "words": ("yes\nno\n<s>\n<blank>\n", ["--tokens", "words", "--scheme", "words"], (0, 3, 0, 1), "yes yes no"),
+    "spaced": ("_\na\nb\n-\n", ["--tokens", "spaced", "--space", "_", "--blank", "-"], (1, 0, 2, 3), "a b"),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_are_letters_pieces_or_words(ninja, folder, name):
+    content, how, columns, text = UNITS[name]
+    (folder / name).write_text(content)
+    np.save("utt.npy", spoken(*columns))
+    code, _, said = ninja("ctc-decode", "utt.npy", "--scale", "logit", *how, "--words-out", "w", "-o", "lat.ark")
+    assert code == 0, said
+    assert best("lat.ark", "w") == {"utt": text}
+
+
+@pytest.mark.parametrize("blank", ["15", "<unk>"])
+def test_units_are_the_pieces_of_a_sentencepiece_model(ninja, folder, blank):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (folder / "text").write_text("the cat sat on the mat\n" * 20)
+    sentencepiece.SentencePieceTrainer.train(input="text", model_prefix="bpe", vocab_size=15, minloglevel=2)
+    column = 0 if blank == "<unk>" else 15  # of the model's own, or behind them as in NeMo's models
+    pieces = sentencepiece.SentencePieceProcessor("bpe.model").encode("the cat sat")
+    frames = [each for piece in pieces for each in (piece, column)]
+    np.save("utt.npy", spoken(*frames, width=15 if blank == "<unk>" else 16, sure=30.0))
+    how = ["--sentencepiece", "bpe.model", "--blank", blank, "--scale", "logit"]
+    assert ninja("ctc-decode", "utt.npy", *how, "--words-out", "words", "-o", "lat.ark")[0] == 0
+    assert best("lat.ark", "words") == {"utt": "the cat sat"}
+
+
+def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
+    nan = AB.copy()
+    nan[2, 1] = np.nan
+    np.savez(
+        "all.npz", **{"nan": nan, "empty": AB[:0], "narrow": AB[:, :3], "vector": AB[0], "two words": A, "good": A}
+    )
+    (folder / "cut.npy").write_bytes(b"\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (7, 4), }")
+    np.save("last.npy", BA)
+    sources = ["all.npz", "cut.npy", "nowhere.npy", "last.npy"]
+    for jobs in (1, 2):
+        run = ninja("ctc-decode", *sources, *HOW, "--words-out", "words", "-o", "lat.ark", "--jobs", jobs)
+        code, _, said = run
+        assert code == 1
+        assert best("lat.ark", "words") == {"good": "a", "last": "ba a"}
+        for message in (
+            "all.npz, key 'nan': frame 2, unit 1 is nan",
+            "all.npz, key 'empty': the matrix has no frames",
+            "all.npz, key 'narrow': the matrix has 3 columns, but there are 4 units",
+            "all.npz, key 'vector': a matrix [frames, units] is needed, but the shape is [4]",
+            "all.npz, key 'two words': the key is empty or holds a blank",
+            "cut.npy, key 'cut': a damaged .npy file",
+            "nowhere.npy: cannot be read: No such file",
+            "7 failed: ",
+        ):
+            assert f"{message}" in said, said
+    code, _, said = ninja(*("ctc-decode", *sources, *HOW, "--words-out", "w", "-o", "x.ark", "--on-error", "raise"))
+    assert (code, said.count("\n")) == (1, 1)
+    assert not (folder / "x.ark").exists()
+    assert not (folder / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "there is no matrix in source; nothing is written"),
+        (b"no matrix at all", "key 'no': expected \\[ and numbers"),
+        (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': frame 0, unit 3 is nan"),
+        (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; these look like scores"),
+    ],
+)
+def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, message):
+    (folder / "source").write_bytes(content)
+    code, _, said = ninja("ctc-decode", "source", "--letters", LETTERS, "--blank", 3, "--words-out", "w", "-o", "l")
+    assert code == 1
+    assert re.search(message, said)
+    assert [each.name for each in folder.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ((), "the units of the columns are missing; give one of --tokens, --letters, --sentencepiece"),
+        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters both name the units of the columns; give one"),
+        (("--letters", "ab "), "the blank is unknown; give its name or its column with --blank"),
+        (("--letters", "ab ", "--blank", "x"), "the blank is 'x', but no unit has that name; the first ones are ['a',"),
+        (
+            ("--letters", "ab ", "--blank", "4"),
+            "the blank is column 4, but there are 3 units; at most, it follows them",
+        ),
+        (("--letters", "aba", "--blank", "0"), "--letters has 'a' twice"),
+        (("--letters", "", "--blank", "0"), "--letters is empty"),
+        (("--letters", "ab-", "--blank", "-"), "the unit between words is unknown; name it with --space"),
+        (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both stand between words; choose one with --space"),
+        (("--letters", "ab |", "--blank", "4", "--space", "|"), "unit 2, ' ', cannot stand within a word"),
+        (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has that name"),
+        (
+            ("--letters", "ab ", "--blank", "3", "--never", "_"),
+            "a unit that is no part of words is '_', but no unit has that name",
+        ),
+        ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both list the words"),
+        ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),
+        ((*HOW, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),
+        ((*HOW, "--words-out", "w", "--score-beam", "0"), "--score-beam is 0.0, but must be above 0"),
+        ((*HOW, "--words-out", "utt.npy"), "utt.npy is read and would be written over"),
+        ((*HOW, "--words-out", "lat.ark"), "lat.ark: two results would go there"),
+        ((*HOW[:4], "--scale", "db"), "'db' is not one of"),
+        ((*HOW, "--nbest", "0"), "0 is not in the range"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_refused(ninja, folder, how, message):
+    np.save("utt.npy", AB)
+    (folder / "t").write_text("<eps> 0\na 1\n")
+    code, _, said = ninja("ctc-decode", "utt.npy", *how, "-o", "lat.ark")
+    assert (code, message in said) == (2, True), said
+    assert sorted(each.name for each in folder.iterdir()) == ["t", "utt.npy"]
+
+
+def test_word_lists_and_lexicons_that_units_cannot_spell_are_named(ninja, folder):
+    np.save("utt.npy", AB)
+    (folder / "list").write_text("ab\nac\n")
+    for option, content, message in [
+        ("--word-list", "ab\nac\n", "words:2: 'ac' is spelled with 'c', which is no unit of the model"),
+        ("--word-list", "ab\na b\n", "words:2: expected one word, found 'a b'"),
+        ("--lexicon", "ab a b\nb\n", "words:2: 'b' has an empty spelling"),
+    ]:
+        (folder / "words").write_text(content)
+        code, _, said = ninja("ctc-decode", "utt.npy", *HOW, option, "words", "--words-out", "w", "-o", "lat.ark")
+        assert (code, message in said) == (1, True), said
+
+
+def test_a_lexicon_that_allows_nothing_fails_that_matrix(ninja, folder):
+    np.savez("all.npz", long=BA, short=A)
+    (folder / "list").write_text("abababab\n")
+    how = ("--word-list", "list", "--words-out", "w", "-o", "lat.ark", "--beam", 1)
+    code, _, said = ninja("ctc-decode", "all.npz", *HOW, *how)
+    assert code == 1
+    assert "key 'short': no hypothesis within the beam is made of words of the lexicon; widen it" in said
+
+
+def test_the_symbol_table_goes_beside_the_archive_and_is_found_there(ninja, folder):
+    np.save("utt.npy", AB)
+    code, _, said = ninja("ctc-decode", "utt.npy", *HOW, "-o", "lat.ark.gz")
+    assert (code, said.count("the words and their ids are in lat.ark.gz.words.txt")) == (0, 1)
+    assert ninja("best", "lat.ark.gz", "--words", "lat.ark.gz.words.txt")[1] == "utt ab b\n"
+    code, output, said = ninja("ctc-decode", "utt.npy", *HOW)
+    assert (code, output) == (2, "")
+    assert "the words' ids would lose their names on the standard output" in said
+
+
+@pytest.mark.parametrize("name", ["lat.arrow", "lat.jsonl", "slf"])
+def test_formats_that_spell_words_need_no_table(ninja, folder, name):
+    pytest.importorskip("pyarrow")
+    np.savez("all.npz", first=A, second=AB, third=BA)
+    to = ("--to", "slf") if name == "slf" else ()
+    code, _, said = ninja("ctc-decode", "all.npz", *HOW, *to, "-o", name)
+    assert code == 0, said
+    assert [each for each in folder.iterdir() if "words" in each.name] == []
+    _, output, _ = ninja("best", name)
+    assert [row.partition(" ")[2] for row in output.splitlines()] == ["a", "ab b", "ba a"]
+
+
+def test_a_word_that_is_called_epsilon_is_refused(ninja, folder):
+    (folder / "tokens").write_text("<eps>\nno\n<blk>\n")
+    np.save("utt.npy", spoken(1, 2, 0, width=3))
+    how = ("--tokens", "tokens", "--scheme", "words", "--scale", "logit")
+    code, _, said = ninja("ctc-decode", "utt.npy", *how, "--never", "<blk>", "-o", "lat.ark")
+    assert (code, "key 'utt': word '<eps>' has the id 0, which stands for no word" in said) == (1, True), said
+    assert ninja("ctc-decode", "utt.npy", *how, "--words-out", "words", "-o", "lat.ark")[0] == 0
+    assert (folder / "words").read_text() == "<eps> 0\nno 1\n"

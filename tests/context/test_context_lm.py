@@ -1,0 +1,324 @@
+"""The contextual language model against its slow twin, and its laws."""
+
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from reference_context_lm import SlowContextLM
+from reference_rescore import path_costs, path_costs_under, spelled
+
+torch = pytest.importorskip("torch")
+
+from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, MODULE, VOCABULARY, make_module, one_thread  # noqa: E402, F401
+
+from ninja.context import Context, Contextual, Entities  # noqa: E402
+from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
+from ninja.context.deep.encoder import PhraseEncoder  # noqa: E402
+from ninja.context.deep.explain import explained  # noqa: E402
+from ninja.context.deep.marks import Marks  # noqa: E402
+from ninja.context.deep.pointer import ContextPointer, digest  # noqa: E402
+from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
+from ninja.context.deep.recipe import PointerOptions  # noqa: E402
+from ninja.context.deep.symbols import Symbols  # noqa: E402
+from ninja.context.options import ContextOptions  # noqa: E402
+from ninja.errors import ModelError, OptionError  # noqa: E402
+from ninja.lattice import Lattice, Scales  # noqa: E402
+from ninja.lattice.symbols import SymbolTable  # noqa: E402
+from ninja.lm.mixture import Mixture  # noqa: E402
+from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
+from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
+from ninja.rescoring import Rescorer, RescoreReport  # noqa: E402
+from ninja.train.pointer import train_pointer  # noqa: E402
+from ninja.tune.pointer import PointerSet, tune_pointer  # noqa: E402
+
+OTHERS = ("unheard-of", "never")  # words that the model below lacks
+WORDS = (*(f"w{number}" for number in range(1, 9)), *OTHERS)
+TABLE = SymbolTable.from_words(["<eps>", *WORDS, "<s>", "</s>"])
+PENALTY = math.log(len(OTHERS))
+
+
+def lists_of(words):
+    return st.lists(st.lists(st.sampled_from(words), min_size=1, max_size=3).map(tuple), max_size=6, unique=True)
+
+
+PHRASES = lists_of((*WORDS[5:], "elsewhere"))  # few words, so that phrases overlap
+SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
+
+
+def made_pointer(lm) -> ContextPointer:
+    torch.manual_seed(3)
+    encoder = entity_encoder.EntityEncoder(entity_encoder.Config(40, 4, "letters", hidden=4, vector=5)).eval()
+    network = phrase_pointer.PhrasePointer(phrase_pointer.Config(lm.state_size, 5, width=6, hidden=7)).eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_()  # phrases are likely, and some far more than others
+    symbols = Symbols("abcdefghijklmnopqrstuvwxyz'-0123456789", ("a", "b"))
+    return ContextPointer(PhraseEncoder(encoder, symbols, {}), network, {"name": "tiny", "digest": digest(lm)}, {})
+
+
+BASE = LstmLM(MODULE, VOCABULARY)
+POINTER = made_pointer(BASE)
+
+
+def entities(phrases, table=TABLE, key="*") -> Entities:
+    return Entities.from_dict({"utterances": {key: {"phrases": [" ".join(each) for each in phrases]}}}, words=table)
+
+
+def listed(*lists):
+    """Return a contextual model, and the slots of histories that begin with each list of phrases."""
+    marks = Marks()
+    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
+    found = [marks.of(entities(phrases).of("*")) for phrases in lists]
+    root = lm.start(1)
+    slots = [
+        lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in found
+    ]
+    lm.release(root)
+    return lm, np.array(slots), found
+
+
+def read(lm, slots, sentence):
+    for word in lm.vocabulary.ids(sentence):
+        new = lm.advance(slots, np.full(len(slots), word, np.int32))
+        lm.release(slots)
+        slots = new
+    return slots
+
+
+def all_scores(lm, slots):
+    """Return ln Q of each word, and of the end, after histories [slots, words]."""
+    words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
+    return np.array([lm.logprob(np.full(len(words), slot), words) for slot in slots], np.float64)
+
+
+def slow(phrases) -> SlowContextLM:
+    below = spelled(BY_DEFINITION, PENALTY)
+
+    def state(history):
+        slots = BASE.start(1)
+        for word in history:
+            new = BASE.advance(slots, np.array([BASE.unk if word in OTHERS else VOCABULARY.id(word)], np.int32))
+            BASE.release(slots)
+            slots = new
+        found = BASE.states(slots)[0]
+        BASE.release(slots)
+        return found
+
+    def vector(word):
+        known = VOCABULARY.id(word)
+        return np.zeros(BASE.state_size) if known is None else BASE.word_vectors(np.array([known], np.int32))[0]
+
+    return SlowContextLM(below, state, vector, POINTER, [tuple(each) for each in phrases], WORDS)
+
+
+@settings(max_examples=10)
+@example([("w6", "w7"), ("w7", "w8"), ("w8",)], ("w6", "w7"))  # one phrase ends where another may have begun
+@example([("w6", "w7"), ("w6", "w7", "w8"), ("w6", "w8")], ("w6", "w7"))
+@given(PHRASES, SENTENCES)
+def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
+    lm, slots, _marks = listed(phrases)
+    slots = read(lm, slots, sentence)
+    twin = slow(phrases)
+    expected = [twin.logprob(sentence, word) for word in (*WORDS, "</s>")]
+    np.testing.assert_allclose(all_scores(lm, slots)[0], expected, atol=1e-4)
+    lm.release(slots)
+    assert lm.num_slots == 0
+
+
+@given(lists_of(WORDS[5:]), SENTENCES)
+def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
+    lm, slots, _marks = listed(phrases)
+    slots = read(lm, slots, sentence)
+    words = np.array([*lm.vocabulary.ids(WORDS), *lm.vocabulary.ids(["<s>", "</s>"])], np.int32)
+    total = np.exp(lm.logprob(np.repeat(slots, len(words)), words).astype(np.float64)).sum()
+    assert total == pytest.approx(1.0, abs=1e-5)
+
+
+@settings(max_examples=25)
+@given(st.lists(PHRASES, min_size=2, max_size=4), SENTENCES, st.randoms())
+def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
+    lm, slots, _marks = listed(*lists, [])
+    together = all_scores(lm, read(lm, slots, sentence))
+    for phrases, found in zip(lists, together, strict=False):
+        shuffled = random.sample(phrases, len(phrases))
+        lm, slots, _marks = listed(shuffled)
+        np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], found, atol=1e-4)
+
+
+@settings(max_examples=25)
+@given(st.lists(PHRASES, min_size=2, max_size=3), SENTENCES)
+def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
+    parts = [entities(phrases).of("*") for phrases in lists]
+    marks = Marks()
+    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
+    mark = marks.of(sum(map(tuple, parts), ()))
+    slots = lm.start(1) if mark is None else lm.advance(lm.start(1), np.array([mark.number], np.int32))
+    whole = list(dict.fromkeys(phrase for each in lists for phrase in each))
+    other, expected, _marks = listed(whole)
+    found = all_scores(lm, read(lm, slots, sentence))
+    np.testing.assert_allclose(found, all_scores(other, read(other, expected, sentence)), atol=1e-4)
+
+
+@settings(max_examples=25)
+@given(SENTENCES)
+def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
+    sentence = tuple(word for word in sentence if word not in OTHERS)
+    lm, slots, _marks = listed([], [("w8",)])
+    words = np.array([*VOCABULARY.ids(WORDS[:-2]), BASE.eos], np.int32)
+    below = BASE.start(1)
+    for word in VOCABULARY.ids(sentence):
+        below = BASE.advance(below, np.array([word], np.int32))
+    slots = read(lm, slots, sentence)
+    of = np.array([*lm.vocabulary.ids(WORDS[:-2]), lm.eos], np.int32)
+    found = lm.logprob(np.repeat(slots[0], len(of)), of)
+    assert found.tobytes() == BASE.logprob(np.repeat(below, len(words)), words).tobytes()
+
+
+def stage(given, **options) -> Contextual:
+    context = Context(given, options=ContextOptions(**options), context_model="tiny.pt")
+    made = Contextual(context)
+    made._pointer = POINTER
+    return made
+
+
+@pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"])
+@settings(max_examples=10)
+@given(lattice=LATTICES, phrases=lists_of(WORDS[:4]))
+def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
+    table = SymbolTable.from_words(["<eps>", *(f"w{number}" for number in range(1, 8)), "unheard-of"])
+    lattice = replace(lattice, words=table)
+    options = replace(
+        EXACT, algorithm=algorithm, unk_penalty=PENALTY, max_trie_nodes=0, num_best=10_000, min_posterior=0.0,
+        prune_beam=math.inf, max_ngram_order=0,
+    )  # fmt: skip
+    own = {lattice.key: {"phrases": [" ".join(each) for each in phrases]}, "other": {"phrases": ["w2 w3", "w1"]}}
+    given_entities = Entities.from_dict({"utterances": own}, words=table)
+    other = lattice.replace(key="other")
+    before = BASE.num_slots
+    rescorer = Rescorer(BASE, options, context=stage(given_entities))
+    found = dict(rescorer(iter([("other", other), (lattice.key, lattice)])))
+    twin = slow(phrases)
+    expected = path_costs_under(lattice, twin.logprob, options, 1 - options.lm_weight)
+    ours = path_costs(found[lattice.key])
+    if algorithm != "nbest":  # which keeps one path of each word sequence
+        assert [cost.words for cost in ours] == [cost.words for cost in expected]
+        for one, two in zip(ours, expected, strict=True):
+            assert one[1:3] == pytest.approx(two[1:3], abs=1e-4)
+    assert BASE.num_slots == before
+
+
+def test_a_context_model_for_another_language_model_is_refused(tmp_path):
+    POINTER.save(tmp_path / "context.pt")
+    loaded = ContextPointer.load(tmp_path / "context.pt")
+    loaded.refuse_other(BASE)
+    other = LstmLM(make_module(projection=4), VOCABULARY)
+    other._embedding = other._embedding + 1.0
+    with pytest.raises(ModelError, match="trained for another language model \\(tiny\\)"):
+        loaded.refuse_other(other)
+    with pytest.raises(ModelError, match="does not give its hidden state"):
+        loaded.refuse_other(FakeLM())
+    loaded.encoder.save(tmp_path / "encoder.pt")
+    with pytest.raises(ModelError, match="but no pointer for a language model"):
+        ContextPointer.load(tmp_path / "encoder.pt")
+    with pytest.raises(OptionError, match="goes with one language model, but there is a mixture"):
+        stage(entities([])).over(Mixture(((BASE, 1.0),)))
+    with pytest.raises(OptionError, match="count the same phrases twice"):
+        Context(entities([]), "class.arpa", context_model="default")
+
+
+def test_lattices_given_with_phrases_are_rescored_with_these():
+    lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 2], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
+    lattice = lattice.replace(words=TABLE)
+    expected = [path_costs_under(lattice, slow(phrases).logprob, EXACT, 0.25) for phrases in ([("w1",)], [("w2",)])]
+    with Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=stage(entities([]))) as rescorer:
+        futures = [rescorer.submit(lattice, {"": [word]}) for word in ("w1", "w2")]
+        found = [path_costs(future.result()) for future in futures]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [cost[1:3] for cost in ours] == [pytest.approx(cost[1:3], abs=1e-4) for cost in theirs]
+
+
+def test_a_tracker_gains_what_the_list_adds_step_by_step():
+    phrases = [("w6", "w7"), ("w8",)]
+    tracker = PointerTracker(TABLE, BASE, POINTER, ContextOptions(unk_penalty=PENALTY))
+    start = tracker.start(entities(phrases).of("*"))
+    sentence = ("w5", "w6", "w7", "unheard-of", "w8")
+    state, twin, history = np.array([start]), slow(phrases), ()
+    for word in sentence:
+        state, gain = tracker.advance(state, np.array([TABLE.id(word)], np.int32))
+        assert gain[0] == pytest.approx(twin.logprob(history, word) - twin.below(history, word), abs=1e-4)
+        history += (word,)
+    end = twin.logprob(history, "</s>") - twin.below(history, "</s>")
+    assert tracker.final(state)[0] == pytest.approx(end, abs=1e-4)
+    matches = tracker.matches(start, TABLE.ids(sentence))
+    assert {each.text for each in matches} <= {"w6 w7", "w8"}
+    _, gain = tracker.advance(np.array([tracker.start()]), np.array([TABLE.id("w8")], np.int32))
+    assert gain[0] == 0.0
+    same, _ = tracker.advance(np.array([start]), np.array([0], np.int32))
+    assert same[0] == start  # an epsilon
+    tracker.clear()
+
+
+def test_arcs_are_explained_after_the_best_path_to_each():
+    lattice = Lattice.from_arrays("one", [0, 2, 3, 3], [1, 1, 2], [1, 8, 8], [0.0, 1.0, 0.0], [0.0] * 3,
+                                  [np.inf, np.inf, 0.0])  # fmt: skip
+    found = explained(
+        lattice.replace(words=TABLE), stage(entities([("w8",)], key="one")), BASE, Scales(), RescoreReport()
+    )
+    twin = slow([("w8",)])
+    cases = [((), "w1"), ((), "w8"), (("w1",), "w8")]
+    expected = [twin.logprob(history, word) - twin.below(history, word) for history, word in cases]
+    assert found.gain.tolist() == pytest.approx(expected, abs=1e-4)
+    assert found.copied[0] == 0.0
+    assert 0.0 < found.copied[1] < 1.0
+
+
+def test_weights_are_chosen_for_the_fewest_errors():
+    lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 8], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
+    lattices = [("one", lattice.replace(words=TABLE))]
+    options = replace(EXACT, unk_penalty=PENALTY, lm_weight=1.0)
+
+    def tuned(said: str):
+        made = PointerSet(
+            lattices, {"one": [said]}, lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen))
+        )
+        return tune_pointer(made, None, BASE, options, ContextOptions())
+
+    assert {tuned(said).chosen.wer for said in ("w1", "w8")} <= {0.0, 100.0}
+    assert tuned("w8").chosen.wer == min(each.wer for each in tuned("w8").trials)
+
+
+def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_the_list():
+    rng = np.random.default_rng(1)
+    names = sorted({"".join(rng.choice(list("abcdefgh"), size=5)) for _ in range(330)})
+    text = [["w1", f"w{rng.integers(2, 5)}", "w7", names[rng.integers(300)], "w2"] for _ in range(400)]
+    text += [["w1", "w2", "w3", "w4"]] * 400
+    options = PointerOptions(positions=3000, common=8, steps=300, batch=32, most_phrases=100, width=16, threads=1)
+    losses = []
+    made = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
+    assert losses[-1] < losses[0]
+    table = SymbolTable.from_words(["<eps>", *WORDS, *names, "<s>", "</s>"])
+    marks = Marks()
+    lm = ContextMixture(((BASE, 1.0),), pointer=made, marks=marks).over(table, math.log(300))
+    for size in (1, 100):
+        mark = marks.of(entities([(name,) for name in names[:size]], table).of("*"))
+        before = read(lm, lm.advance(lm.start(1), np.array([mark.number], np.int32)), ["w1", "w3"])
+        name = np.array([table.id(names[0])], np.int32)
+        assert lm.logprob(before, name)[0] - lm.below(before, name)[0] < 3.0
+        after = read(lm, before, ["w7"])
+        assert lm.logprob(after, name)[0] - lm.below(after, name)[0] > (5.0 if size == 1 else 2.0)
+
+
+def test_long_lists_and_foreign_letters_are_read():
+    phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
+    lm, slots, _marks = listed(phrases)
+    words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
+    found = lm.logprob(np.repeat(slots, len(words)), words)
+    assert np.isfinite(found).all()
+    assert np.exp(found.astype(np.float64)).sum() <= 1 + 1e-5
+    report = RescoreReport(on_note=(notes := []).append)
+    stage(entities([("김민수",), ("Кузнецова",), ("w8",)])).bind(TABLE, report)
+    assert sum("letters that the context model does not know" in note for note in notes) == 1

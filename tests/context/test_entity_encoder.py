@@ -1,0 +1,185 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.cli.main import main
+from ninja.context.deep.distances import NO_PHONE, distances
+from ninja.context.deep.encoder import PhraseEncoder
+from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS, EncoderOptions
+from ninja.context.deep.symbols import FIRST, Symbols, padded, plain
+from ninja.context.sound.confusion import Confusion
+from ninja.errors import ModelError, OptionError
+from ninja.models.entity_encoder import Config, EntityEncoder, joined
+from ninja.train.encoder import train_encoder
+from ninja.train.pairs import Mishearing, training_words
+
+CONFUSION = Confusion.articulatory()
+SYMBOLS = Symbols("abcdefghijklmnopqrstuvwxyz'", CONFUSION.phones)
+ENTRIES = [
+    (word, tuple(phones.split()))
+    for word, phones in {
+        "cat": "K AE T", "cad": "K AE D", "kat": "K AE T", "gat": "G AE T", "bat": "B AE T", "pat": "P AE T",
+        "rome": "R OW M", "roam": "R OW M", "room": "R UW M", "loan": "L OW N", "tosh": "T AA SH", "dash": "D AE SH",
+    }.items()
+]  # fmt: skip
+TINY = {"steps": 3, "batch": 8, "hidden": 6, "threads": 1}
+STRINGS = st.lists(st.lists(st.sampled_from(CONFUSION.phones), max_size=6), min_size=1, max_size=5)
+
+
+def tiny(**chosen) -> PhraseEncoder:
+    return train_encoder(ENTRIES, SYMBOLS, CONFUSION, EncoderOptions(**{**TINY, **chosen}))
+
+
+@given(STRINGS, STRINGS)
+def test_distances_of_many_strings_agree_with_those_of_two(said, heard):
+    rows = [padded([[number + 1 for number in CONFUSION.numbers(each)] for each in part]) - 1 for part in (said, heard)]
+    assert NO_PHONE == -1
+    found = distances(rows[0][:, None], rows[1][None], CONFUSION)
+    slow = [[CONFUSION.distance(one, other) for other in heard] for one in said]
+    np.testing.assert_allclose(found, slow, atol=1e-4)
+
+
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_every_variant_gives_vectors_that_batches_do_not_change(extractor, inputs):
+    torch.manual_seed(1)
+    network = EntityEncoder(Config(29, 41, inputs=inputs, extractor=extractor, hidden=5, embedding=4)).eval()
+    encoder = PhraseEncoder(network, SYMBOLS, {})
+    texts, phones = zip(*ENTRIES, ("longer word", ("L", "AO", "NG", "G", "ER")), ("x", ()), strict=True)
+    together = encoder.vectors(texts, phones)
+    alone = np.concatenate([encoder.vectors([text], [sound]) for text, sound in zip(texts, phones, strict=True)])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    known = 1.0 if inputs != "phones" else 0.0
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), [*[1.0] * (len(texts) - 1), known], atol=1e-5)
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS)
+@pytest.mark.parametrize("extractor", ["boundary", "attention"])
+def test_decoders_learn_to_write_what_they_are_asked_for(outputs, extractor):
+    torch.manual_seed(1)
+    network = EntityEncoder(Config(29, 41, outputs=outputs, extractor=extractor, hidden=16))
+    letters, phones = (
+        torch.from_numpy(padded(part).T.copy())
+        for part in zip(*[(SYMBOLS.spelled(text), SYMBOLS.pronounced(sound)) for text, sound in ENTRIES], strict=True)
+    )
+    optimiser = torch.optim.Adam(network.parameters(), 1e-2)
+    losses = []
+    for _ in range(60):
+        _, loss = network.losses(letters, phones, (letters, phones))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 4
+
+
+def test_joined_strings_have_no_padding_between():
+    config = Config(29, 41)
+    letters, phones = torch.tensor([[2, 3], [4, 0]]), torch.tensor([[2, 5], [3, 6]])
+    assert joined(letters, phones, config).T.tolist() == [[2, 4, 29, 30], [3, 32, 33, 0]]
+
+
+def test_neighbours_sound_alike_and_mishearings_are_never_empty():
+    words = training_words(ENTRIES, SYMBOLS, CONFUSION)
+    near = {words.texts[at]: {words.texts[each] for each in found} for at, found in enumerate(words.near)}
+    assert "kat" in near["cat"]
+    assert "tosh" not in near["cat"]
+    said, heard = Mishearing(words, SYMBOLS, CONFUSION, np.random.default_rng(1)).batch(50)
+    assert len(said) == len(heard) == 50
+    assert all(letters and phones for letters, phones in said)
+    assert all(phones for _, phones in heard)
+
+
+def test_training_brings_near_what_sounds_alike():
+    encoder = tiny(steps=60, batch=16, hidden=12)
+    vectors = encoder.vectors(*zip(*ENTRIES, strict=True))
+    near = vectors @ vectors.T
+    at = {word: number for number, (word, _) in enumerate(ENTRIES)}
+    assert near[at["rome"], at["roam"]] > near[at["rome"], at["cat"]] + 0.3
+    assert near[at["cat"], at["gat"]] > near[at["cat"], at["tosh"]] + 0.2
+
+
+def test_training_again_gives_the_same_encoder():
+    one, other = (tiny().network.state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    encoder = tiny(inputs="letters", hidden=1)
+    encoder.save(tmp_path / "context.pt")
+    again = PhraseEncoder.load(tmp_path / "context.pt")
+    assert (again.symbols, again.card, again.network.config) == (SYMBOLS, encoder.card, encoder.network.config)
+    np.testing.assert_allclose(again.vectors(["rome"], [()]), encoder.vectors(["rome"], [()]), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "ninja-lm"}, "no context model"),
+        ({"version": 2}, "version 2"),
+        ({"letters": "abc"}, "does not fit its symbols"),
+        ({"card": None}, "'card' is missing"),
+        ({"config": {"hidden": 10**9}}, "absurd hidden"),
+        ({"config": {"extractor": "oracle"}}, "'oracle'"),
+        ({"state": {"sharpness": torch.tensor(torch.nan)}}, "NaN"),
+        ({"state": {"sharpness": torch.zeros(2)}}, "not of the shape"),
+        ({"state": {"more": torch.zeros(2)}}, "not expected: more"),
+    ],
+)
+def test_a_damaged_model_is_refused(tmp_path, change, message):
+    path = tmp_path / "context.pt"
+    tiny().save(path)
+    content = torch.load(path, weights_only=True)
+    for key, value in change.items():
+        content[key] = {**content[key], **value} if isinstance(value, dict) else value
+    torch.save(content, path)
+    with pytest.raises(ModelError, match=message):
+        PhraseEncoder.load(path)
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    path = tmp_path / "context.pt"
+    path.write_bytes(b"no zip")
+    with pytest.raises(ModelError, match="no context model, or a damaged one"):
+        PhraseEncoder.load(path)
+
+
+@pytest.mark.parametrize("field", ["extractor", "inputs", "outputs"])
+def test_an_unknown_variant_is_refused(field):
+    with pytest.raises(OptionError, match=f"{field} is 'oracle'"):
+        EncoderOptions(**{field: "oracle"})
+
+
+def test_letters_fall_back_to_what_is_known():
+    assert plain("Côte d'Azur-2") == "coted'azur2"
+    assert SYMBOLS.spelled("서울 Ab") == [FIRST, FIRST + 1]
+    assert not SYMBOLS.spelled("Москва")
+    assert SYMBOLS.unknown(["Ян", "ab"])["я"] == 1
+    assert not SYMBOLS.pronounced(["K", "Q"])
+    encoder = tiny(inputs="letters")
+    assert not encoder.vectors(["Москва"], [()]).any()
+
+
+def test_nothing_to_learn_from_is_refused():
+    with pytest.raises(OptionError, match="1 words to learn from"):
+        training_words(ENTRIES[:1], SYMBOLS, CONFUSION)
+
+
+def test_the_command_trains_by_letters_of_any_alphabet(tmp_path):
+    (tmp_path / "names").write_text("# names\nмосква\nмоскве\nказань\nказани\n")
+    (tmp_path / "held").write_text("Казани\n")
+    files = [str(tmp_path / "names"), "--held-out", str(tmp_path / "held"), "-o", str(tmp_path / "context.pt")]
+    assert main(["train", "context", *files, "--letters-only", "--steps", "2", "--batch", "4", "--hidden", "4"]) == 0
+    encoder = PhraseEncoder.load(tmp_path / "context.pt")
+    assert encoder.symbols.letters == "авезкмнось"
+    assert encoder.card["entries"] == 3
+    assert not encoder.takes_phones
+
+
+def test_options_are_those_of_the_network():
+    names = {field.name for field in dataclasses.fields(Config)}
+    assert {"extractor", "inputs", "outputs", "hidden"} <= names

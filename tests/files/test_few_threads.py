@@ -1,0 +1,77 @@
+"""A system without threads for a process: a typed error that says what to do."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import ninja as package
+from ninja.errors import ThreadError
+from ninja.files.threads import in_order
+from ninja.graph import from_arcs
+from ninja.io.read_ahead import read_ahead
+
+ROOT = Path(__file__).resolve().parents[2]
+SAID = "no thread can be started: the system has no more for this process; use fewer --jobs"
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+
+def test_work_on_threads_says_what_to_do(no_threads):
+    with pytest.raises(ThreadError, match=SAID):
+        list(in_order(abs, [1, 2], 2))
+
+
+def test_other_errors_of_work_stay_as_they_are():
+    def broken(task):
+        raise RuntimeError("can't start new thread")  # its own affair
+
+    with pytest.raises(RuntimeError, match="can't start") as caught:
+        list(in_order(broken, [1], 2))
+    assert not isinstance(caught.value, ThreadError)
+
+
+def test_reading_ahead_says_what_to_do(no_threads):
+    with pytest.raises(ThreadError, match=SAID):
+        list(read_ahead(iter([])))
+
+
+def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
+    with package.write(tmp_path / "in.ark") as output:
+        output.write(from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0}))
+    code, _, said = ninja("prune", tmp_path / "in.ark", "--jobs", "2", "-o", tmp_path / "out.ark")
+    assert (code, SAID in said, len(said.splitlines())) == (1, True, 1), said
+    assert sorted(os.listdir(tmp_path)) == ["in.ark"]
+
+
+# The test takes memory away from the process, which keeps a thread from starting only where stacks count as memory.
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux counts the stacks of threads as memory")
+def test_a_kernel_that_cannot_start_its_thread_says_what_to_do(tmp_path):
+    with package.write(tmp_path / "in.ark") as output:
+        output.write(from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0}))
+    script = f"""
+import resource
+import ninja, ninja.io.sources
+from ninja.errors import ThreadError
+ninja.io.sources.num_cores = lambda: 1
+list(ninja.read({str(tmp_path / "in.ark")!r}, read_ahead=False))  # all is imported then
+ninja.io.sources.num_cores = lambda: 2
+size = 4096 * int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 22), size + (1 << 22)))
+try:
+    list(ninja.read({str(tmp_path / "in.ark")!r}))
+except ThreadError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_ARENA_MAX": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert SAID in done.stdout, done.stderr

@@ -1,0 +1,358 @@
+"""Files named by URLs: fsspec's memory:// always, s3:// against moto's server where the extra test-cloud is."""
+
+import gzip
+import io
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ninja as package
+from ninja.errors import DependencyError, InputError, OptionError, OutputError, StoreError
+from ninja.files import remote
+from ninja.files.remote import RemoteFile, is_remote
+
+fsspec = pytest.importorskip("fsspec")  # torch brings it
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ARCHIVE = EXAMPLES / "lat.ark.gz"
+PRUNE = ("prune", "--beam", 6, "--acoustic-scale", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """A folder of one's own for outputs that are not whole yet."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path / f"ninja-{os.getuid()}"
+
+
+@pytest.fixture
+def memory():
+    """The file system of memory://, with the example's lattices and words in the folder in/."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    for name in ("lat.ark.gz", "words.txt"):
+        system.pipe_file(f"/in/{name}", (EXAMPLES / name).read_bytes())
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture
+def pruned(ninja, tmp_path):
+    """The example pruned from file to file."""
+    assert ninja(*PRUNE, ARCHIVE, "-o", tmp_path / "pruned.ark")[0] == 0
+    return (tmp_path / "pruned.ark").read_bytes()
+
+
+def half_written(place):
+    """Let an exception end an output of several lattices."""
+
+    def lattices():
+        yield from (lattice for _, lattice in package.read(ARCHIVE))
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), package.write(place) as output:  # noqa: PT012
+        for lattice in lattices():
+            output.write(lattice)
+
+
+def test_urls_are_told_from_paths_and_specifiers():
+    assert all(map(is_remote, ("s3://b/x", "gs://b/x", "hdfs://host:9000/x", "memory://x")))
+    assert not any(map(is_remote, ("lat.ark", "/s3:/x", "ark:x", "C://x", "s3://", "file:///x", "ark,scp:s3://b/x")))
+
+
+def test_a_url_is_read_and_written_as_a_file_is(ninja, memory, pruned, scratch):
+    assert ninja(*PRUNE, "memory://in/lat.ark.gz", "-o", "memory://out/p.ark")[0] == 0
+    assert memory.cat_file("/out/p.ark") == pruned
+    assert ninja(*PRUNE, "ark:gunzip -c memory://in/lat.ark.gz |", "-o", "ark:memory://out/q.ark")[0] == 0
+    assert memory.cat_file("/out/q.ark") == pruned
+    assert os.listdir(scratch) == []
+
+
+def test_patterns_and_folders_of_urls(ninja, memory, pruned):
+    for number in (10, 2):
+        memory.pipe_file(f"/many/lat.{number}.gz", ARCHIVE.read_bytes())
+    memory.pipe_file("/many/README.md", b"about them")
+    memory.pipe_file("/many/.lat.3.gz", b"hidden")
+    assert ninja(*PRUNE, "memory://many/lat.JOB.gz", "-o", "memory://out/p.JOB.ark")[0] == 0
+    assert sorted(memory.ls("/out", detail=False)) == ["/out/p.10.ark", "/out/p.2.ark"]
+    assert ninja(*PRUNE, "memory://many/", "-o", "memory://outs/")[0] == 0
+    assert gzip.decompress(memory.cat_file("/outs/lat.10.gz")) == pruned
+    names = [each.place.path for each in package.io.sources.tables("memory://many/lat.*.gz")]
+    assert names == ["memory:///many/lat.2.gz", "memory:///many/lat.10.gz"]
+    with pytest.raises(InputError, match="no file matches"):
+        list(package.read("memory://many/none.*.gz"))
+
+
+def test_a_script_file_of_urls_is_written_and_read_with_its_offsets(ninja, memory, pruned):
+    assert ninja(*PRUNE, ARCHIVE, "-o", "ark,scp:memory://out/p.ark,memory://out/p.scp")[0] == 0
+    lines = memory.cat_file("/out/p.scp").decode().splitlines()
+    assert lines[1].split()[1].startswith("memory://out/p.ark:")
+    memory.pipe_file("/out/turned.scp", "\n".join(reversed(lines)).encode())
+    found = [lattice for _, lattice in package.read("memory://out/turned.scp")]
+    for one, (_, other) in zip(reversed(found), package.read("memory://out/p.ark"), strict=True):
+        assert one.identical(other)
+
+
+def test_a_list_of_urls_and_words_beside_them(ninja, memory):
+    memory.pipe_file("/in/list.txt", b"memory://in/lat.ark.gz\n")
+    expected = ninja("best", ARCHIVE, "--words", EXAMPLES / "words.txt")
+    assert ninja("best", "memory://in/list.txt", "--words", "memory://in/words.txt") == expected
+    assert ninja("convert", "memory://in/lat.ark.gz", "-o", "memory://out/slf/", "--to", "slf")[0] == 0
+    assert len(memory.ls("/out/slf")) == len(list(package.read(ARCHIVE)))
+
+
+def test_formats_that_map_a_file_are_read_from_a_url(ninja, memory, pruned):
+    pytest.importorskip("pyarrow")
+    assert ninja("convert", "memory://in/lat.ark.gz", "-o", "memory://out/a.arrow")[0] == 0
+    assert ninja(*PRUNE, "memory://out/a.arrow", "-o", "memory://out/p.ark")[0] == 0
+    assert memory.cat_file("/out/p.ark") == pruned
+
+
+@pytest.mark.parametrize("output", ["memory://in/lat.ark.gz", "memory:///in/lat.ark.gz"])
+def test_no_output_replaces_an_input(ninja, memory, output):
+    for source in ("memory://in/lat.ark.gz", "memory://in/", "memory://in/list"):
+        memory.pipe_file("/in/list", b"memory://in/lat.ark.gz\n")
+        code, _, errors = ninja(*PRUNE, source, "-o", output)
+        assert (code, "is read and would be written over" in errors) == (2, True)
+    with package.files.guard.guarded(package.files.guard.Guard(lambda: [])):  # known only once it is read
+        list(package.read("memory://in/lat.ark.gz"))
+        with pytest.raises(OptionError, match="would be written over"), package.write(output):
+            pass
+    assert memory.cat_file("/in/lat.ark.gz") == ARCHIVE.read_bytes()
+
+
+def test_an_exception_publishes_nothing(memory, scratch):
+    half_written("memory://out/a.ark")
+    assert not memory.exists("/out/a.ark")
+    assert os.listdir(scratch) == []
+
+
+def test_what_cannot_be_put_stays_on_this_machine(memory, pruned, scratch, monkeypatch, ninja):
+    memory.pipe_file("/out/p.ark", b"before")
+
+    def half(path, name):
+        memory.pipe_file(name, Path(path).read_bytes()[:100])
+        raise PermissionError(13, "Forbidden")
+
+    monkeypatch.setattr(memory, "put_file", half)
+    code, _, errors = ninja(*PRUNE, ARCHIVE, "-o", "memory://out/p.ark")
+    (kept,) = scratch.iterdir()
+    assert code == 1
+    assert f"memory://out/p.ark: cannot be written: Forbidden; the whole file is {kept} on this machine" in errors
+    assert kept.read_bytes() == pruned
+    assert memory.cat_file("/out/p.ark") == b"before"
+    assert memory.ls("/out", detail=False) == ["/out/p.ark"]
+
+
+@pytest.mark.parametrize("renames_onto", [True, False])
+@pytest.mark.parametrize("fails_at", [None, 0, 1, 2, 3])
+def test_the_old_object_is_there_until_the_new_one_is(memory, scratch, monkeypatch, renames_onto, fails_at):
+    old, new = b"before", b"after"
+    memory.pipe_file("/out/p.ark", old)
+    moved = []
+    move = type(memory).mv
+
+    def mv(first, second):
+        moved.append(second)
+        if len(moved) - 1 == fails_at:
+            raise ConnectionResetError(104, "Connection reset by peer")
+        if memory.exists(second) and not renames_onto:
+            raise FileExistsError(17, "File exists", second)
+        assert any(memory.cat_file(each) == old for each in memory.find("/out"))  # never without it
+        move(memory, first, second)
+
+    monkeypatch.setattr(memory, "mv", mv)
+    error = None
+    try:
+        with package.files.output.opened("memory://out/p.ark") as file:
+            file.write(new)
+    except OutputError as found:
+        error = found
+    if error is None:
+        assert memory.cat_file("/out/p.ark") == new
+        assert memory.find("/out") == ["/out/p.ark"]
+    else:
+        assert str(error).startswith("memory://out/p.ark: cannot be written: ")
+        (kept,) = scratch.iterdir()
+        assert kept.read_bytes() == new
+    assert old in [memory.cat_file(each) for each in memory.find("/out")] or memory.cat_file("/out/p.ark") == new
+
+
+def test_a_key_of_a_chain_of_urls_names_no_file(memory, ninja, tmp_path):
+    words = package.SymbolTable([("<eps>", 0), ("one", 1)])
+    with package.write(tmp_path / "in.ark", words=words) as output:
+        for key in ("good", "bad::memory:", "file::memory:"):
+            output.write(package.graph.from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}).with_words(words))
+    code, _, errors = ninja("convert", tmp_path / "in.ark", "--to", "slf", "-o", "memory://out/slf/")
+    assert code == 1
+    assert "memory://out/slf/, key 'bad::memory:': the key cannot name a file" in errors
+    assert memory.find("/out") == ["/out/slf/good.slf"]
+
+
+def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, monkeypatch, ninja):
+    monkeypatch.setattr(remote, "FIRST_RANGE", 1 << 12)
+    monkeypatch.setattr(remote, "LARGEST_RANGE", 1 << 12)
+    ask = memory.cat_file
+
+    def cut(name, start=None, end=None):
+        if start and start > 1 << 15:
+            raise ConnectionResetError(104, "Connection reset by peer")
+        return ask(name, start=start, end=end)
+
+    monkeypatch.setattr(memory, "cat_file", cut)
+    code, _, errors = ninja(*PRUNE, "memory://in/lat.ark.gz", "-o", "memory://out/p.ark")
+    assert (code, memory.exists("/out/p.ark")) == (1, False)
+    assert "memory://in/lat.ark.gz: cannot be read: Connection reset by peer" in errors
+    monkeypatch.setattr(memory, "cat_file", lambda name, start, end: ask(name, start=start, end=end)[:-1])
+    with pytest.raises(StoreError, match="was it written over"):
+        package.SymbolTable.read("memory://in/words.txt")
+
+
+def test_messages_name_what_is_missing(memory, monkeypatch):
+    with pytest.raises(InputError, match=r"^memory://in/x.gz: cannot be read: there is no such file or bucket$"):
+        list(package.read("memory://in/x.gz"))
+    for url in ("no1://in/x.gz", "ftp://host/x", "http://host/x", "reference://x::data:;base64,e30="):
+        with pytest.raises(OptionError, match=r"is not served, but abfs://|chained to another"):
+            list(package.read(url))
+    with pytest.raises(OptionError, match=r"chained to another \(::\)"):
+        package.write("s3://bucket/a::b.ark").__enter__()
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(DependencyError, match=r"gs:// needs gcsfs.*pip install 'ninja-asr\[cloud\]'"):
+        list(package.read("gs://in/x.gz"))
+    with pytest.raises(DependencyError, match=r"gs:// needs gcsfs"):
+        package.write("gs://in/x.gz").__enter__()
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(DependencyError, match=r"s3:// needs fsspec.*pip install 'ninja-asr\[cloud\]'"):
+        list(package.read("s3://in/x.gz"))
+
+
+def test_the_temporary_folder_must_be_ones_own(monkeypatch, memory):
+    monkeypatch.setattr(os, "getuid", lambda: os.stat("/").st_uid + 1)
+    with pytest.raises(OutputError, match="belongs to another user; set TMPDIR"):
+        remote.part_of("memory://out/x")
+
+
+@given(
+    size=st.integers(0, 300),
+    steps=st.lists(st.tuples(st.none() | st.integers(0, 400), st.integers(0, 120)), max_size=12),
+    first=st.integers(1, 40),
+)
+def test_ranges_give_the_bytes_of_the_file(size, steps, first):
+    content = bytes(number % 251 for number in range(size))
+    fsspec.filesystem("memory").pipe_file("/ranges", content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remote, "FIRST_RANGE", first)
+        patch.setattr(remote, "LARGEST_RANGE", 3 * first)
+        file, twin = RemoteFile("memory://ranges"), io.BytesIO(content)
+        for offset, count in steps:
+            if offset is not None:
+                file.seek(offset)
+                twin.seek(offset)
+            got = b""
+            while len(got) < count and (more := file.read(count - len(got))):
+                got += more
+            assert got == twin.read(count)
+
+
+# What follows needs the extra test-cloud.
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of a server of S3 in this process, with a bucket."""
+    moto = pytest.importorskip("moto.server", reason="the extra test-cloud is not installed")
+    pytest.importorskip("s3fs", reason="the extra test-cloud is not installed")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def bucket(server, monkeypatch):
+    """An empty bucket, and the environment that programs find it by."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    system = fsspec.filesystem("s3")
+    system.mkdir("bucket")
+    for name in ("lat.ark.gz", "words.txt"):
+        system.pipe_file(f"bucket/in/{name}", (EXAMPLES / name).read_bytes())
+    yield system
+    system.rm("bucket", recursive=True)
+
+
+def test_lattices_are_read_and_written_through_s3(ninja, bucket, pruned, scratch):
+    assert ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3://bucket/out/p.ark")[0] == 0
+    assert bucket.cat_file("bucket/out/p.ark") == pruned
+    assert ninja(*PRUNE, "s3://bucket/in/", "-o", "s3://bucket/outs/")[0] == 0
+    assert gzip.decompress(bucket.cat_file("bucket/outs/lat.ark.gz")) == pruned
+    code, _, errors = ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3a://bucket/in/lat.ark.gz")
+    assert (code, "is read and would be written over" in errors) == (2, True)
+    code, _, errors = ninja(*PRUNE, "s3://bucket/in/lat.ark.gz", "-o", "s3://bucket2/p.ark")
+    assert (code, "bucket2/p.ark: cannot be written: there is no such file or bucket" in errors) == (1, True)
+    assert os.listdir(scratch) == []
+
+
+def test_an_exception_publishes_nothing_in_s3(bucket, scratch):
+    half_written("s3://bucket/out/a.ark")
+    assert not bucket.exists("bucket/out/a.ark")
+    assert os.listdir(scratch) == []
+
+
+KILLED = """
+import os, signal, sys
+from ninja.cli.main import main
+from ninja.files.output import PartFile
+from ninja.io import kaldi_writer
+
+kaldi_writer.KEPT_EVERY = 0.0  # each lattice is written at once
+written, write = 0, PartFile.write
+
+def counted(self, content):
+    global written
+    found = write(self, content)
+    written += len(content)
+    if written > 10_000:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+PartFile.write = counted
+main(sys.argv[1:])
+"""
+
+
+def test_rescoring_through_s3_goes_on_where_it_was_killed(ninja, bucket, scratch, tmp_path, monkeypatch):
+    with package.write("s3://bucket/in/few.ark") as output:
+        for _, lattice in [*package.read(ARCHIVE)][:6]:
+            output.write(lattice)
+    arguments = ["rescore", "s3://bucket/in/few.ark", "--beam", 3, "--resume"]
+    plain = tmp_path / "whole.ark.gz"
+    assert ninja(*arguments, "-o", plain)[0] == 0
+    arguments = [*map(str, arguments), "-o", "s3://bucket/out/rescored.ark.gz"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], env=environment, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not bucket.exists("bucket/out/rescored.ark.gz")
+    code, _, errors = ninja(*arguments)
+    assert (code, "of an earlier attempt are kept" in errors) == (0, True)
+    expected = gzip.decompress(plain.read_bytes())
+    assert gzip.decompress(bucket.cat_file("bucket/out/rescored.ark.gz")) == expected
+    assert os.listdir(scratch) == []
+    code, _, errors = ninja(*arguments)  # the finished one is taken up, too
+    assert (code, gzip.decompress(bucket.cat_file("bucket/out/rescored.ark.gz"))) == (0, expected)

@@ -1,0 +1,265 @@
+"""Two writers of one output: the result is one of the two, whole, and the other says that it is not its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ninja as package
+from ninja.errors import OutputError
+from ninja.files.output import opened_as_text
+from ninja.graph import from_arcs
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = 50 if os.environ.get("NINJA_SLOW") else 6
+NUMBER = 12  # lattices of an output
+
+# Writes lattices whose cost is its name's, with random pauses: before, between and behind them.
+WORKER = """
+import random, sys, time
+import ninja
+from ninja.errors import NinjaError
+from ninja.graph import from_arcs
+
+outputs, cost, seed, *options = sys.argv[1:]
+draw = random.Random(int(seed))
+print("ready", flush=True)
+sys.stdin.readline()
+for name in outputs.split("|"):
+    try:
+        time.sleep(0.03 * draw.random())
+        with ninja.write(name, resume="resume" in options) as output:
+            for number in range(int(options[0])):
+                time.sleep(0.005 * draw.random())
+                if f"k{number}" not in output.keys_done:
+                    output.write(from_arcs(f"k{number}", [0], [1], [1], [float(cost)], finals={1: 0.0}))
+            time.sleep(0.02 * draw.random())
+        print("done", flush=True)
+    except NinjaError as error:
+        print(type(error).__name__, error, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@contextlib.contextmanager
+def workers(names, options=(), environment=None):
+    """Two processes that write the outputs of these names, one after the other, each when it is told to."""
+    given = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    line = [sys.executable, "-c", WORKER, "|".join(names)]
+    running = [
+        subprocess.Popen(
+            [*line, str(cost), str(cost), str(NUMBER), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=given,
+        )
+        for cost in (1, 2)
+    ]
+    try:
+        for each in running:
+            assert each.stdout.readline() == "ready\n"
+        yield running
+    finally:
+        for each in running:
+            each.kill()
+            each.communicate()
+
+
+def together(running):
+    """Let both write their next output; return what each says."""
+    for each in running:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    return [each.stdout.readline().strip() for each in running]
+
+
+def lattice(key, cost=1.0):
+    return from_arcs(key, [0], [1], [1], [cost], finals={1: 0.0})
+
+
+@pytest.mark.parametrize("form", ["out.{}.ark", "out.{}.ark.gz", "ark,scp:out.{0}.ark,out.{0}.scp"])
+@pytest.mark.parametrize("options", [(), ("resume",)])
+def test_of_two_processes_with_one_output_one_says_that_the_other_writes_it(form, options):
+    names = [form.format(number) for number in range(RUNS)]
+    refused = 0
+    with workers(names, options) as running:
+        for name in names:
+            said = together(running)
+            costs = {key: float(found.graph[0]) for key, found in package.read(name.rpartition(",")[2])}
+            assert list(costs) == [f"k{number}" for number in range(NUMBER)], said
+            done = [cost for cost, each in zip((1.0, 2.0), said, strict=True) if each == "done"]
+            assert done, said
+            assert len(set(costs.values())) == 1
+            assert set(costs.values()) <= set(done), said
+            for each in said:
+                if each != "done":
+                    assert each.startswith("OutputError out."), said
+                    assert "is being written by another process" in each
+                    refused += 1
+    assert refused  # else they never met
+    assert not [each for each in os.listdir() if each.startswith(".")]
+
+
+def entered(name, **how):
+    """A writer in its block."""
+    return package.write(name, **how).__enter__()
+
+
+@pytest.mark.parametrize("how", [{}, {"resume": True}])
+def test_a_second_writer_of_an_output_is_refused_before_it_writes(how):
+    first = entered("out.ark", **how)
+    first.write(lattice("a"))
+    with pytest.raises(OutputError, match=r"^out\.ark: is being written by another process, as /.*/\.out\.ark\.part; "):
+        entered("out.ark", **how)
+    first.__exit__(None, None, None)
+    assert list(package.keys("out.ark")) == ["a"]
+    with package.write("out.ark") as output:  # the lock went with the first
+        output.write(lattice("b"))
+    assert list(package.keys("out.ark")) == ["b"]
+
+
+def test_texts_have_one_writer_too():
+    with opened_as_text("out.txt") as first:
+        first.write("first\n")
+        with pytest.raises(OutputError, match="is being written by another process"), opened_as_text("out.txt"):
+            pass
+    assert Path("out.txt").read_text() == "first\n"
+
+
+def test_what_a_killed_writer_left_is_no_obstacle():
+    script = """
+import os, ninja
+output = ninja.write("out.ark").__enter__()
+output._file.write(b"half")
+os.kill(os.getpid(), 9)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == -9
+    assert Path(".out.ark.part").read_bytes() == b"half"
+    with package.write("out.ark") as output:
+        output.write(lattice("a"))
+    assert os.listdir() == ["out.ark"]
+
+
+@pytest.fixture
+def no_locks(monkeypatch):
+    """A file system without locks."""
+
+    def refused(descriptor, flags):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+
+
+def test_without_locks_the_writer_whose_file_was_replaced_says_so(no_locks):
+    first, second = entered("out.ark"), entered("out.ark")
+    first.write(lattice("a"))
+    second.write(lattice("b", 2.0))
+    with pytest.raises(OutputError, match=r"^out\.ark: another process has replaced /.*/\.out\.ark\.part, so the file"):
+        first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert [(key, found.graph[0]) for key, found in package.read("out.ark")] == [("b", 2.0)]
+    assert os.listdir() == ["out.ark"]
+
+
+def test_without_locks_no_writer_removes_the_file_of_another(no_locks):
+    first, second = entered("out.ark"), entered("out.ark")
+    del first
+    second.write(lattice("b"))
+    second.__exit__(None, None, None)
+    assert list(package.keys("out.ark")) == ["b"]
+
+
+def test_a_temporary_file_that_is_gone_is_an_error(no_locks):
+    output = entered("out.ark")
+    os.remove(".out.ark.part")
+    with pytest.raises(OutputError, match="another process has replaced"):
+        output.__exit__(None, None, None)
+    assert os.listdir() == []
+
+
+def test_a_file_and_its_folder_are_on_the_disk_before_it_is_done(monkeypatch):
+    synced = []
+    sync = os.fsync
+
+    def noted(descriptor):
+        synced.append((os.path.isdir(f"/proc/self/fd/{descriptor}"), os.path.exists("out.ark")))
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", noted)
+    with package.write("out.ark") as output:
+        output.write(lattice("a"))
+    assert synced == [(False, False), (True, True)]
+
+
+def test_a_disk_that_fails_as_it_is_synced_leaves_no_output(monkeypatch):
+    def broken(descriptor):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.fsync", broken)
+    with pytest.raises(OutputError, match=r"out\.ark: cannot be written: Input/output error"):  # noqa: SIM117
+        with package.write("out.ark") as output:
+            output.write(lattice("a"))
+    assert os.listdir() == []
+
+
+def test_two_writers_of_one_url_are_one_too_many(tmp_path, monkeypatch):
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with package.write("memory://out/two.ark") as first:
+        first.write(lattice("a"))
+        with pytest.raises(OutputError, match="is being written by another process"):
+            entered("memory://out/two.ark")
+    assert list(package.keys("memory://out/two.ark")) == ["a"]
+    system.store.clear()
+
+
+@pytest.mark.parametrize("how", [{"to": "slf"}, {"to": "espnet"}])
+def test_of_two_writers_of_one_folder_one_says_that_the_other_wrote_there(how):
+    words = package.SymbolTable([("<eps>", 0), ("one", 1)])
+    first, second = entered("out/", **how), entered("out/", **how)
+    for output, key in ((first, "a"), (first, "b"), (second, "b"), (second, "c")):
+        output.write(lattice(key).with_words(words))
+    second.__exit__(None, None, None)
+    with pytest.raises(OutputError, match=r"out/(b\.slf: another process wrote|: there are lists)"):
+        first.__exit__(None, None, None)
+
+
+def test_writers_of_one_folder_with_other_keys_are_welcome():
+    words = package.SymbolTable([("<eps>", 0), ("one", 1)])
+    first, second = entered("out/", to="slf"), entered("out/", to="slf")
+    first.write(lattice("a").with_words(words))
+    second.write(lattice("b").with_words(words))
+    for output in (first, second):
+        output.__exit__(None, None, None)
+    assert sorted(os.listdir("out")) == ["a.slf", "b.slf"]
+
+
+@pytest.mark.parametrize("length", [250, 255])
+def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, tmp_path):
+    with package.write("in.ark") as output:
+        output.write(lattice("a"))
+    for ending in (".ark", ".gz"):
+        name = "n" * (length - len(ending)) + ending
+        code, _, said = ninja("prune", "in.ark", "-o", name, "--resume")
+        assert (code, list(package.keys(name))) == (0, ["a"]), said
+    assert ninja("best", "in.ark", "-o", "n" * length)[0] == 0
+    assert Path("n" * length).read_text() == "a 1\n"
+    with package.write("in.slf") as output:
+        output.write(lattice("a").with_words(package.SymbolTable([("<eps>", 0), ("one", 1)])))
+    before = sorted(os.listdir())
+    code, _, said = ninja("prune", "in.slf", "-o", "n" * (length - 3) + ".ab")
+    assert (code, sorted(os.listdir())) == (2, before)
+    assert "is too long a name for the words' table; name a shorter output, or the table: --words-out" in said

@@ -1,0 +1,237 @@
+"""What is no format of lattices is said to be what it is; lists of files are read from the standard input, too."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ninja
+from ninja.cli.main import main
+from ninja.decoding.matrices import matrices_in
+from ninja.errors import FormatError, NinjaError
+from ninja.files.stream import Stream
+from ninja.formats.format import HEAD
+from ninja.formats.slf import write_slf
+from ninja.graph import from_arcs
+from ninja.io.sources import recognised
+from ninja.lattice.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b"])
+TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
+
+
+def chain(key: str) -> ninja.Lattice:
+    return from_arcs(key, [0, 1], [1, 2], [1, 2], [0.5, 0.5], [0.5, 0.5], finals={2: 0.0}).with_words(WORDS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for key in "uv":
+        Path(f"{key}.slf").write_bytes(write_slf(chain(key)))
+    with ninja.write("ark,scp:two.ark,two.scp") as output:
+        for key in ("x", "y"):
+            output.write(chain(key))
+    return tmp_path
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.slf", write_slf(chain("a")))
+    return file.getvalue()
+
+
+def parquet() -> bytes:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    file = io.BytesIO()
+    pq.write_table(pa.table({"key": ["a"]}), file)
+    return file.getvalue()
+
+
+SLF = write_slf(chain("a")) * 5
+KINDS = {
+    "bzip2": (lambda: bz2.compress(SLF), r"packed with bzip2: unpack it first \(bunzip2\)"),
+    "bzip2 of nothing": (lambda: bz2.compress(b""), "packed with bzip2"),
+    "xz": (lambda: lzma.compress(SLF), r"packed with xz: unpack it first \(unxz\)"),
+    "lzma": (lambda: lzma.compress(SLF, lzma.FORMAT_ALONE), "packed with lzma"),
+    "zstd": (lambda: b"\x28\xb5\x2f\xfd\x24\x05" + SLF, r"packed with zstd: unpack it first \(unzstd\)"),
+    "lz4": (lambda: b"\x04\x22\x4d\x18\x64\x40" + SLF, "packed with lz4"),
+    "gzip twice": (lambda: gzip.compress(gzip.compress(SLF)), r"packed with gzip twice: unpack it once"),
+    "zip": (zipped, r"a zip file that is not torch's: unpack it first \(unzip\)"),
+    "tar": (lambda: b"a.slf".ljust(257, b"\0") + b"ustar\x0000" + SLF, r"a tar file: unpack it first \(tar -xf\)"),
+    "torch": (lambda: TORCH, "torch's old format: load it with torch and save it again with torch.save"),
+    "pickle": (
+        lambda: pickle.dumps([1, 2]),
+        "a pickle of Python's, which could run anything: save it in another format",
+    ),
+    "Parquet": (parquet, "Parquet, which is not mapped: make it an Arrow file with pyarrow"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_other_makers_are_said_to_be_what_they_are(kind: str, folder: Path) -> None:
+    make, message = KINDS[kind]
+    Path("lat.ark").write_bytes(make())
+    with pytest.raises(FormatError, match=f"^lat.ark: {message}"):
+        list(ninja.read("lat.ark"))
+
+
+@pytest.mark.parametrize("kind", ["bzip2", "xz", "zstd", "torch", "Parquet"])
+def test_matrices_in_them_are_refused_alike(kind: str) -> None:
+    make, message = KINDS[kind]
+    with pytest.raises(FormatError, match=f"^logits.pt: {message}"):
+        list(matrices_in(Stream(io.BytesIO(make()), "logits.pt"), "utt", "logits.pt"))
+
+
+@pytest.mark.parametrize("name", ["w.slf.bz2", "w.ark.xz", "w.fst.zst", "w.pt"])
+def test_packed_lattices_in_a_folder_are_reported(name: str, folder: Path) -> None:
+    Path("all").mkdir()
+    Path("all/u.slf").write_bytes(SLF[: len(SLF) // 5])
+    Path(f"all/{name}").write_bytes(TORCH if name == "w.pt" else bz2.compress(SLF))
+    Path("all/notes.txt.bz2").write_bytes(bz2.compress(b"nothing of interest\n"))
+    errors: list[NinjaError] = []
+    assert [key for key, _ in ninja.read("all", on_error=errors.append)] == ["u"]
+    assert [error.path for error in errors] == [f"all/{name}"]
+
+
+def test_what_pyarrow_makes_of_parquet_as_the_message_says_is_read(folder: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    feather, pq = pytest.importorskip("pyarrow.feather"), pytest.importorskip("pyarrow.parquet")
+    with ninja.write("own.arrow") as output:
+        output.write(chain("a"))
+    with pa.ipc.open_file("own.arrow") as file:
+        pq.write_table(file.read_all(), "lat.parquet")
+    feather.write_feather(pq.read_table("lat.parquet"), "lat.arrow", compression="uncompressed")
+    ((key, lattice),) = ninja.read("lat.arrow")
+    assert key == "a"
+    assert lattice.identical(chain("a"))
+
+
+@pytest.fixture
+def best(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Run ``ninja best`` on what comes in, and return the exit code, keys and messages."""
+
+    def run(given: bytes, source: str = "-") -> tuple[int, list[str], str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        code = main(["best", source])
+        out, err = capfd.readouterr()
+        return code, [line.split()[0] for line in out.splitlines()], err
+
+    return run
+
+
+LISTS = {
+    "list": b"u.slf\nv.slf\n",
+    "list without an end": b"u.slf\nv.slf",
+    "list of script files": b"two.scp\n",
+    "script file": b"",
+    "script file of files": b"u u.slf\nv v.slf\n",
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_list_is_read_from_the_standard_input(kind: str, best: Any) -> None:
+    content = LISTS[kind] or Path("two.scp").read_bytes()
+    keys = ["x", "y"] if b"two" in content else ["u", "v"]
+    assert best(content)[:2] == (0, keys)
+    assert best(gzip.compress(content))[:2] == (0, keys)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_list_comes_slowly_through_a_pipe_of_a_shell(ids: bool, folder: Path) -> None:
+    names = ("two.scp",) if ids else ("u.slf", "v.slf")
+    script = "; ".join(f"printf {name[:2]}; sleep 0.05; printf '{name[2:]}\\n'" for name in names)
+    command = f"({script}) | {sys.executable} -m ninja best -"
+    found = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[0] for line in found.splitlines()] == (["x", "y"] if ids else ["u", "v"])
+
+
+def test_a_long_list_is_read_whole(best: Any) -> None:
+    assert best(b"u.slf\n" * 2000)[:2] == (0, ["u"] * 2000)
+
+
+@pytest.mark.parametrize(("name", "keys"), [("two.ark", ["x", "y"]), ("u.slf", ["stdin"])])
+def test_lattices_on_the_standard_input_are_read_as_before(name: str, keys: list[str], best: Any) -> None:
+    assert best(Path(name).read_bytes())[:2] == (0, keys)
+
+
+def test_a_script_file_is_known_by_its_lines_under_any_name(folder: Path) -> None:
+    Path("lattices.lst").write_bytes(Path("two.scp").read_bytes())
+    assert [key for key, _ in ninja.read("lattices.lst")] == ["x", "y"]
+    Path("1").touch()
+    Path("utt").write_bytes(b"name 1\nnumaligns 1\nposterior 1\nalign 0 a 1\n")  # a mesh names no file
+    assert [key for key, _ in ninja.read("utt")] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"u u.slf\nv two.ark:12\n", r"it looks like a script file; read it as scp:-"),
+        (b"u.slf\nv.slf\n", "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"),
+        (b"far/u.slf\nfar/v.slf\n", "it looks like a list of files, but there is no 'far/u.slf' as seen from here"),
+    ],
+)
+def test_a_list_that_is_read_as_an_archive_is_said_to_be_one(content: bytes, message: str, best: Any) -> None:
+    code, _, said = best(content, "ark:-")
+    assert code == 1
+    assert f"standard input: {message}" in said
+    with pytest.raises(FormatError, match=f"lat.x: {message.replace(':-', ':lat.x')}"):
+        recognised(content, "lat.x")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"utt 1 0 3 hello\nutt 1 3 4 world\n", b"utt 1 0 3 hello 0.9\nutt 1 3 4 world 1\n", b"1 1 0 3 a\n1 1 3 4 b\n"],
+)
+def test_a_ctm_of_whole_seconds_is_known_by_its_extension(content: bytes, folder: Path) -> None:
+    Path("x.ctm").write_bytes(content)
+    assert len(list(ninja.read("x.ctm"))) == len(list(ninja.read("x.ctm", format="ctm"))) == 1
+
+
+def test_other_texts_get_no_advice() -> None:
+    for content in (
+        b"utt\t0\t90\t1\t50450\n",
+        b"utt1 the cat\n",
+        b"utt 1 2 3\n",
+        b"\n",
+        b"a b\n",
+        b"PAR1 a\n",
+    ):
+        assert recognised(content, "file") is None
+
+
+def test_no_lattice_is_taken_for_something_else() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        key = random.integers(33, 127, 8, np.uint8).tobytes().replace(b"|", b"x")
+        assert recognised((key + b" \n0 1 5 0.5,1,3_4\n1 1,2,\n\n")[:HEAD], "file") is None
+
+
+@pytest.mark.parametrize("begin", [b"", b"\x1f\x8b", b"\x1f\x8b\x08", b"\x1f\x8b\x08\0\0\0\0\0\0\x03"])
+def test_a_few_bytes_behind_a_gzip_stream_are_said_to_be_none(begin: bytes, folder: Path) -> None:
+    packed = gzip.compress(Path("two.ark").read_bytes())
+    random = np.random.default_rng(len(begin))
+    for length in range(1, 21):
+        for _ in range(5):
+            behind = (begin + random.integers(1, 256, length, np.uint8).tobytes())[:length]
+            Path("junk.gz").write_bytes(packed + behind)
+            errors: list[NinjaError] = []
+            keys = [key for key, _ in ninja.read("junk.gz", on_error=errors.append)]
+            assert len(errors) == 1
+            what = "no whole one" if behind.startswith(b"\x1f\x8b") else "none"
+            place = f"junk.gz, byte {len(packed)}: "
+            message = f"{place}the gzip stream ends here, and what follows is {what}: is something else appended"
+            assert str(errors[0]).startswith(message), behind
+            assert keys == ["x", "y"]

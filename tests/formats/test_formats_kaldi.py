@@ -1,0 +1,271 @@
+"""Kaldi's lattices, byte by byte: what is read and written equals the slow twin, and what Kaldi wrote."""
+
+import gzip
+import itertools
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference_formats as slow
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+
+from ninja._tables import TableReader, TableWriter
+from ninja.errors import LatticeError
+from ninja.io import read, write
+from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
+
+SAMPLE = Path(__file__).parents[1] / "data/english/formats"
+
+
+def parse(content):
+    reader = TableReader("test")
+    reader.space(len(content))[:] = content
+    reader.advance(len(content))
+    return entries_of(reader.parse(0))
+
+
+def entries_of(found):
+    items, faults = found
+    return [entry for _, entry in Batch(items, faults=faults).entries()]
+
+
+def written(*entries, text=False, kind=None):
+    writer = TableWriter(text=text)
+    for lattice in entries:
+        writer.append(lattice, lattice.key.encode(), (kind or lattice.kind) == "compact")
+    return bytes(writer.view())
+
+
+def without_properties(content):
+    """Blank the two header fields that carry no meaning: properties and number of arcs."""
+    content = bytearray(content)
+    for header in re.finditer(
+        rb"\xd6\xfd\xb2\x7e\x06\0\0\0vector(?:\x10\0\0\0compactlattice44|\x08\0\0\0lattice4)", content
+    ):
+        at = header.end()
+        content[at + 8 : at + 16] = content[at + 32 : at + 40] = bytes(8)
+    return bytes(content)
+
+
+def paths(lattice, limit=4000):
+    """Every path as (words, alignment, graph cost, acoustic cost)."""
+    found = []
+
+    def walk(state, words, ali, graph, acoustic):
+        if lattice.is_final[state]:
+            pool = lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
+            end = graph + lattice.final_graph[state].item(), acoustic + lattice.final_acoustic[state].item()
+            found.append((words, ali + tuple(pool), *end))
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            pool = tuple(lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist())
+            word = (lattice.word[arc].item(),) if lattice.word[arc] else ()
+            costs = graph + lattice.graph[arc].item(), acoustic + lattice.acoustic[arc].item()
+            walk(lattice.dst[arc], words + word, ali + pool, *costs)
+        assert len(found) < limit
+
+    walk(0, (), (), 0.0, 0.0)
+    return sorted(found)
+
+
+@given(st.lists(lattices(connected=False), max_size=4))
+def test_binary_written_and_read_is_the_same(given_lattices):
+    found = parse(written(*given_lattices))
+    assert len(found) == len(given_lattices)
+    assert all(one.identical(other) for one, other in zip(found, given_lattices, strict=True))
+
+
+@given(st.lists(lattices(connected=False), max_size=4))
+def test_text_written_and_read_is_the_same_after_one_rounding(given_lattices):
+    content = written(*given_lattices, text=True)
+    found = parse(content)
+    assert len(found) == len(given_lattices)
+    for one, other in zip(found, given_lattices, strict=True):
+        np.testing.assert_allclose(one.graph, other.graph, rtol=1e-5)
+        np.testing.assert_allclose(one.final_acoustic, other.final_acoustic, rtol=1e-5)
+        for name in ("arc_begin", "dst", "word", "ali_begin", "ali", "final_ali_begin", "final_ali"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        if one.num_arcs:
+            assert one.kind == other.kind
+    if all(lattice.num_arcs for lattice in given_lattices):  # nothing tells the kind of a single state "0"
+        assert written(*found, text=True) == content
+
+
+@given(lattices(connected=False))
+def test_writers_equal_the_slow_twin(lattice):
+    finals, arcs = slow.unpack(lattice)
+    arc_type = "compactlattice44" if lattice.kind == "compact" else "lattice4"
+    assert written(lattice) == slow.write_binary(lattice.key, 0, finals, arcs, arc_type)
+    assert written(lattice, text=True).decode() == slow.write_text(lattice)
+
+
+@given(lattices(connected=False), st.sampled_from(sorted(slow.ARC_TYPES)), st.randoms(use_true_random=False))
+def test_readers_sort_states_like_the_slow_twin(lattice, arc_type, random):
+    if slow.ARC_TYPES[arc_type][0] != (lattice.kind == "compact"):
+        arc_type = arc_type[len("compact") :] if arc_type.startswith("compact") else f"compact{arc_type}4"
+        arc_type = {"lattice44": "lattice4", "lattice84": "lattice8"}.get(arc_type, arc_type)
+    place = list(range(lattice.num_states))
+    random.shuffle(place)
+    finals, arcs = slow.unpack(lattice)
+    finals = [finals[place.index(state)] for state in range(len(place))]
+    arcs = [[(place[arc[0]], *arc[1:]) for arc in arcs[place.index(state)]] for state in range(len(place))]
+    content = slow.write_binary(lattice.key, place[0], finals, arcs, arc_type)
+    found = parse(content)[0]
+    if isinstance(found, LatticeError):  # sorting left out the unreachable states, and with them every final one
+        assert found.message == "no state is final"
+        return
+    assert found.identical(next(slow.read_table(content)))
+    assert paths(found) == paths(lattice)
+
+
+@given(lattices(), st.randoms(use_true_random=False))
+def test_text_lines_may_come_in_any_order(lattice, random):
+    lines = written(lattice, text=True).decode().splitlines()[1:-1]
+    first, rest = lines[0], lines[1:]
+    random.shuffle(rest)
+    content = "\n".join([f"{lattice.key} ", first, *rest, "", ""]).encode()
+    found = parse(content)[0]
+    assert found.identical(next(slow.read_table(content)))
+    assert [path[0] for path in paths(found)] == [path[0] for path in paths(lattice)]
+
+
+@given(lattices(kind="compact"))
+def test_a_compact_lattice_written_as_raw_keeps_its_paths(lattice):
+    found = parse(written(lattice, kind="raw"))[0]
+    assert found.kind == "raw"
+    assert np.diff(found.ali_begin).max(initial=0) <= 1
+    assert paths(found) == paths(lattice)
+    again = parse(written(found, kind="compact"))[0]
+    assert again.kind == "compact"
+    assert paths(again) == paths(lattice)
+
+
+def test_what_kaldi_wrote_is_written_again_byte_by_byte(tmp_path):
+    binary = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
+    text = gzip.decompress((SAMPLE / "lat.txt.gz").read_bytes())
+    from_binary = [lattice for _, lattice in read(SAMPLE / "lat.ark.gz")]
+    from_text = [lattice for _, lattice in read(SAMPLE / "lat.txt.gz")]
+    assert without_properties(written(*from_binary)) == without_properties(binary)
+    assert written(*from_binary, text=True) == text
+    assert written(*parse(written(*from_text)), text=True) == text
+    assert [lattice.key for lattice in from_text] == [lattice.key for lattice in from_binary]
+    for lattice, twin in zip(from_binary, slow.read_table(binary), strict=True):
+        assert lattice.identical(twin)
+    for lattice, twin in zip(from_text, slow.read_table(text), strict=True):
+        assert lattice.identical(twin)
+
+
+COSTS = [0.0001, 0.00099999994, 9.9999e-05, 1e-30, 1e-45, 3.4028235e38, 999999.4, 999999.5, 1e6, 12345678, 0.1, 1 / 3]
+
+
+@given(st.one_of(st.sampled_from(COSTS), st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_costs_are_printed_as_printf_prints_them(cost):
+    cost = float(np.float32(cost))
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [7], [cost], [-cost], [np.inf, 0], [np.inf, 0], ali_begin=[0, 0])
+    expected = f"k \n0\t1\t7\t{cost:.6g},{-cost:.6g},\n1\n\n" if cost else "k \n0\t1\t7\n1\n\n"
+    assert written(lattice, text=True).decode() == expected
+
+
+@given(
+    st.floats(width=32, allow_nan=False, allow_infinity=False), st.sampled_from(["{!r}", "{:.3e}", "{:.20f}", "+{!r}"])
+)
+def test_costs_are_parsed_as_strtod_parses_them(cost, form):
+    spelled = form.format(abs(cost))
+    found = parse(f"k\n0 1 7 {spelled},1e2,\n1\n\n".encode())[0]
+    with np.errstate(over="ignore"):
+        expected = np.float32(float(spelled))
+    assert isinstance(found, LatticeError) if np.isinf(expected) else found.graph[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "graph", "kind"),
+    [
+        (["0 1 7", "1"], [7], [0], "compact"),
+        (["0 1 7 1.5,2,", "1 0,0,4_5"], [7], [1.5], "compact"),
+        (["0 1 9 7", "1"], [7], [0], "raw"),
+        (["0 1 9 7 1.5,2", "1 3,4"], [7], [1.5], "raw"),
+        (["  0\t1  7 \r", "1\r"], [7], [0], "compact"),
+        (["0 1 7 1.5,2,1_2", "1", "0 1 8 2,2,3"], [7, 8], [1.5, 2], "compact"),
+        (["0 2 7", "2 Infinity,Infinity,", "0 1 8", "1"], [7, 8], [0, 0], "compact"),
+    ],
+)
+def test_text_columns_tell_the_kind(lines, words, graph, kind):
+    found = parse("\n".join(["key", *lines, "", ""]).encode())[0]
+    assert (found.key, found.word.tolist(), found.graph.tolist(), found.kind) == ("key", words, graph, kind)
+
+
+def test_a_dead_end_is_printed_as_openfst_prints_it():
+    lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [3, 4], [1, 1], [1, 1], [np.inf, np.inf, 0])
+    content = written(lattice, text=True)
+    assert content == b"k \n0\t1\t3\t1,1,\n0\t2\t4\t1,1,\n1\tInfinity,Infinity,\n2\n\n"
+    assert parse(content)[0].identical(lattice)
+
+
+def test_double_costs_become_single(tmp_path):
+    arcs = [[(1, 3, 0.1, 1 / 3, [5])], []]
+    finals = [slow.NOT_FINAL, (0.2, 1e-9, [])]
+    found = parse(slow.write_binary("k", 0, finals, arcs, "compactlattice84"))[0]
+    assert found.graph[0] == np.float32(0.1)
+    assert found.final_acoustic[1] == np.float32(1e-9)
+
+
+def test_an_archive_may_mix_binary_and_text():
+    lattice = Lattice.from_arrays("b", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
+    content = written(lattice) + written(lattice, text=True) + b"\n" + written(lattice)
+    assert [found.identical(lattice) for found in parse(content)] == [True] * 3
+
+
+def test_keys_keep_their_bytes(tmp_path):
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
+    names = ["가나", "é", b"\xff\xfe".decode("utf-8", "surrogateescape")]
+    with write(tmp_path / "a.ark") as output:
+        for name in names:
+            output.write(lattice, key=name)
+    assert [key for key, _ in read(tmp_path / "a.ark")] == names
+    assert b"\xff\xfe \xd6" in (tmp_path / "a.ark").read_bytes()
+
+
+def test_chunks_of_any_size_give_the_same_lattices():
+    content = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())[:30000]
+    content += gzip.decompress((SAMPLE / "lat.txt.gz").read_bytes())
+    whole = parse(content)
+    for size in (1, 7, 1000, 4096):
+        reader = TableReader("test")
+        found = []
+        pieces = [content[at : at + size] for at in range(0, len(content), size)]
+        for piece in itertools.chain(pieces, [b""]):
+            reader.space(len(piece))[:] = piece
+            reader.advance(len(piece))
+            found += entries_of(reader.parse((1 << 62) if piece else 0))
+            if len(found) == 2 and size == 1:
+                break
+        assert len(found) >= 2
+        for one, other in zip(found, whole, strict=False):
+            assert isinstance(one, Lattice) == isinstance(other, Lattice)
+            assert not isinstance(one, Lattice) or one.identical(other)
+
+
+def test_the_header_says_what_kaldi_needs():
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [3], [1], [1], [np.inf, 0])
+    content = written(lattice)
+    assert content[:34] == b"k \xd6\xfd\xb2\x7e\x06\0\0\0vector\x10\0\0\0compactlattice"[:34]
+    assert struct.unpack_from("<iiQqqq", content, 36) == (2, 0, 3, 0, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("0 1 -5 1,2,", "negative word id -5"),
+        ("0 1 3 -5 1,2", "negative word id -5"),
+        ("0 1 3 -5", "negative word id -5"),
+        ("0 1 5 1e39,2,", "graph cost +infinity"),
+        ("0 1 3 5 2,-1e39", "acoustic cost -infinity"),
+    ],
+)
+def test_what_no_arc_has_is_refused_in_text(row, fault):
+    (found,) = parse(f"k \n{row}\n1\n\n".encode())
+    assert f"arc 0 of state 0 has the {fault}" in str(found)

@@ -1,0 +1,216 @@
+"""The registry of formats: a format is one module and one line, and nothing else names it."""
+
+import ast
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ninja as package
+from ninja import formats as rooms
+from ninja.errors import LatticeError, OptionError
+from ninja.formats import format as registry
+from ninja.formats.format import by_mark, formats
+from ninja.graph import from_arcs
+from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import SymbolTable
+
+ROOT = Path(__file__).resolve().parents[2]
+TOY = """
+from dataclasses import dataclass
+
+from ninja.errors import FormatError
+from ninja.formats.content import one_lattice
+from ninja.formats.format import Format, Read, Write
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+
+
+@dataclass(frozen=True, slots=True)
+class ToyOptions:
+    scale: float = 1.0
+
+
+def read_toy(content, key, name, words, options):
+    mark, *arcs = [line.split() for line in content.decode().splitlines()]
+    if mark != ["TOY"]:
+        raise FormatError("this is no toy", name)
+    spelled = ["<eps>", *dict.fromkeys(word for word, _ in arcs)]
+    table = SymbolTable((word, number) for number, word in enumerate(spelled))
+    ids = [table.id(word) for word, _ in arcs]
+    costs = [float(cost) * options.scale for _, cost in arcs]
+    ends = range(len(arcs) + 1)
+    return from_arcs(key, ends[:-1], ends[1:], ids, costs, finals={len(arcs): 0.0}).with_words(table)
+
+
+def encode(lattice, settings):
+    words = settings.words or lattice.words
+    rows = zip(lattice.word.tolist(), (lattice.graph + lattice.acoustic).tolist())
+    arcs = [f"{words.word(word)} {cost * settings.options.scale:g}\\n" for word, cost in rows]
+    return "".join(["TOY\\n", *arcs]).encode()
+
+
+FORMAT = Format(
+    name="toy",
+    about="words and costs of a single path",
+    extensions=(".toy",),
+    aliases=("plaything",),
+    mark=lambda head: head.startswith(b"TOY\\n"),
+    read=Read(one_lattice(read_toy), ToyOptions),
+    keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "names"}),
+    write=Write(encode, options=ToyOptions, files="each"),
+)
+"""
+WORDS = SymbolTable([("<eps>", 0), ("hello", 1), ("world", 2)])
+TEXT = "TOY\nhello 1.5\nworld -2\n"
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """Add a format of one module to the registry by one entry; return a folder."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "toy.py").write_text(TOY)
+    monkeypatch.setattr(rooms, "__path__", [*rooms.__path__, str(folder)])
+    monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, "toy"))
+    yield tmp_path
+    monkeypatch.delattr(rooms, "toy", raising=False)
+    monkeypatch.delitem(sys.modules, "ninja.formats.toy", raising=False)
+
+
+def lattice():
+    return from_arcs("utt", (0, 1), (1, 2), (1, 2), (1.5, -2.0), finals={2: 0.0}).with_words(WORDS)
+
+
+def spelled(found):
+    return [found.words.word(word) for word in found.word.tolist()], found.graph.tolist()
+
+
+def test_a_new_format_is_recognised_and_read(toy):
+    (toy / "utt.toy").write_text(TEXT)
+    (toy / "unnamed").write_text(TEXT)
+    assert by_mark(TEXT.encode()).name == "toy"
+    for name in ("utt.toy", "unnamed"):
+        ((key, found),) = package.read(toy / name)
+        assert (key, *spelled(found)) == (name.removesuffix(".toy"), ["hello", "world"], [1.5, -2.0])
+
+
+def test_a_new_format_is_read_by_name_with_its_options(toy, ninja):
+    (toy / "utt").write_text(TEXT)
+    ((_, found),) = package.read(toy / "utt", format="plaything:scale=2")
+    assert found.graph.tolist() == [3.0, -4.0]
+    code, out, _ = ninja("best", "--from", "toy:scale=2", toy / "utt")
+    assert (code, out) == (0, "utt hello world\n")
+    code, _, err = ninja("best", "--from", "toy:size=2", toy / "utt")
+    assert (code, "toy has no option 'size'; there is: scale" in err) == (2, True)
+
+
+def test_a_new_format_is_found_in_folders(toy, ninja):
+    (toy / "lattices").mkdir()
+    (toy / "lattices" / "one.toy").write_text(TEXT)
+    (toy / "lattices" / "notes").write_text("no lattice\n")
+    assert [key for key, _ in package.read(toy / "lattices")] == ["one"]
+    (toy / "lattices" / "two.toy").write_text("")
+    code, out, err = ninja("best", toy / "lattices")
+    assert (code, out, "two.toy" in err) == (1, "one hello world\n", True)
+
+
+def test_a_new_format_is_written_by_extension_and_by_name(toy, ninja):
+    for name, to in (("a.toy", None), ("b", "toy"), ("c", "plaything:scale=2")):
+        with package.write(toy / name, to=to) as output:
+            output.write(lattice())
+    written = [(toy / name).read_text() for name in ("a.toy", "b/utt.toy", "c/utt.toy")]
+    assert written == [TEXT, TEXT, "TOY\nhello 3\nworld -4\n"]
+    for name, options, file in (("d.toy", (), "d.toy"), ("e", ("--to", "toy"), "e/a.toy")):
+        code, _, err = ninja("convert", toy / "a.toy", *options, "-o", toy / name)
+        assert code == 0, err
+        assert (toy / file).read_text() == TEXT
+    code, _, err = ninja("convert", toy / "a.toy", "-o", toy / "f.jsonl")
+    assert code == 0, err
+
+
+def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
+    timed = lattice().replace(time=np.array([0, 3, 9], np.int32), frame_shift=0.01)
+    message = "toy would lose: times; allow it with lossy='allow' (--lossy allow)"
+    with package.write(toy / "a", to="toy", lossy="refuse") as output, pytest.raises(LatticeError) as refused:
+        output.write(timed)
+    assert message in str(refused.value)
+    with package.write(toy / "timed.slf") as output:
+        output.write(timed)
+    code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b", "--lossy", "refuse")
+    assert (code, message in err) == (1, True)
+    code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b")
+    assert (code, "1 lattice lost: times (toy files cannot store them)" in err) == (0, True)
+    nbest = NBest("utt", (Hypothesis((1,), (0.0, 0.0), (0.0, 0.0)),), WORDS)
+    with package.write(toy / "c", to="toy") as output, pytest.raises(OptionError, match="toy holds lattices; make one"):
+        output.write(nbest)
+    code, _, err = ninja("convert", toy / "timed.slf", "-o", toy / "d.toy", "--resume")
+    assert (code, "resume is for Kaldi archives" in err, "is to be toy" in err) == (2, True, True)
+
+
+def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
+    code, out, _ = ninja("convert", "--help")
+    (row,) = [" ".join(line.split()) for line in out.splitlines() if "toy" in line]
+    assert (code, row) == (0, "toy, plaything words and costs of a single path; .toy")
+    (toy / "a.slf").touch()
+    for option in ("--to", "--from"):
+        code, _, err = ninja("convert", toy / "a.slf", option, "nothing", "-o", toy / "b")
+        assert (code, "there is no format 'nothing'" in err, ", toy" in err) == (2, True, True)
+
+
+# Words that are names of formats and mean something else: (module or package, word) -> what they mean.
+OTHER_MEANINGS = {
+    ("ninja.cli.commands", "nbest"): "the command",
+    ("ninja.cli.wording", "ctm"): "what is typed for the command",
+    ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
+    ("ninja.io", "nbest"): "what a format holds",
+    ("ninja.lm.kaldi.components", "columns"): "a buffer of a component",
+    ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
+}
+KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
+
+
+@pytest.mark.parametrize("name", ["openfst", "fst-text", "fst-ark", "k2", "native", "named-text", "nbest-kaldi"])
+def test_a_table_that_grows_does_not_say_what_ids_mean(tmp_path, name):
+    lattice = from_arcs("a", [0, 1], [1, 2], [7, 8], [0.0, 1.0], finals={2: 0.0})
+    with package.write(tmp_path / "x", to="text" if name == "named-text" else name) as output:
+        output.write(lattice)
+    (found,) = (each for _, each in package.read(tmp_path / "x", format=name, words=SymbolTable.growing()))
+    assert found.words is None
+    assert found.word.tolist() == [7, 8]
+
+
+def test_no_format_is_named_outside_its_module():
+    homes = {
+        name: f"ninja.formats.{module}"
+        for module, each in zip(registry.MODULES, formats(), strict=True)
+        if module not in KALDI
+        for name in (each.name, *each.aliases)
+    }
+    used = set()
+    for path in sorted((ROOT / "ninja").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(ast.parse(path.read_text())):
+            word = node.value if isinstance(node, ast.Constant) else None
+            if not isinstance(word, str) or word not in homes or homes[word] == module:
+                continue
+            if module == registry.__name__ and word in registry.MODULES:
+                continue
+            meant = [known for known in OTHER_MEANINGS if known[1] == word and is_part(module, known[0])]
+            assert meant, f"{path}:{node.lineno}: the format {word!r} is named outside {homes[word]}"
+            used.update(meant)
+    assert used == set(OTHER_MEANINGS), "these are not used any more"
+
+
+def is_part(module, of):
+    return module == of or (of != "ninja" and module.startswith(f"{of}."))
+
+
+def test_the_page_of_formats_is_fresh():
+    page = (ROOT / "docs" / "formats.md").read_text()
+    assert runpy.run_path(str(ROOT / "docs" / "render_formats.py"))["render"]() == page, "run `make docs`"
+    table = page.split("<!-- end of formats -->")[0]
+    for each in formats():
+        assert f"| `{each.name}`" in table

@@ -1,0 +1,236 @@
+"""OpenFst's own programs and a strict checker of HTK's format on what is written of real lattices."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference_real as real
+from conftest import SHARED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_formats import read_table, unpack
+from reference_htk import Wrong, check_htk
+from strategies import lattices
+from strategies_text import FILES, needs_files, needs_openfst, unpacked
+
+from ninja import SymbolTable
+from ninja.formats.fst_binary import read_fst, write_fst
+from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst_text
+from ninja.formats.kaldi.fst_archive import fst_entry, read_fst_archive
+from ninja.formats.slf import SlfOptions, SlfWriteOptions, read_slf, write_slf
+
+SAMPLE = Path(__file__).parents[1] / "data/english/formats"
+GOLDEN = SHARED / "golden/english/lat.ark.gz"
+ARC_TYPES = ("standard", "log", "log64")
+
+
+def tool(*arguments, given=None):
+    """Run a program of OpenFst; return what it says."""
+    done = subprocess.run([str(each) for each in arguments], input=given, check=True, capture_output=True)
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+@lru_cache
+def real_lattices():
+    """The sample that comes with the project, and all others where they are there, by a slow reader."""
+    return [
+        lattice
+        for path in (SAMPLE / "lat.ark.gz", GOLDEN)
+        if path.is_file()
+        for lattice in read_table(gzip.decompress(path.read_bytes()))
+    ]
+
+
+def printed(lattice, words=None):
+    """What fstprint should print: the arcs of each state, then its final cost."""
+    finals, arcs = unpack(lattice)
+    rows = []
+    for state, (leaving, (graph, acoustic, _)) in enumerate(zip(arcs, finals, strict=True)):
+        for dst, word, arc_graph, arc_acoustic, _ in leaving:
+            label = words.word(word) if words else str(word)
+            rows.append((str(state), str(dst), label, label, arc_graph + arc_acoustic))
+        if graph < math.inf:
+            rows.append((str(state), graph + acoustic))
+    return rows
+
+
+def same_rows(text, wanted):
+    found = [line.split("\t") for line in text.decode().splitlines()]
+    assert len(found) == len(wanted)
+    for row, (*fields, cost) in zip(found, wanted, strict=True):
+        assert row[: len(fields)] == fields
+        rest = row[len(fields) :]  # nothing where the cost is 0
+        assert float(rest[0] if rest else 0) == pytest.approx(cost, rel=1e-4, abs=1e-3)
+
+
+@needs_openfst
+@pytest.mark.parametrize("arc_type", ARC_TYPES)
+def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
+    words = SymbolTable.read(SAMPLE / "words.txt")
+    path = tmp_path / "a.fst"
+    for place, lattice in enumerate([*real_lattices()[:3], *real_lattices()[3::5]]):
+        path.write_bytes(write_fst(lattice, arc_type))
+        said = dict(line.rsplit(None, 1) for line in tool("fstinfo", path).decode().splitlines() if line.strip())
+        assert (said["fst type"], said["arc type"]) == ("vector", arc_type)
+        assert said["# of states"] == said["# of accessible states"] == str(lattice.num_states)
+        assert said["# of arcs"] == str(lattice.num_arcs)
+        assert said["# of final states"] == str(int(lattice.is_final.sum()))
+        assert [said[name] for name in ("acceptor", "cyclic", "top sorted")] == ["y", "n", "y"]
+        same_rows(tool("fstprint", "--acceptor=false", path), printed(lattice))
+        if place < 3:
+            table = f"--isymbols={SAMPLE / 'words.txt'}", f"--osymbols={SAMPLE / 'words.txt'}"
+            same_rows(tool("fstprint", "--acceptor=false", *table, path), printed(lattice, words))
+            # What is written as text with words is the same machine, and symbol tables within a file are read.
+            text, compiled = tmp_path / "a.txt", tmp_path / "b.fst"
+            text.write_bytes(write_fst_text(lattice, words, options=FstTextWriteOptions(labels="words")))
+            options = "--keep_isymbols", "--keep_osymbols", "--keep_state_numbering", f"--arc_type={arc_type}"
+            tool("fstcompile", *table, *options, text, compiled)
+            tool("fstequal", "--delta=0.001", path, compiled)
+            back = read_fst(compiled.read_bytes(), lattice.key)
+            assert back.words.spell(back.word) == words.spell(lattice.word)
+            assert read_fst_text(text.read_bytes(), "k", words=words).word.tolist() == lattice.word.tolist()
+
+
+@needs_openfst
+@pytest.mark.parametrize("arc_type", ARC_TYPES)
+def test_pywrapfst_verifies_what_is_written(arc_type):
+    fst = pytest.importorskip("pywrapfst")
+    for lattice in real_lattices():
+        assert fst.Fst.read_from_string(write_fst(lattice, arc_type)).verify()
+
+
+@needs_openfst
+@pytest.mark.parametrize("arc_type", ARC_TYPES)
+def test_const_files_that_openfst_makes_of_ours_are_read(arc_type, tmp_path):
+    for lattice in real_lattices()[:8]:
+        (tmp_path / "a.fst").write_bytes(write_fst(lattice, arc_type))
+        for align in ("false", "true"):
+            tool("fstconvert", "--fst_type=const", f"--fst_align={align}", tmp_path / "a.fst", tmp_path / "b.fst")
+            back = read_fst((tmp_path / "b.fst").read_bytes(), lattice.key)
+            assert back.word.tolist() == lattice.word.tolist()
+            assert back.dst.tolist() == lattice.dst.tolist()
+            np.testing.assert_allclose(back.graph, lattice.graph + lattice.acoustic, rtol=1e-5, atol=1e-3)
+
+
+@needs_openfst
+def test_each_entry_of_a_kaldi_archive_of_fsts_is_an_fst_of_openfst():
+    several = real_lattices()[:10]
+    content, at = b"".join(map(fst_entry, several)), 0
+    for lattice in several:
+        entry = fst_entry(lattice)
+        key, _, image = content[at : at + len(entry)].partition(b" ")  # Kaldi: the key, a blank, the FST
+        assert key.decode() == lattice.key
+        same_rows(tool("fstprint", "--acceptor=false", given=image), printed(lattice))
+        at += len(entry)
+    assert at == len(content)
+    for lattice, (key, back) in zip(several, read_fst_archive(content), strict=True):
+        assert (key, back.word.tolist()) == (lattice.key, lattice.word.tolist())
+
+
+NAMES = ["<eps>", "a", "b c", "'em", '"', "네", "back\\slash"]
+
+
+def same_as_checked(lattice, content, names, base=1.0):
+    """Compare a lattice with what the checker finds in the file: every word and score, and the end node."""
+    header, nodes, links = check_htk(content)
+    unit = math.log(float(header.get("base", math.e)))
+    finals = np.flatnonzero(lattice.is_final)
+    columns = (getattr(lattice, name).tolist() for name in ("src", "dst", "word", "graph", "acoustic"))
+    wanted = [
+        (src, dst, names[word] if word else "!NULL", *costs) for src, dst, word, *costs in zip(*columns, strict=True)
+    ]
+    if len(links) > lattice.num_arcs:
+        wanted += [(s, lattice.num_states, "!NULL", lattice.final_graph[s], lattice.final_acoustic[s]) for s in finals]
+    assert len(links) == len(wanted)
+    assert len(nodes) == lattice.num_states + (len(links) > lattice.num_arcs)
+    for (src, dst, fields), (wanted_src, wanted_dst, word, graph, acoustic) in zip(links, wanted, strict=True):
+        assert (src, dst, fields["W"]) == (wanted_src, wanted_dst, word)
+        assert -unit * float(fields["l"]) == pytest.approx(graph, rel=1e-6)
+        assert -unit * float(fields["a"]) == pytest.approx(acoustic, rel=1e-6)
+    if base != 1:
+        assert float(header["base"]) == base
+
+
+@settings(max_examples=80)
+@given(lattices(max_word=len(NAMES) - 1), st.sampled_from([1.0, 10.0, 1.0001]))
+def test_a_strict_checker_takes_what_is_written(lattice, base):
+    same_as_checked(
+        lattice, write_slf(lattice, SymbolTable.from_words(NAMES), options=SlfWriteOptions(base=base)), NAMES, base
+    )
+
+
+def test_a_strict_checker_takes_real_lattices_of_kaldi():
+    names = {number: word for word, number in SymbolTable.read(SAMPLE / "words.txt")}
+    table = SymbolTable.read(SAMPLE / "words.txt")
+    for lattice in real_lattices()[:3]:
+        content = write_slf(lattice, table)
+        same_as_checked(lattice, content, names)
+        made = real.slf(content)
+        cost, words = real.best(made, 0.1)
+        assert words
+        assert real.cost_of(made, words, 0.1) == pytest.approx(cost)
+
+
+@needs_files
+def test_a_strict_checker_takes_real_files_of_htk_written_again():
+    paths = sorted(FILES.glob("*pocketsphinx/*.slf.gz"))[::30]
+    for name in ["theanolm/lattice.slf", *(str(path.relative_to(FILES)) for path in paths)]:
+        lattice = read_slf(unpacked(name), "", options=SlfOptions(key="utterance"))
+        check_htk(write_slf(lattice))
+        check_htk(write_slf(lattice, options=SlfWriteOptions(base=10.0)))
+
+
+GOOD = b"""VERSION=1.1
+UTTERANCE=u
+start=0
+end=2
+N=3\tL=3
+I=0\tt=0.00
+I=1\tt=0.10
+I=2\tt=0.30
+J=0\tS=0\tE=1\tW=a\ta=-1\tl=-2
+J=1\tS=0\tE=2\tW=b\\040c\ta=-1\tl=-2
+J=2\tS=1\tE=2\tW=!NULL\ta=-1\tl=-2
+"""
+BROKEN = [
+    ("VERSION=1.1\n", ""),
+    ("N=3\tL=3", "N=3"),
+    ("N=3", "N=4"),
+    ("L=3", "L=2"),
+    ("start=0", "start=1"),
+    ("end=2", "end=1"),
+    ("UTTERANCE=u", "UTTERANCE=u v"),
+    ("t=0.10", "t=-0.10"),
+    ("t=0.10", "t=.1"),
+    ("\tt=0.10", ""),
+    ("t=0.30", "t=0.05"),
+    ("I=1", "I=2"),
+    ("J=1", "J=2"),
+    ("S=1", "S=3"),
+    ("E=1", "E=0"),
+    ("W=a", "W="),
+    ("\tW=a", ""),
+    ("W=!NULL", "word=x"),
+    ("\\040", "\\04"),
+    ("a=-1", "a=-inf"),
+    ("a=-1\tl=-2\nJ=1", "a=-.5\nJ=1"),
+    ("l=-2", "l=-2\tl=-3"),
+    ("S=0\tE=2", "S=1\tE=0"),
+    ("l=-2\n", "l=-2"),
+]
+
+
+@pytest.mark.parametrize(("text", "wrong"), BROKEN)
+def test_the_strict_checker_refuses_what_is_broken(text, wrong):
+    assert [link[2]["W"] for link in check_htk(GOOD)[2]] == ["a", "b c", "!NULL"]
+    head, found, tail = GOOD.decode().rpartition(text)
+    assert found
+    with pytest.raises(Wrong):
+        check_htk((head + wrong + tail).encode())

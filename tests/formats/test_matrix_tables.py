@@ -1,0 +1,105 @@
+"""Matrices of archives, lists and folders: one at a time, and each with its own failure."""
+
+import random
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from ninja.decoding.matrices import read_matrices
+from ninja.errors import FormatError, InputError, NinjaError
+
+kaldiio = pytest.importorskip("kaldiio")
+
+
+def collected(source):
+    failures = []
+    found = [(key, matrix.tolist()) for key, matrix, _ in read_matrices(str(source), failures.append)]
+    return found, [str(failure) for failure in failures]
+
+
+def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("one  [\n 1 2 ]\ntwo [ 1 x ]\nthree [\n  1\n  2 3 ]\n\nfour [ 3 4 ]\n")
+    found, failures = collected(path)
+    assert found == [("one", [[1, 2]]), ("four", [[3, 4]])]
+    assert failures == [
+        f"{path}, byte 18, key 'two': not a number in a vector or matrix: could not convert string to float: b'x'",
+        f"{path}, byte 32, key 'three': a matrix with rows of different length",
+    ]
+    with pytest.raises(FormatError, match="byte 18, key 'two'"):
+        list(read_matrices(path))
+
+
+def test_matrices_before_the_damage_of_an_archive_are_given(tmp_path):
+    matrices = {f"utt{number}": np.full((300, 200), number, np.float32) for number in range(4)}  # 240 kB each
+    path = tmp_path / "a.ark"
+    kaldiio.save_ark(str(path), matrices)
+    assert [(key, matrix[0][0]) for key, matrix in collected(path)[0]] == [(f"utt{n}", n) for n in range(4)]
+    content = path.read_bytes()
+    path.write_bytes(content[:-9])
+    found, failures = collected(path)
+    begin = len(content) - 240000
+    assert [key for key, _ in found] == ["utt0", "utt1", "utt2"]
+    [failure] = failures
+    announced = "60000 numbers of 4 bytes are announced, but 239991 bytes are left"
+    assert failure.startswith(f"{path}, byte {begin}, key 'utt3': {announced}")
+
+
+def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
+    kaldiio.save_ark(str(tmp_path / "a.ark"), {"one": np.ones((2, 2)), "two": np.zeros((2, 2))})
+    np.save(tmp_path / "b.npy", np.ones((1, 1)))
+    rows = [
+        f"first\t{tmp_path / 'a.ark'}:4",
+        f"second {tmp_path / 'a.ark'}:5",
+        f"third {tmp_path / 'none.ark'}:4",
+        "fourth",
+        f"fifth {tmp_path / 'b.npy'}",
+        f"sixth {tmp_path / 'a.ark'}:4[0:1]",
+    ]
+    path = tmp_path / "list"
+    path.write_text("\n".join(rows) + "\n")
+    found, failures = collected(path)
+    assert found == [("first", [[1, 1], [1, 1]]), ("fifth", [[1]])]
+    assert [failure.partition(str(tmp_path))[2] for failure in failures] == [
+        "/a.ark, byte 0, key 'second': expected [ and numbers",
+        "/none.ark: cannot be read: No such file or directory",
+        "/list:4: expected a key and a file, found 'fourth'; commands are not run",
+        f"/list:6: expected a key and a file, found {rows[5][:60]!r}; commands are not run",
+    ]
+
+
+def test_a_single_matrix_without_a_key_has_the_name_of_its_file(tmp_path):
+    kaldiio.save_mat(str(tmp_path / "utt.mat"), np.ones((1, 2), np.float32))
+    (tmp_path / "text.txt").write_text(" [\n  3 4 ]\n")
+    assert collected(tmp_path / "utt.mat") == ([("utt", [[1, 1]])], [])
+    assert collected(tmp_path / "text.txt") == ([("text", [[3, 4]])], [])
+
+
+def test_a_folder_gives_the_matrices_in_it_and_must_have_some(tmp_path):
+    (tmp_path / "README").write_text("nothing to see\n")
+    with pytest.raises(FormatError, match="no matrices lie in this folder"):
+        collected(tmp_path)
+    for name in ("b", "a"):
+        np.save(tmp_path / f"{name}.npy", np.ones((1, 1)))
+    assert [key for key, _ in collected(tmp_path)[0]] == ["a", "b"]
+    with pytest.raises(InputError, match="no file matches this pattern"):
+        collected(tmp_path / "*.gz")
+
+
+def test_damaged_archives_and_lists_are_named_or_harmless(tmp_path):
+    chance = random.Random(0)
+    matrices = {"one": np.ones((3, 2), np.float32), "two": np.zeros((2, 2), np.float32)}
+    kaldiio.save_ark(str(tmp_path / "a.ark"), matrices, scp=str(tmp_path / "a.scp"))
+    kaldiio.save_ark(str(tmp_path / "b.ark"), matrices, text=True)
+    for name in ("a.ark", "b.ark", "a.scp"):
+        content = (tmp_path / name).read_bytes()
+        for number in range(150):
+            damaged = bytearray(content)
+            for _ in range(chance.randint(1, 4)):
+                damaged[chance.randrange(len(damaged))] = chance.choice([0, 10, 32, 93, chance.randrange(256)])
+            path = tmp_path / f"damaged{name[1:]}"
+            path.write_bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])])
+            with suppress(NinjaError):
+                for _, matrix, _ in read_matrices(path, None if number % 2 else lambda failure: None):
+                    assert matrix.nbytes <= 8 * len(content)

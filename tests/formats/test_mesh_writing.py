@@ -1,0 +1,387 @@
+"""Lattices as word meshes: those of meshes come back as they were, other rows with the posteriors of their paths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_graph import read_kaldi
+from reference_mesh import slow_columns
+
+import ninja as package
+from ninja import consensus
+from ninja.consensus import confusion_network, mbr_decode
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.formats.mesh import Mesh, MeshOptions, read_mesh_lattices, write_mesh
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import SymbolTable
+
+PATHS = "paths and their costs"
+TABLE = SymbolTable([("<eps>", 0), ("the", 5), ("cat", 6), ("hat", 7)])
+OURS = """name utt1
+numaligns 4
+posterior 1
+align 0 the 0.6 a 0.3 *DELETE* 0.1
+info 0 the 0.1 0.2 0 0 : :
+info 0 a 0.1 0.2 0 0 : :
+align 1 *DELETE* 1
+align 2 *DELETE* 0.75 cat 0.15
+posterior 2 0.9
+info 2 cat 0.3 0.25 0 0 : :
+align 3 sat 0.3333333 sad 0.3333333 set 0.3333334
+info 3 sat 0.55 0 0 0 : :
+info 3 sad 0.55 0 0 0 : :
+info 3 set 0.55 0 0 0 : :
+"""
+
+
+def read(text, **options):
+    (lattice,) = read_mesh_lattices(text.encode(), "k", "m", None, MeshOptions(**options))
+    return lattice
+
+
+def lattice_mesh(lattice, acoustic_scale=1.0, lm_scale=1.0, **options):
+    """Return the text of a lattice's positions."""
+    return write_mesh(consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale), **options)[0])
+
+
+def is_whole(lattice, acoustic_scale=1.0, lm_scale=1.0):
+    """Tell whether the positions of a lattice say its paths and costs."""
+    return consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale))[1]
+
+
+def written(lattice, path, **options):
+    """Return what a writer says is lost of a lattice."""
+    with package.write(path, **options) as output:
+        output.write(lattice)
+    return {*output.lost}
+
+
+def columns(text):
+    """Return the words of each position with their posteriors, in their order, with times."""
+    mesh = Mesh("m", 1)
+    for number, row in enumerate(text.splitlines(), start=1):
+        mesh.take(row, number)
+    return mesh.bins()
+
+
+def same(one, other):
+    """Tell whether two lattices agree bit for bit, each word by its name."""
+    names = [field.name for field in fields(Lattice) if field.name not in ("words", "time")]
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
+        np.array_equal(one.time, other.time) and one.words.spell(one.word) == other.words.spell(other.word)
+    )
+
+
+def row(*shown, **given):
+    """Return a lattice of positions, each some (word, graph cost, acoustic cost)."""
+    src = [place for place, arcs in enumerate(shown) for _ in arcs]
+    word, graph, acoustic = zip(*(arc for arcs in shown for arc in arcs), strict=True)
+    dst = [place + 1 for place in src]
+    return from_arcs("row", src, dst, word, graph, acoustic, finals={len(shown): 0.0}, **given)
+
+
+def test_a_mesh_comes_back_with_its_bytes():
+    lattice = read(OURS, least=0.0)
+    assert lattice_mesh(lattice) == OURS
+    assert is_whole(lattice)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.1, 7.0])
+def test_the_acoustic_scale_does_not_change_what_a_mesh_says(scale):
+    assert lattice_mesh(read(OURS), scale) == OURS
+
+
+def test_numbers_come_back_shorter_and_divided_by_the_total():
+    text = "name u\nnumaligns 1\nposterior 2\nalign 0 a 1.20 b 0.6000 *DELETE* 2e-1\n"
+    assert lattice_mesh(read(text)) == "name u\nnumaligns 1\nposterior 1\nalign 0 a 0.6 b 0.3 *DELETE* 0.1\n"
+
+
+@st.composite
+def meshes(draw):
+    """Draw a mesh as SRILM writes it, whose words of a position add up to 1, or less; and whether it has times."""
+    word = st.none() | st.text("abcXYZ가é-_'<>", min_size=1, max_size=3).filter(lambda name: name != "<eps>")
+    size = draw(st.integers(1, 6))
+    timed = draw(st.booleans())
+    time = sorted(draw(st.lists(st.integers(0, 5000), min_size=size + 1, max_size=size + 1)))
+    digits = draw(st.sampled_from([4, 6, 9]))
+    lines = ["name u", f"numaligns {size}", "posterior 1"]
+    for place in range(size):
+        words = draw(st.lists(word, min_size=1, max_size=5, unique=True))
+        share = [draw(st.floats(1e-3, 1)) for _ in words]
+        total = draw(st.just(1.0) | st.floats(0.52, 1))
+        spelled = [each or "*DELETE*" for each in words]
+        shown = [f"{name} {each * total / sum(share):.{digits}g}" for name, each in zip(spelled, share, strict=True)]
+        lines.append(" ".join([f"align {place}", *shown]))
+        if timed:
+            start, duration = time[place] / 100, (time[place + 1] - time[place]) / 100
+            lines += [f"info {place} {name} {start:g} {duration:.4g} 0 0 : :" for name in spelled]
+    return "\n".join(lines) + "\n", np.array(time) if timed else None
+
+
+@given(meshes())
+def test_meshes_come_back_as_they_were(drawn):
+    text, time = drawn
+    lattice = read(text)
+    assert np.array_equal(lattice.time, time)
+    back = lattice_mesh(lattice)
+    assert is_whole(lattice)
+    assert same(read(back), lattice)
+    assert lattice_mesh(read(back)) == back
+    for before, after in zip(columns(text), columns(back), strict=True):
+        assert [word for word, *_ in after] == [word for word, *_ in before]
+        assert [share for _, share, *_ in after] == pytest.approx([share for _, share, *_ in before], abs=1e-6)
+
+
+@st.composite
+def rows(draw):
+    """Draw a lattice of positions in a row, which may have a word several times, and scales."""
+    cost = st.floats(-8, 8, width=32)
+    arcs = st.lists(st.tuples(st.sampled_from([0, 5, 6, 7]), cost, cost), min_size=1, max_size=4)
+    lattice = row(*draw(st.lists(arcs, min_size=1, max_size=4)), words=TABLE)
+    scale = st.sampled_from([0.0, 0.1, 1.0, 2.0])
+    return lattice, {"acoustic_scale": draw(scale), "lm_scale": draw(scale)}
+
+
+@given(rows())
+def test_posteriors_of_rows_are_those_of_their_paths(drawn):
+    lattice, scales = drawn
+    text = lattice_mesh(lattice, **scales)
+    expected = slow_columns(lattice, **scales)
+    taken = is_whole(lattice, **scales)  # its graph costs can be posteriors
+    for found, column in zip(columns(text), expected, strict=True):
+        assert taken or sum(share for _, share, *_ in found) == pytest.approx(1.0, abs=1e-6)
+        shares = {TABLE.word(word): share for word, share in column.items()}
+        mass = sum(share for _, share, *_ in found) if taken else 1.0
+        assert {word or "<eps>": share / mass for word, share, *_ in found} == pytest.approx(shares, abs=1e-6)
+        assert taken or sorted(found, key=lambda entry: -entry[1]) == found
+
+
+def test_words_of_a_row_are_added_up_and_the_most_probable_stands_first():
+    lattice = row([(5, 1.0, 2.0), (6, 0.0, 2.0), (5, 1.0, 2.0), (0, 1.0, 2.0)], [(7, 4.0, 4.0)], words=TABLE)
+    text = lattice_mesh(lattice)
+    first = math.e + 3
+    assert columns(text) == [
+        [
+            ("cat", pytest.approx(math.e / first), None, None),
+            ("the", pytest.approx(2 / first), None, None),
+            (None, pytest.approx(1 / first), None, None),
+        ],
+        [("hat", 1.0, None, None)],
+    ]
+    assert not is_whole(lattice)
+
+
+TAKEN = row([(5, -math.log(0.6), 0.0), (6, -math.log(0.3), 0.0)], words=TABLE)
+
+
+@pytest.mark.parametrize(
+    ("lattice", "lm_scale", "first"),
+    [
+        (TAKEN, 1.0, "the 0.6 cat 0.3\nposterior 0 0.9"),
+        (TAKEN, 2.0, "the 0.8 cat 0.2"),
+        (TAKEN.with_costs(TAKEN.graph, np.array([1, 1], np.float32)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (TAKEN.with_costs(TAKEN.graph + np.float32(1.0)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (TAKEN.with_costs(TAKEN.graph - np.float32(1.0)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (replace(TAKEN, final_graph=np.array([np.inf, 1], np.float32)), 1.0, "the 0.66666667 cat 0.33333333"),
+        (replace(TAKEN, word=np.array([5, 5], np.int32)), 1.0, "the 1"),
+    ],
+)
+def test_only_graph_costs_that_can_be_posteriors_are_taken_for_them(lattice, lm_scale, first):
+    text = lattice_mesh(lattice, 1.0, lm_scale)
+    assert text == f"name row\nnumaligns 1\nposterior 1\nalign 0 {first}\n"
+    assert is_whole(lattice, 1.0, lm_scale) == ("posterior" in first)
+
+
+def test_a_word_of_no_probability_is_written_with_none():
+    lattice = row([(5, 0.0, 0.0), (6, 2000.0, 0.0)], [(7, 5.0, 0.0)], words=TABLE)
+    assert "align 0 the 1 cat 0\n" in lattice_mesh(lattice)
+
+
+def test_other_lattices_are_aligned_and_bins_without_words_are_left_out():
+    lattice = from_arcs(
+        "u", [0, 0, 1, 1], [1, 2, 2, 2], [5, 6, 6, 7], [0.0, 1.0, 0.5, 1.5], finals={2: 0.0}, words=TABLE
+    )
+    network = confusion_network(mbr_decode(lattice, Scales(0.5)), words=TABLE)
+    text = lattice_mesh(lattice, 0.5)
+    kept = [
+        network.bin(place)
+        for place in range(network.num_bins)
+        if any(word is not None for word, *_ in network.bin(place))
+    ]
+    assert network.num_bins == 5
+    assert len(kept) == 2
+    assert [[entry[:2] for entry in column] for column in columns(text)] == [
+        [(word, pytest.approx(share)) for word, share, *_ in entries] for entries in kept
+    ]
+    assert not is_whole(lattice)
+
+
+def test_meshes_of_real_lattices_are_those_of_their_networks_without_bins_of_no_word():
+    for lattice in read_kaldi(Path(__file__).parents[1] / "data" / "english" / "graph" / "lat.ark.gz"):
+        text = lattice_mesh(lattice, 0.1)
+        whole = write_mesh(confusion_network(mbr_decode(lattice, Scales(0.1))))
+        assert [row.split(" ", 2)[2] for row in text.splitlines() if row.startswith(("align", "info"))] == [
+            row.split(" ", 2)[2]
+            for row in whole.splitlines()
+            if row.startswith(("align", "info")) and row.split(" ", 2)[2] != "*DELETE* 1"
+        ]
+        assert is_whole(read(text))
+
+
+def test_paths_that_end_early_are_aligned():
+    lattice = from_arcs("u", [0, 1], [1, 2], [5, 6], [0.0, 0.0], finals={1: 0.0, 2: 0.0}, words=TABLE)
+    assert columns(lattice_mesh(lattice))[1] == [("cat", 0.5, None, None), (None, 0.5, None, None)]
+
+
+def test_states_on_no_path_do_not_matter():
+    lattice = Lattice.from_arrays(
+        "row",
+        [0, 3, 3, 4, 4],
+        [1, 2, 2, 3],
+        [5, 6, 7, 7],
+        [9.0, -math.log(0.75), -math.log(0.25), 0.0],
+        [3.0, 0, 0, 0],
+        [math.inf] * 3 + [0.0],
+        words=TABLE,
+    )
+    assert lattice_mesh(lattice) == "name row\nnumaligns 2\nposterior 1\nalign 0 cat 0.75 hat 0.25\nalign 1 hat 1\n"
+
+
+def test_the_empty_sentence_has_no_positions():
+    text = "name e\nnumaligns 0\nposterior 1\n"
+    assert lattice_mesh(read(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("time", "infos"),
+    [
+        ([0, 10, 30, 30], ["1 the 0.1 0.2"]),  # nothing is said of the first position, which is read as no time
+        ([10, 10, 30, 30], ["1 the 0.1 0.2"]),
+        ([10, 10, 30, 50], ["1 the 0.1 0.2"]),
+    ],
+)
+def test_positions_without_words_have_times_only_where_those_of_words_do_not_tell(time, infos):
+    lattice = row([(0, 0.0, 0.0)], [(5, 0.0, 0.0)], [(0, 0.0, 0.0)], time=time, words=TABLE)
+    text = lattice_mesh(lattice)
+    found = [row.removeprefix("info ").removesuffix(" 0 0 : :") for row in text.splitlines() if row.startswith("info")]
+    assert [each for each in found if "*DELETE*" not in each] == infos
+    assert len(found) == (1 if time == [10, 10, 30, 30] else 3)
+    assert read(text).time.tolist() == time
+
+
+def test_positions_without_any_words_have_times():
+    lattice = row([(0, 0.0, 0.0)], [(0, 0.0, 0.0)], time=[3, 7, 7], words=TABLE)
+    assert read(lattice_mesh(lattice)).time.tolist() == [3, 7, 7]
+
+
+def test_no_word_beside_words_needs_no_times():
+    lattice = row([(5, 1.0, 0.0), (0, 0.5, 0.0)], [(0, 0.0, 0.0)], time=[0, 10, 30], words=TABLE)
+    found = [row for row in lattice_mesh(lattice).splitlines() if row.startswith("info")]
+    assert found == ["info 0 the 0 0.1 0 0 : :", "info 1 *DELETE* 0.1 0.2 0 0 : :"]
+
+
+def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
+    lattice = row([(5, 0.0, 0.0)], time=[1, 3], words=TABLE)
+    assert "info 0 the 0.01 0.02 0 0 : :\n" in lattice_mesh(lattice)
+    assert "info 0 the 0.04 0.08 0 0 : :\n" in lattice_mesh(lattice, frame_shift=0.04)
+    assert "info 0 the 0.03 0.06 0 0 : :\n" in lattice_mesh(replace(lattice, frame_shift=0.03), frame_shift=0.04)
+
+
+@pytest.mark.parametrize(
+    ("lattice", "lost"),
+    [
+        (row([(5, 0.0, 0.0)], labels=[[1] * 9], words=TABLE), ("alignments",)),
+        (replace(row([(5, 0.0, 0.0)], labels=[[1]], words=TABLE), kind="raw"), ("alignments", "raw kind")),
+        (replace(row([(5, 0.0, 0.0)], time=[1, 3], words=TABLE), frame_shift=0.03), ("frame shift",)),
+        (Lattice.from_arrays("e", [0, 0], [], [], [], [], [0.0], time=[0]), ("times",)),
+        (row([(5, 0.0, 1.0)], words=TABLE), (PATHS,)),
+        (row([(5, 0.0, 0.0), (5, 9.0, 0.0)], words=TABLE), (PATHS,)),
+    ],
+)
+def test_what_a_mesh_does_not_hold_is_named(lattice, lost, tmp_path):
+    assert written(lattice, tmp_path / f"{lattice.key}.mesh") == {*lost}
+
+
+def test_labels_say_times():
+    lattice = row([(5, 0.0, 0.0)], [(6, 0.0, 0.0)], labels=[[1] * 12, [2] * 30], words=TABLE)
+    assert [row for row in lattice_mesh(lattice).splitlines() if row.startswith("info")] == [
+        "info 0 the 0 0.12 0 0 : :",
+        "info 1 cat 0.12 0.3 0 0 : :",
+    ]
+
+
+def test_arcs_of_raw_lattices_become_words_first():
+    lattice = from_arcs(
+        "r", [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.0] * 3, finals={3: 0.0}, labels=[[1], [1], [2]], words=TABLE
+    )
+    text = lattice_mesh(replace(lattice, kind="raw"))
+    assert [row for row in text.splitlines() if row.startswith("align")] == ["align 0 the 1", "align 1 cat 1"]
+
+
+def test_words_without_a_table_are_spelled_as_numbers():
+    assert "align 0 5 1\n" in lattice_mesh(row([(5, 0.0, 0.0)]))
+
+
+def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
+    assert written(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
+    assert (tmp_path / "utt1.mesh").read_text() == OURS
+    assert written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "b.mesh") == {PATHS}
+    with pytest.raises(LatticeError, match="mesh would lose: paths and their costs"):
+        written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "c.mesh", lossy="refuse")
+
+
+@pytest.mark.parametrize(
+    ("lattice", "message"),
+    [
+        (
+            row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "two words"])),
+            "cannot hold the word 'two words'",
+        ),
+        (row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "*DELETE*"])), "cannot hold the word"),
+        (row([(9, 0.0, 0.0)], words=TABLE), "word id 9 is not in the symbol table"),
+        (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or holds a blank"),
+    ],
+)
+def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message, tmp_path):
+    with pytest.raises((LatticeError, SymbolError), match=message) as caught:
+        written(lattice, tmp_path / "a.mesh")
+    assert caught.value.key == lattice.key
+
+
+def test_lattices_without_paths_and_numbers_that_are_none_are_refused():
+    with pytest.raises(LatticeError, match="no path leads from the start to a final state"):
+        lattice_mesh(Lattice.from_arrays("n", [0, 0, 0], [], [], [], [], [math.inf, 0.0]))
+    with pytest.raises(OptionError, match=r"frame_shift is 0\.0, but must be above 0"):
+        lattice_mesh(TAKEN, frame_shift=0.0)
+    with pytest.raises(OptionError, match="acoustic_scale is nan"):
+        lattice_mesh(TAKEN, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("posterior 1 1", "position 1 is not among the 1 of numaligns"),
+        ("posterior x 1", "a position is 'x', but must be a number"),
+        ("posterior 0 nan", "'nan' is no finite number"),
+    ],
+)
+def test_damaged_posteriors_of_positions_are_refused(line, message):
+    (error,) = read_mesh_lattices(f"numaligns 1\nalign 0 a 1\n{line}\n".encode(), "k", "m")
+    assert isinstance(error, FormatError)
+    assert message in str(error)
+
+
+def test_meshes_are_converted_to_what_they_were(ninja, tmp_path):
+    (tmp_path / "a.mesh").write_text(OURS)
+    code, out, _ = ninja("convert", tmp_path / "a.mesh", "--lossy", "refuse", "--to", "mesh", "-o", "-")
+    assert (code, out) == (0, OURS)
+    code, out, _ = ninja("convert", tmp_path / "a.mesh", "--to", "mesh:lm_scale=2", "-o", "-")
+    assert code == 0
+    assert "\nalign 2 *DELETE* 0.96153846 cat 0.03846154\n" in out

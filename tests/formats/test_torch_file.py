@@ -1,0 +1,248 @@
+"""Files of torch's, read without torch: what torch itself makes of them, damaged ones, and forged ones."""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+import struct
+import subprocess
+import sys
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.errors import FormatError, InputError
+from ninja.formats.torch_file import PLAIN, STORAGES, Instance, Tensor, load, mapped, opened
+
+torch = pytest.importorskip("torch")
+NAMES = PLAIN | set(STORAGES)
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "int16", "int8", "uint8", "bool"]
+
+
+def saved(value: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def read(content: bytes, names: Any = NAMES) -> Any:
+    return load(opened(content), names, "only these are read")
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Any:
+    """Tensors that are plain, turned, cut out, repeated, empty or single numbers."""
+    shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    size = int(np.prod(shape, dtype=int))
+    values = torch.arange(size).remainder(2 if draw(st.booleans()) else 120)
+    tensor = values.reshape(shape).to(getattr(torch, draw(st.sampled_from(DTYPES))))
+    if shape and draw(st.booleans()):
+        tensor = tensor.transpose(0, -1)
+    if shape and draw(st.booleans()):
+        tensor = tensor[draw(st.integers(0, shape[0])) :: draw(st.integers(1, 3))]
+    if draw(st.booleans()):
+        tensor = tensor.unsqueeze(0).expand(draw(st.integers(1, 3)), *tensor.shape)
+    return torch.nn.Parameter(tensor) if tensor.is_floating_point() and draw(st.booleans()) else tensor
+
+
+VALUES = st.recursive(
+    st.one_of(tensors(), st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner, inner, inner),
+        st.tuples(inner),
+        st.dictionaries(st.one_of(st.text(max_size=3), st.integers(0, 5)), inner, max_size=3),
+        st.dictionaries(st.text(max_size=3), inner, max_size=2).map(collections.OrderedDict),
+    ),
+    max_leaves=6,
+)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, torch.Tensor):
+        plain = theirs.detach().float() if theirs.dtype == torch.bfloat16 else theirs.detach()
+        array = ours.array()
+        assert array.flags.c_contiguous
+        assert array.flags.aligned
+        assert ours.size == theirs.numel()
+        assert ours.is_plain == theirs.is_contiguous()
+        return array.dtype == plain.numpy().dtype and np.array_equal(array, plain.numpy())
+    if isinstance(theirs, dict):
+        return list(ours) == list(theirs) and all(same(ours[key], value) for key, value in theirs.items())
+    if isinstance(theirs, list | tuple):
+        return len(ours) == len(theirs) and all(same(one, other) for one, other in zip(ours, theirs, strict=True))
+    if isinstance(theirs, float):
+        return struct.pack("d", ours) == struct.pack("d", theirs)
+    return type(ours) is type(theirs) and bool(ours == theirs)
+
+
+@given(VALUES)
+def test_what_torch_loads_is_loaded(value: Any) -> None:
+    content = saved(value)
+    assert same(read(content), torch.load(io.BytesIO(content), weights_only=True))
+
+
+def test_tensors_that_share_their_numbers_and_sizes_are_read() -> None:
+    numbers = torch.arange(6, dtype=torch.float32)
+    found = read(saved({"a": numbers[1:4], "b": numbers.reshape(2, 3), "size": torch.Size([2, 3]), "c": b"\xff"}))
+    assert found["a"].array().tolist() == [1, 2, 3]
+    assert found["b"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert found["a"].storage is found["b"].storage
+    assert found["size"] == (2, 3)
+    assert found["c"] == b"\xff"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_of_numbers_is_read(dtype: str) -> None:
+    tensor = torch.tensor([[0.0, 1.0, 3.0], [7.0, 100.0, 1.5]]).to(getattr(torch, dtype))
+    for each in (tensor, tensor.T, tensor[1]):
+        assert same(read(saved(each)), each)
+
+
+def test_no_flipped_bit_of_what_is_used_goes_unseen() -> None:
+    value = {"arcs": torch.arange(8, dtype=torch.int32), "name": "utt", "score": 1.5}
+    content = saved(value)
+    for place in range(0, len(content), 3):
+        for bit in (place % 8, (place + 3) % 8):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << bit
+            try:
+                found = read(bytes(damaged))
+            except FormatError:
+                continue
+            assert same(found, value)
+
+
+def test_reading_takes_no_torch() -> None:
+    code = "import sys; import ninja.formats.k2, ninja.decoding.matrices; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_file_is_mapped(tmp_path: Any) -> None:
+    (tmp_path / "a.pt").write_bytes(saved(torch.arange(3)))
+    assert load(opened(mapped(tmp_path / "a.pt")), NAMES, "").array().tolist() == [0, 1, 2]
+    (tmp_path / "empty").touch()
+    with pytest.raises(FormatError, match="not a file that torch saved, or damaged: File is not a zip file"):
+        opened(mapped(tmp_path / "empty"))
+    with pytest.raises(InputError, match=r"none\.pt: cannot be read: No such file"):
+        mapped(tmp_path / "none.pt")
+
+
+class Storage:
+    def __init__(self, kind: Any = None, key: object = "0", count: object = 4) -> None:
+        self.identity = ("storage", kind or torch.FloatStorage, key, "cpu", count)
+
+
+class Forged:
+    """A tensor that says of itself what it likes."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
+
+    def __reduce__(self) -> Any:
+        return torch._utils._rebuild_tensor_v2, (*self.arguments, False, collections.OrderedDict())
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, value: Any) -> Any:
+        return value.identity if isinstance(value, Storage) else None
+
+
+def forged(value: object = None, *, pickled: bytes | None = None, **more: bytes) -> bytes:
+    """A file with sound checksums around a pickle and 16 bytes of numbers."""
+    steps = io.BytesIO()
+    Pickler(steps, 2).dump(value)
+    parts = {"data.pkl": steps.getvalue() if pickled is None else pickled, "data/0": bytes(16), **more}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(f"archive/{name}", content)
+    return buffer.getvalue()
+
+
+def deep(levels: int) -> bytes:
+    """A dictionary whose key is a tuple in a tuple in a tuple …"""
+    return b"\x80\x02}(" + b")" + b"\x85" * levels + b"Nu."
+
+
+FORGED: list[tuple[bytes, str]] = [
+    (forged(Forged(Storage(), 1, (4,), (1,))), "a tensor that leaves its storage"),
+    (forged(Forged(Storage(), 0, (2, 2), (3, 1))), "a tensor that leaves its storage"),
+    (forged(Forged(Storage(), -1, (2,), (1,))), "whose shape is not made of numbers"),
+    (forged(Forged(Storage(), 0, (2,), (-1,))), "whose shape is not made of numbers"),
+    (forged(Forged(Storage(), 0, (2.5,), (1,))), "whose shape is not made of numbers"),
+    (forged(Forged(Storage(), 0, (2**63,), (0,))), "whose shape is not made of numbers"),
+    (forged(Forged(Storage(), 0, (2**30, 2**30), (0, 0))), "a tensor larger than any can be"),
+    (forged(Forged(Storage(), 0, (2,), (1, 1))), "a tensor with too many axes, or steps"),
+    (forged(Forged(Storage(), 0, (1,) * 17, (1,) * 17)), "a tensor with too many axes, or steps"),
+    (forged(Forged(None, 0, (2,), (1,))), "an invalid tensor"),
+    (forged(Forged(Storage(count=5), 0, (2,), (1,))), "data/0 claims 5 numbers, but has 16 bytes"),
+    (forged(Forged(Storage(count=-1), 0, (2,), (1,))), "data/0 claims -1 numbers, but has 16 bytes"),
+    (forged(Forged(Storage(key="7"), 0, (2,), (1,))), "the zip file has no data/7"),
+    (forged(Forged(Storage(key=7), 0, (2,), (1,))), "an invalid storage"),
+    (forged(Forged(Storage(kind="float"), 0, (2,), (1,))), "an invalid storage"),
+    (forged(print), r"an object of __builtin__\.print; only these are read"),
+    (forged(pickled=pickle.dumps([1], 4)), "a pickle with FRAME, which torch does not write"),
+    (forged(pickled=b"\x80\x02ctorch\nSize\nK\x05R."), "a call of no function"),
+    (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)R."), "torch.FloatStorage of something else"),
+    (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)\x81."), "an instance of no class"),
+    (forged(pickled=b"\x80\x02K\x05K\x06b."), "a state of an object without state"),
+    (forged(pickled=b"\x80\x02]K\x05K\x06s."), "an entry of no dictionary"),
+    (forged(pickled=b"\x80\x02}(K\x05u."), "damaged"),
+    (forged(pickled=b"\x80\x02}K\x05a."), "an element of no list"),
+    (forged(pickled=b"\x80\x02u."), "damaged"),
+    (forged(pickled=b"\x80\x02h\x05."), "damaged"),
+    (forged(pickled=b"\x80\x02N"), "damaged"),
+    (forged(pickled=b"\x80\x02X\xff\xff\xff\x7fabc."), "damaged"),
+    (forged(pickled=deep(150_000)), "with a key that is no name and no number"),
+    (forged(1, byteorder=b"big"), "numbers in an order of bytes other than little-endian"),
+    (forged(1, **{"more/data.pkl": b""}), r"it has no data\.pkl, or several"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), FORGED, ids=[message for _, message in FORGED])
+def test_what_is_forged_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read(content)
+
+
+def test_a_tensor_may_claim_more_than_there_is_and_says_so() -> None:
+    tensor = read(forged(Forged(Storage(), 0, (1000, 1000), (0, 0))))
+    assert isinstance(tensor, Tensor)
+    assert tensor.size == 10**6
+    assert not tensor.is_plain
+
+
+def test_classes_that_are_named_give_their_state_alone() -> None:
+    content = forged(pickled=b"\x80\x02ck2\nTable\n)\x81}X\1\0\0\0aK\5sb.")
+    found = read(content, {*NAMES, "k2.Table"})
+    assert isinstance(found, Instance)
+    assert (found.name, found.state) == ("k2.Table", {"a": 5})
+    with pytest.raises(FormatError, match=r"an object of k2\.Table; only these are read"):
+        read(content)
+
+
+def test_entries_that_do_not_lie_where_the_zip_file_says_are_refused() -> None:
+    content = forged([1, 2])
+    with pytest.raises(FormatError, match=r"data\.pkl does not begin where the zip file says"):
+        read(b"XX" + content[2:])
+    with pytest.raises(FormatError, match=r"data\.pkl is damaged: its checksum is another"):
+        read(content.replace(b"K\1K\2e", b"K\1K\3e"))
+    with pytest.raises(FormatError, match=r"data\.pkl goes beyond the end of the file"):
+        read(content[:26] + b"\xff\xff" + content[28:])
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"x" * 1000)
+    with pytest.raises(FormatError, match="a packed entry in the zip file"):
+        read(buffer.getvalue())
+    with zipfile.ZipFile(io.BytesIO(content)) as names:
+        place = names.start_dir + 24  # of the first entry's size
+    with pytest.raises(FormatError, match="claim more bytes than it has"):
+        read(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
+    with pytest.raises(FormatError, match="two entries of one name"):
+        read(forged(1, **{"data/1": b""}).replace(b"data/1", b"data/0"))

@@ -1,0 +1,196 @@
+"""What Kaldi's own tools answer, on a few lattices that ship with the tests and on all golden ones where they are."""
+
+from __future__ import annotations
+
+import gzip
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference_graph import SHARED, read_kaldi
+
+from ninja.graph import (
+    add_word_penalty,
+    best_path,
+    connect,
+    depth,
+    depth_per_frame,
+    limit_depth,
+    nbest,
+    posteriors,
+    prune,
+    scale,
+    state_times,
+)
+from ninja.lattice import Lattice, Scales
+
+HERE = Path(__file__).parents[1] / "data" / "english" / "graph"
+SETS = [(HERE, 0.1), (SHARED / "golden" / "english", 0.1), (SHARED / "golden" / "korean", 1.0)]
+
+
+@pytest.fixture(params=SETS, ids=["sample", "english", "korean"])
+def golden(request: pytest.FixtureRequest) -> tuple[Path, float]:
+    """Folder of Kaldi's answers and the acoustic scale they were made with."""
+    folder, acoustic_scale = request.param
+    if not folder.exists():
+        # In CI conftest refuses to run without them.
+        pytest.skip(f"{folder} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+    return folder, acoustic_scale
+
+
+@lru_cache(maxsize=8)
+def archive(path: Path) -> dict[str, Lattice]:
+    if not path.exists():
+        # Which operation was run on which set is fixed by the files that came from Kaldi.
+        pytest.skip(f"Kaldi was not asked for {path.name} on this set")
+    return {lattice.key: lattice for lattice in read_kaldi(path)}
+
+
+def table(path: Path) -> dict[str, list[str]]:
+    """Read lines of a key and its fields."""
+    if not path.exists():
+        # Which operation was run on which set is fixed by the files that came from Kaldi.
+        pytest.skip(f"Kaldi was not asked for {path.name} on this set")
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    return {line.split()[0]: line.split()[1:] for line in lines}
+
+
+def arcs_of(lattice: Lattice) -> list[tuple[object, ...]]:
+    """Arcs without state numbers, and without acoustic costs: Kaldi's went through a scale and back."""
+    time = state_times(lattice)
+    return sorted(
+        (
+            int(time[src]),
+            tuple(lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()),
+            int(lattice.word[arc]),
+            float(lattice.graph[arc]),
+        )
+        for arc, src in enumerate(lattice.src)
+    )
+
+
+def assert_same(lattice: Lattice, expected: Lattice) -> None:
+    assert arcs_of(lattice) == arcs_of(expected), lattice.key
+    assert lattice.num_states == expected.num_states, lattice.key
+    assert lattice.is_final.sum() == expected.is_final.sum(), lattice.key
+
+
+def test_prune_keeps_the_arcs_that_lattice_prune_keeps(golden: tuple[Path, float]) -> None:
+    folder, acoustic_scale = golden
+    expected = archive(folder / "prune4.ark.gz")
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        assert_same(prune(lattice, 4.0, Scales(acoustic_scale)), expected[key])
+
+
+def test_prune_keeps_what_lattice_prune_keeps_of_wide_lattices() -> None:
+    expected = archive(SHARED / "golden" / "korean" / "wide_prune6.ark.gz")
+    lattices = archive(SHARED / "data" / "korean" / "wide.ark.gz")
+    for key, lattice in expected.items():
+        assert_same(prune(lattices[key], 6.0), lattice)
+
+
+def test_limit_depth_keeps_the_arcs_that_lattice_limit_depth_keeps(golden: tuple[Path, float]) -> None:
+    folder, acoustic_scale = golden
+    expected = archive(folder / "limit_depth5.ark.gz")
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        assert_same(limit_depth(lattice, 5, acoustic_scale), expected[key])
+
+
+def test_best_path_is_that_of_lattice_best_path(golden: tuple[Path, float]) -> None:
+    folder, acoustic_scale = golden
+    words = table(folder / "best.words.gz")
+    graph, acoustic = table(folder / "best.graph_cost.gz"), table(folder / "best.acoustic_cost.gz")
+    alignment = table(folder / "best.ali.gz") if (folder / "best.ali.gz").exists() else None
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        path = best_path(lattice, Scales(acoustic_scale))
+        name = key if key in graph else f"{key}-1"  # lattice-1best numbers its paths
+        assert [str(word) for word in path.words] == words[key]
+        assert path.graph_cost == pytest.approx(float(graph[name][0]), abs=1e-3)
+        assert path.acoustic_cost == pytest.approx(float(acoustic[name][0]), abs=1e-3)
+        if alignment is not None:
+            assert [str(label) for label in path.alignment] == alignment[key]
+
+
+@pytest.mark.parametrize("name", ["raw", "wide"])
+def test_best_words_of_large_lattices_are_kaldis(name: str) -> None:
+    expected = table(SHARED / "golden" / "korean" / f"{name}_best.words.gz")
+    for key, lattice in archive(SHARED / "data" / "korean" / f"{name}.ark.gz").items():
+        assert [str(word) for word in best_path(lattice).words] == expected[key]
+
+
+def test_nbest_are_those_of_lattice_to_nbest(golden: tuple[Path, float]) -> None:
+    folder, acoustic_scale = golden
+    words = table(folder / "nbest20.words.gz")
+    graph, acoustic = table(folder / "nbest20.graph_cost.gz"), table(folder / "nbest20.acoustic_cost.gz")
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        names = [name for name in words if name.rsplit("-", 1)[0] == key]
+        expected = {tuple(map(int, words[name])): (float(graph[name][0]), float(acoustic[name][0])) for name in names}
+        found = {tuple(path.words.tolist()): path for path in nbest(lattice, 20, Scales(acoustic_scale))}
+        assert set(found) == set(expected), key
+        for sequence, path in found.items():
+            assert (path.graph_cost, path.acoustic_cost) == pytest.approx(expected[sequence], abs=1e-3)
+
+
+def test_nbest_of_undeterminized_lattices_differ_in_words() -> None:
+    for lattice in archive(SHARED / "data" / "korean" / "raw.ark.gz").values():
+        found = nbest(lattice, 50)
+        assert len({tuple(path.words.tolist()) for path in found}) == len(found)
+        costs = [path.cost() for path in found]
+        assert costs == pytest.approx(sorted(costs), abs=1e-9)
+        assert found[0].words.tolist() == best_path(lattice).words.tolist()
+
+
+def test_posteriors_are_those_of_lattice_arc_post(golden: tuple[Path, float]) -> None:
+    folder, acoustic_scale = golden
+    expected: dict[str, list[tuple[int, int, int, float]]] = {}
+    for line in gzip.decompress((folder / "arc_post.txt.gz").read_bytes()).decode().splitlines():
+        key, start, length, posterior, word = line.split("\t")[:5]
+        expected.setdefault(key, []).append((int(start), int(length), int(word), float(posterior)))
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        posterior, time = posteriors(lattice, Scales(acoustic_scale)), state_times(lattice)
+        assert posterior.min() >= 0.0
+        assert posterior.max() <= 1.0 + 1e-12
+        rows = sorted(
+            (int(time[src]), int(time[lattice.dst[arc]] - time[src]), int(lattice.word[arc]), float(posterior[arc]))
+            for arc, src in enumerate(lattice.src)
+            if posterior[arc] > 1e-4
+        )
+        assert [row[:3] for row in rows] == [row[:3] for row in sorted(expected[key])]
+        assert [row[3] for row in rows] == pytest.approx([row[3] for row in sorted(expected[key])], abs=1e-4)
+
+
+def test_depth_is_that_of_lattice_depth(golden: tuple[Path, float]) -> None:
+    folder, _ = golden
+    expected = table(folder / "depth.txt.gz")
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        assert f"{np.float32(depth(lattice)):.7g}" == expected[key][0]
+
+
+def test_depth_per_frame_is_that_of_lattice_depth_per_frame(golden: tuple[Path, float]) -> None:
+    folder, _ = golden
+    expected = table(folder / "depth_per_frame.txt.gz")
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        assert depth_per_frame(lattice).tolist() == [int(count) for count in expected[key]]
+
+
+def test_scales_and_penalties_are_applied_as_kaldi_applies_them() -> None:
+    folder = SHARED / "golden" / "korean"
+    scaled, paying = archive(folder / "scale.ark.gz"), archive(folder / "penalty.ark.gz")
+    for key, lattice in archive(folder / "lat.ark.gz").items():
+        for ours, theirs in ((scale(lattice, 0.7, 1.3), scaled[key]), (add_word_penalty(lattice, 0.5), paying[key])):
+            assert np.array_equal(ours.word, theirs.word)
+            for name in ("graph", "acoustic", "final_graph", "final_acoustic"):
+                assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["raw", "wide"])
+def test_large_lattices_go_through_every_kernel(name: str) -> None:
+    for lattice in list(archive(SHARED / "data" / "korean" / f"{name}.ark.gz").values())[:10]:
+        assert connect(lattice) is lattice
+        pruned, arc_map = prune(lattice, 6.0, return_arc_map=True)
+        best, again = best_path(lattice), best_path(pruned)
+        assert arc_map[again.arcs].tolist() == best.arcs.tolist()
+        assert limit_depth(lattice, 8).num_arcs < lattice.num_arcs
+        outgoing = posteriors(lattice)[: lattice.arc_begin[1]].sum()
+        assert outgoing == pytest.approx(1.0, abs=1e-9)

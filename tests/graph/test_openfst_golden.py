@@ -1,0 +1,132 @@
+"""Determinization, minimization and the oracle against Kaldi's own answers, where ../shared is there to ask."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ninja.evaluate import oracle_score, read_text
+from ninja.graph import nbest, prune
+from ninja.graph.determinize import determinize, is_deterministic
+from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.equivalent import equivalent
+from ninja.graph.minimize import minimize
+from ninja.graph.oracle import oracle
+from ninja.io import read
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import SymbolTable
+
+SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).parents[3] / "shared"))
+# In CI conftest refuses to run without them.
+pytestmark = pytest.mark.skipif(not (SHARED / "golden").is_dir(), reason=f"Kaldi's answers are not in {SHARED}")
+
+SETS = [("english", 0.1), ("korean", 1.0)]
+
+
+def lattices_of(path: str) -> dict[str, Lattice]:
+    return dict(read(SHARED / path))
+
+
+@pytest.mark.parametrize(("name", "scale"), SETS)
+def test_real_lattices_stay_equivalent(name: str, scale: float) -> None:
+    for lattice in lattices_of(f"golden/{name}/lat.ark.gz").values():
+        assert equivalent(lattice, minimize(lattice, scale), 1e-3, scale, costs="both")
+        assert not equivalent(lattice, prune(lattice, 1.0, Scales(scale)), 1e-3, scale)
+
+
+def test_minimize_gives_what_kaldi_gives() -> None:
+    theirs = lattices_of("golden/korean/minimize.ark.gz")
+    before = after = wanted = 0
+    for key, lattice in lattices_of("golden/korean/lat.ark.gz").items():
+        ours = minimize(lattice)
+        before, after, wanted = before + lattice.num_states, after + ours.num_states, wanted + theirs[key].num_states
+        assert equivalent(ours, theirs[key], 2e-3)
+        alignments = {tuple(path.words): path.alignment for path in nbest(theirs[key], 20)}
+        for path in nbest(ours, 10):
+            assert np.array_equal(path.alignment, alignments[tuple(path.words)])
+    assert after <= 1.01 * wanted
+
+
+@pytest.mark.parametrize(("name", "scale"), SETS)
+def test_determinize_gives_what_kaldi_gives(name: str, scale: float) -> None:
+    # Kaldi determinized state-level lattices within a beam of 6; korean's are given, english's were equivalent.
+    source = "korean/raw" if name == "korean" else "english/lat"
+    theirs = lattices_of(f"golden/{name}/determinize_pruned6.ark.gz")
+    shared = 0
+    for key, lattice in lattices_of(f"golden/{source}.ark.gz").items():
+        if key not in theirs:
+            continue
+        shared += 1
+        ours = determinize(prune(lattice, 4.0, Scales(scale)), scale)
+        assert is_deterministic(ours)
+        wanted = {tuple(path.words): path for path in nbest(theirs[key], 100, Scales(scale))}
+        last = max(path.cost(Scales(scale)) for path in wanted.values())
+        for path in nbest(ours, 50, Scales(scale)):
+            if path.cost(Scales(scale)) > last - 1e-3:
+                break
+            kaldi = wanted[tuple(path.words)]
+            assert path.cost(Scales(scale)) == pytest.approx(kaldi.cost(Scales(scale)), abs=2e-3)
+            assert path.graph_cost == pytest.approx(kaldi.graph_cost, abs=2e-3)
+            if name == "korean":
+                assert np.array_equal(path.alignment, kaldi.alignment)
+    assert shared >= 10
+
+
+def test_state_level_lattices_lose_their_epsilons_only() -> None:
+    for lattice in list(lattices_of("golden/korean/raw.ark.gz").values())[:10]:
+        pruned = prune(lattice, 2.0)
+        assert (pruned.word == 0).any()
+        plain = remove_epsilons(pruned)
+        for before, after in zip(nbest(pruned, 10), nbest(plain, 10), strict=True):
+            assert np.array_equal(before.words, after.words)
+            assert np.array_equal(before.alignment, after.alignment)
+            assert after.graph_cost == pytest.approx(before.graph_cost, abs=1e-2)
+            assert after.acoustic_cost == pytest.approx(before.acoustic_cost, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "unknown"),
+    [
+        ("english", "data/english/test/libri/text", "data/english/words.txt.gz", -1),
+        ("korean", "data/korean/text", "data/korean/words.txt.gz", 1),
+    ],
+)
+def test_the_oracle_makes_as_many_errors_as_kaldis(name: str, text: str, words: str, unknown: int) -> None:
+    table = SymbolTable.read(SHARED / words)
+    references = read_text(SHARED / text)
+    lattices = lattices_of(f"golden/{name}/lat.ark.gz")
+    with gzip.open(SHARED / f"golden/{name}/oracle.edits.gz", "rt") as stream:
+        wanted = {key: int(edits) for key, edits in map(str.split, stream)}
+    assert wanted.keys() == lattices.keys()
+    for key, lattice in lattices.items():
+        numbers = [unknown if (number := table.id(word)) is None else number for word in references[key]]
+        assert oracle(lattice, numbers).edits == wanted[key], key
+
+
+def test_the_oracle_word_error_rate_of_the_test_set() -> None:
+    references = read_text(SHARED / "data/english/test/libri/text")
+    table = SymbolTable.read(SHARED / "data/english/words.txt.gz")
+    lattices = lattices_of("data/english/test/libri/lat.ark.gz").values()
+    rate = oracle_score(lattices, references, table)
+    assert rate.sentences == 239
+    assert round(rate.wer, 2) == 11.14
+
+
+def test_state_level_lattices_are_determinized_as_kaldi_does() -> None:
+    theirs = lattices_of("golden/korean/raw_determinize_pruned8.ark.gz")
+    for key, lattice in list(read(SHARED / "data/korean/raw.ark.gz"))[:20]:
+        ours = determinize(prune(lattice, 5.0))
+        assert is_deterministic(ours)
+        wanted = {tuple(path.words): path for path in nbest(theirs[key], 100)}
+        found = nbest(ours, 50)
+        for path in found:
+            if path.cost() > found[0].cost() + 5.0:
+                break  # arcs within the beam make paths beyond it, too
+            kaldi = wanted[tuple(path.words)]
+            assert path.cost() == pytest.approx(kaldi.cost(), abs=5e-3)
+            assert path.graph_cost == pytest.approx(kaldi.graph_cost, abs=5e-3)
+            assert np.array_equal(path.alignment, kaldi.alignment)

@@ -1,0 +1,227 @@
+"""Script files that name lattices in files of other formats: each file is read once, whatever the order of its keys."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from whole_files import write_k2s, write_natives
+
+from ninja.formats.format import Reader
+from ninja.formats.nbest.json_lists import write_objects
+from ninja.formats.slf import write_slf
+from ninja.graph import from_arcs
+from ninja.io import scp_reader
+from ninja.io.reader import read, vocabulary
+from ninja.io.writer import write
+from ninja.lattice.nbest import NBest, sentence
+from ninja.lattice.symbols import SymbolTable
+
+WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
+
+
+def one(key, cost=1.0):
+    return from_arcs(key, [0], [1], [1], [cost], [0.0], finals={1: 0.0}).with_words(WORDS)
+
+
+def lists(keys):
+    return b"".join(write_objects(NBest(key, (sentence(["a"], float(cost), 0.0),))) for cost, key in enumerate(keys))
+
+
+def native(keys):
+    return write_natives(one(key, cost) for cost, key in enumerate(keys))
+
+
+def found(script, **how):
+    """Return the keys that are read with the costs of their lattices, and what is wrong with the others."""
+    errors = []
+    lattices = [
+        (key, float(lattice.graph.sum() + lattice.final_graph[lattice.is_final].sum()))
+        for key, lattice in read(script, on_error=errors.append, **how)
+    ]
+    return lattices, [str(error) for error in errors]
+
+
+def script(*rows):
+    Path("x.scp").write_text("".join(f"{row}\n" for row in rows))
+    return "scp:x.scp"
+
+
+@pytest.fixture
+def reads(tmp_path, monkeypatch):
+    """Work in an empty folder, and count how many entries of files are made into lattices."""
+    monkeypatch.chdir(tmp_path)
+    made = []
+
+    entries = Reader.entries
+
+    def counted(*given):
+        for key, lattice in entries(*given):
+            made.append(key)
+            yield key, lattice
+
+    monkeypatch.setattr(Reader, "entries", counted)
+    return made
+
+
+KEYS = [f"utt{number}" for number in range(30)]
+
+
+@pytest.mark.parametrize("order", ["same", "reversed", "shuffled", "twice"])
+@pytest.mark.parametrize("form", ["json", "json.gz", "native", "k2"])
+def test_consecutive_lines_of_one_file_read_it_once(reads, order, form):
+    content = {
+        "json": lambda: lists(KEYS),
+        "json.gz": lambda: gzip.compress(lists(KEYS)),
+        "native": lambda: native(KEYS),
+        "k2": lambda: write_k2s([one(key, cost) for cost, key in enumerate(KEYS)]),
+    }
+    Path("big").write_bytes(content[form]())
+    keys = {"same": KEYS, "reversed": KEYS[::-1], "twice": KEYS + KEYS}.get(order, random.Random(1).sample(KEYS, 30))
+    lattices, errors = found(script(*(f"{key} big" for key in keys)))
+    assert lattices == [(key, float(KEYS.index(key))) for key in keys]
+    assert errors == []
+    assert reads == KEYS
+
+
+@pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
+def test_what_is_kept_of_a_file_is_bounded(reads, order, monkeypatch):
+    monkeypatch.setattr(scp_reader, "KEPT", 5 * scp_reader.LATTICE_BYTES + 200)
+    Path("big").write_bytes(lists(KEYS))
+    keys = {"same": KEYS, "reversed": KEYS[::-1]}.get(order, random.Random(1).sample(KEYS, 30))
+    lattices, errors = found(script(*(f"{key} big" for key in keys), "none big", "none big", f"{keys[0]} big"))
+    assert lattices == [(key, float(KEYS.index(key))) for key in [*keys, keys[0]]]
+    message = "big, key 'none': the file holds several lattices, but none with this key"
+    assert errors == [message, message]
+    if order == "same":
+        assert len(reads) == len(KEYS) + 1  # the last line goes back to the first lattice
+
+
+def test_memory_does_not_grow_with_the_file(reads, monkeypatch):
+    keys = [f"utt{number}" for number in range(3000)]
+    monkeypatch.setattr(scp_reader, "KEPT", 1 << 16)
+    Path("big").write_bytes(native(keys))
+    where = script(*(f"{key} big" for key in keys))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read(where, read_ahead=False)) == 3000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_files_take_turns_and_each_line_has_its_own_error(reads):
+    Path("one.jsonl").write_bytes(lists(["u", "v"]))
+    Path("two.jsonl").write_bytes(lists(["v", "w", "v"]))
+    Path("single.slf").write_bytes(write_slf(one("any", 7.0)))
+    where = script(
+        "v one.jsonl",
+        "x one.jsonl",
+        "u one.jsonl",
+        "v two.jsonl",
+        "a single.slf",
+        "b single.slf",
+        "w two.jsonl",
+        "v none",
+    )
+    lattices, errors = found(where)
+    assert lattices == [("v", 1.0), ("u", 0.0), ("v", 0.0), ("a", 7.0), ("b", 7.0), ("w", 1.0)]
+    assert errors == [
+        "one.jsonl, key 'x': the file holds several lattices, but none with this key",
+        "none, key 'v': cannot be read: No such file or directory",
+    ]
+
+
+def test_of_a_key_that_comes_again_the_first_lattice_is_taken(reads):
+    Path("two.jsonl").write_bytes(lists(["v", "w", "v"]))
+    lattices, errors = found(script("v two.jsonl", "x two.jsonl", "v two.jsonl"))
+    assert lattices == [("v", 0.0), ("v", 0.0)]
+    assert len(errors) == 1
+    assert reads == ["v", "w", "v"]
+
+
+def test_damage_is_told_for_every_line_that_it_costs(reads):
+    Path("cut.jsonl.gz").write_bytes(gzip.compress(lists(KEYS))[:-30])
+    lattices, errors = found(script("utt1 cut.jsonl.gz", "utt2 cut.jsonl.gz"))
+    assert lattices == []
+    assert errors == [
+        f"cut.jsonl.gz, key '{key}': the gzip stream ends too early: the file is cut short" for key in ("utt1", "utt2")
+    ]
+    Path("damaged.jsonl").write_bytes(lists(["u"]) + b'{"key": "v", "nbest": 1}\n' + lists(["w"]))
+    lattices, errors = found(script("w damaged.jsonl", "v damaged.jsonl", "u damaged.jsonl"))
+    assert lattices == [("w", 0.0), ("u", 0.0)]
+    assert len(errors) == 1
+    assert errors[0].startswith("damaged.jsonl:2, key 'v': ")
+    Path("none.jsonl").write_bytes(b"\n")
+    Path("x.jsonl").write_bytes(b'{"key": "v"}\n')
+    for name in ("none.jsonl", "x.jsonl"):
+        lattices, errors = found(script(f"w {name}", f"v {name}"))
+        assert lattices == []
+        assert [error.partition(":")[0].partition(",")[0] for error in errors] == [name, name]
+
+
+def test_words_of_a_listed_file_are_counted_once_and_read_once(reads):
+    Path("big.jsonl").write_bytes(lists(KEYS))
+    where = script(*(f"{key} big.jsonl" for key in KEYS))
+    words = vocabulary(where)
+    assert {word for word, _ in words} == {"<eps>", "a"}
+    assert [key for key, _ in read(where, words=words)] == KEYS
+    assert reads == 2 * KEYS
+
+
+def test_kaldi_archives_and_other_files_may_be_listed_together(reads):
+    with write("ark,scp:a.ark,a.scp") as output:
+        for key in ("u", "v"):
+            output.write(one(key, 3.0).with_words(None))
+    Path("b.jsonl").write_bytes(lists(["u", "w"]))
+    rows = Path("a.scp").read_text().splitlines()
+    where = script("w b.jsonl", rows[1], "u b.jsonl", rows[0], "w b.jsonl")
+    lattices, errors = found(where)
+    assert errors == []
+    assert lattices == [("w", 1.0), ("v", 3.0), ("u", 0.0), ("u", 3.0), ("w", 1.0)]
+
+
+LATTICES = Path(__file__).resolve().parents[2] / "examples" / "lat.ark.gz"
+
+
+@pytest.mark.timeout(120)  # a pipe that is never written to never ends
+@pytest.mark.parametrize("command", ["best", "prune", "copy", "rescore"])
+@pytest.mark.parametrize(
+    "name", ["a.ark[0:3]", "a.ark:5[0:3]", f"a.ark:{'9' * 5000}", "pipe", "*.none", "-", "s3://b/x:5"]
+)
+def test_a_bad_line_costs_no_other(ninja, tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    entries = [lattice for _, lattice in read(LATTICES)][:2]
+    with write("ark,scp:a.ark,a.scp") as output:
+        for lattice in entries:
+            output.write(lattice)
+    first, second = Path("a.scp").read_text().splitlines()
+    Path("b.scp").write_text(f"{first}\nbad {name}\n{second}\n")
+    arguments = {
+        "best": ["-o", "out"],
+        "prune": ["--beam", 6, "--acoustic-scale", 0.1, "-o", "out.ark"],
+        "copy": ["-o", "out.ark"],
+        "rescore": ["--rnnlm", "lm.arpa", "--words", LATTICES.parent / "words.txt", "-o", "out.ark"],
+    }[command]
+    table = SymbolTable.read(LATTICES.parent / "words.txt")
+    words = {table.word(int(number)) for lattice in entries for number in lattice.word if number}
+    rows = "".join(f"-3 {word}\n" for word in ["<s>", "</s>", *sorted(words)])
+    Path("lm.arpa").write_text(f"\\data\\\nngram 1={len(words) + 2}\n\n\\1-grams:\n{rows}\n\\end\\\n")
+    code, _, errors = ninja(command, "scp:b.scp", *arguments)
+    assert code == 1, errors
+    assert "internal error" not in errors
+    assert "1 failed: bad" in errors
+    keys = (
+        [line.split()[0] for line in Path("out").read_text().splitlines()] if command == "best" else [*kept("out.ark")]
+    )
+    assert keys == [lattice.key for lattice in entries]
+
+
+def kept(archive):
+    return (key for key, _ in read(archive))

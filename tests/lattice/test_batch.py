@@ -1,0 +1,345 @@
+"""``ninja.lattice.batch``, and operations on batches: each gives what its function of one lattice gives."""
+
+import contextlib
+import gc
+import gzip
+from dataclasses import astuple
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import lattices
+from strategies_align import BOUNDARY, Spoken, anything, damaged, spoken_rows, spoken_trees
+from strategies_graph import timed_lattices
+
+import ninja
+from ninja import _align, graph
+from ninja._tables import TableWriter
+from ninja.consensus import mbr_decode
+from ninja.errors import LatticeError, NinjaError
+from ninja.graph.align import WordAligner, WordAlignment
+from ninja.graph.determinize_pruned import DeterminizeBounds, determinize_pruned_all
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import runs
+from ninja.lattice.batch import Batch
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.times import state_times
+
+ARCHIVE = Path(__file__).parents[1] / "data/english/formats/lat.ark.gz"
+SCALES = Scales(0.5, 1.25, 0.25)
+
+
+def best_lattice(lattice):
+    return graph.path_lattice(lattice, graph.best_path(lattice, SCALES))
+
+
+OPERATIONS = {  # on a batch, and of one lattice
+    "connect": (graph.connect,) * 2,
+    "prune": (partial(graph.prune, beam=2.0, scales=SCALES),) * 2,
+    "to_compact": (graph.to_compact,) * 2,
+    "push": (graph.push,) * 2,
+    "push costs": (partial(graph.push, strings=False, acoustic_scale=0.5),) * 2,
+    "push labels": (partial(graph.push, weights=False),) * 2,
+    "push nothing": (partial(graph.push, strings=False, weights=False),) * 2,
+    "minimize": (graph.minimize,) * 2,
+    "minimize costs": (partial(graph.minimize, acoustic_scale=0.5, delta=0.5, strings=False),) * 2,
+    "best_path": (partial(graph.best_path, scales=SCALES), best_lattice),
+}
+
+
+def dead_end(key):
+    """Return a lattice whose only final state cannot be reached."""
+    return Lattice.from_arrays(key, [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0])
+
+
+def one_by_one(function, lattices):
+    entries = []
+    for lattice in lattices:
+        try:
+            entries.append((lattice.key, function(lattice)))
+        except NinjaError as error:
+            entries.append((lattice.key, error))
+    return entries
+
+
+def same(found, expected):
+    assert len(found) == len(expected)
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        if isinstance(other, NinjaError):
+            assert str(one) == str(other)
+        else:
+            assert one.identical(other)
+            assert (one.words, one.frame_shift) == (other.words, other.frame_shift)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.booleans())
+def test_an_operation_on_a_batch_is_that_on_each_lattice(name, found, place, timed):
+    found.insert(place, dead_end("dead"))
+    if timed:
+        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
+    on_batch, on_one = OPERATIONS[name]
+    same(list(on_batch(Batch.of(found)).entries()), one_by_one(on_one, found))
+
+
+@pytest.mark.parametrize("name", ["connect", "prune", "select_arcs"])
+@given(st.lists(lattices(connected=False), max_size=5), st.integers(0, 5), st.integers(2, 4))
+def test_the_arc_map_of_a_batch_is_that_of_each_lattice(name, examples, place, period):
+    examples.insert(place, dead_end("dead"))
+    keep = [np.arange(lattice.num_arcs) % period > 0 for lattice in examples]
+    functions = {
+        "connect": lambda lattices, _: graph.connect(lattices, return_arc_map=True),
+        "prune": lambda lattices, _: graph.prune(lattices, 2.0, SCALES, return_arc_map=True),
+        "select_arcs": lambda lattices, keep: graph.select_arcs(lattices, keep, return_arc_map=True),
+    }
+    batch, arc_map = functions[name](Batch.of(examples), np.concatenate(keep))
+    pairs = []
+    for lattice, mask in zip(examples, keep, strict=True):
+        with contextlib.suppress(LatticeError):
+            pairs.append(functions[name](lattice, mask))
+    assert arc_map.tolist() == [arc for _, arcs in pairs for arc in arcs.tolist()]
+    assert len(batch) == len(pairs) == len(examples) - len(batch.faults)
+    assert all(one.identical(other) for one, (other, _) in zip(batch, pairs, strict=True))
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+@given(st.lists(lattices(), max_size=4), st.booleans(), st.sampled_from([4.0, np.inf]), st.sampled_from([-1, 3]))
+def test_a_batch_is_determinized_as_its_lattices_are(minimize, found, timed, beam, max_arcs):
+    if timed:
+        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32), frame_shift=0.02) for each in found]
+    options = {"beam": beam, "acoustic_scale": 0.5, "bounds": DeterminizeBounds(max_arcs=max_arcs)}
+
+    def one(lattice):
+        reports.append(graph.determinize_pruned(lattice, **options, minimize=minimize))
+        return reports[-1][0]
+
+    reports = []
+    expected = one_by_one(one, found)
+    made = determinize_pruned_all(Batch.of(found), **options, minimize=minimize)
+    if len(reports) == len(found) and all(report.complete and not report.retries for _, report in reports):
+        same(list(made.entries()), expected)
+    else:
+        assert made is None
+
+
+def test_a_batch_with_a_failure_is_not_determinized():
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    assert determinize_pruned_all(Batch.of([well])).keys == ["a"]
+    assert determinize_pruned_all(Batch.of([well, dead_end("b")])) is None
+
+
+@settings(max_examples=30)
+@given(st.one_of(spoken_trees(), spoken_rows()), damaged(), anything())
+def test_a_batch_is_aligned_as_its_lattices_are(well: Spoken, broken: Spoken, odd: Spoken) -> None:
+    aligner = WordAligner(well.model, BOUNDARY, WordAlignment(reorder=well.reorder))
+    whole = aligner.all(Batch.of([well.lattice, well.lattice.with_key("again")]))
+    assert whole is not None
+    assert whole.keys == [well.lattice.key, "again"]
+    alone = aligner(well.lattice).lattice
+    assert alone is not None
+    assert all(each.identical(alone.with_key(each.key)) for each in whole)
+    for spoken in (broken, odd):
+        aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
+        fast = False
+        with (
+            mock.patch.object(_align, "align_generally", side_effect=AssertionError),
+            contextlib.suppress(AssertionError, LatticeError),
+        ):
+            aligner(spoken.lattice)
+            fast = True
+        assert (aligner.all(Batch.of([spoken.lattice])) is not None) == fast
+
+
+@given(st.lists(lattices(), max_size=4), st.integers(0, 4))
+def test_the_best_paths_of_a_batch_are_those_of_its_lattices(found, place):
+    paths = list(found)
+    found.insert(place, dead_end("dead"))
+    made = graph.nbest(Batch.of(found), 3, SCALES)
+    assert [error.key for _, error in made.faults] == ["dead"]
+    expected = []
+    best = graph.best_words(Batch.of(paths), SCALES)
+    for number, lattice in enumerate(paths):
+        words = best.words[best.begin[number] : best.begin[number + 1]]
+        path = graph.best_path(lattice, SCALES)
+        assert words.tolist() == path.words.tolist()
+        assert best.graph_cost[number] == path.graph_cost
+        assert best.acoustic_cost[number] == path.acoustic_cost
+        assert best.num_labels[number] == len(path.alignment)
+    for lattice in paths:
+        for rank, path in enumerate(graph.nbest(lattice, 3, SCALES), start=1):
+            expected.append(graph.path_lattice(lattice, path).with_key(f"{lattice.key}-{rank}"))
+    assert len(made) == len(expected) == len(made.keys)
+    assert made.keys == [lattice.key for lattice in expected]
+    assert all(one.identical(other) for one, other in zip(made, expected, strict=True))
+
+
+@given(st.lists(timed_lattices(), max_size=4), st.sampled_from([0.0, 0.1, 0.5]), st.booleans())
+def test_the_probable_arcs_of_a_batch_are_those_of_its_lattices(found, least, timed):
+    if timed:
+        found = [each.replace(time=np.arange(each.num_states, dtype=np.int32)) for each in found]
+    made = graph.probable_arcs(Batch.of(found), least, SCALES, labels=True)
+    rows = list(
+        zip(made.start, made.frames, made.posterior, made.word, runs(made.label, made.label_begin), strict=True)
+    )
+    for lattice, (first, last) in zip(found, pairwise(made.begin), strict=True):
+        time, posterior = state_times(lattice), graph.posteriors(lattice, SCALES)
+        arcs = np.flatnonzero(posterior >= least)
+        assert len(arcs) == last - first
+        for arc, (start, frames, share, word, label) in zip(arcs, rows[first:last], strict=True):
+            assert (start, start + frames) == (time[lattice.src[arc]], time[lattice.dst[arc]])
+            assert (share, word) == (posterior[arc], lattice.word[arc])
+            assert label.tolist() == lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
+
+
+REFERENCE = st.lists(st.sampled_from([1, 2, 3, -1]), max_size=6)
+
+
+@given(st.lists(st.tuples(timed_lattices(), REFERENCE), max_size=4), st.sampled_from([(), (2,)]), st.booleans())
+def test_a_batch_is_decoded_and_compared_as_its_lattices_are(pairs, wildcards, given_words):
+    found, references = [lattice for lattice, _ in pairs], [words for _, words in pairs]
+    batch = Batch.of(found)
+    paths = graph.oracle(batch, references, wildcards)
+    assert list(map(fields_of, paths)) == [fields_of(graph.oracle(*pair, wildcards)) for pair in pairs]
+    starts = [[max(word, 0) for word in words] for words in references] if given_words else None
+    networks = mbr_decode(batch, SCALES, decode_mbr=not given_words, hypothesis=starts)
+    for lattice, start, network in zip(found, starts or [None] * len(found), networks, strict=True):
+        alone = mbr_decode(lattice, SCALES, decode_mbr=not given_words, hypothesis=start)
+        assert fields_of(network) == fields_of(alone)
+
+
+def fields_of(result):
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in astuple(result)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        graph.best_words,
+        partial(graph.probable_arcs, least=0.5),
+        mbr_decode,
+        lambda batch: graph.oracle(batch, [[1]] * len(batch)),
+    ],
+)
+def test_what_is_wrong_with_a_lattice_of_a_batch_names_it(function):
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    function(Batch.of([well]))
+    with pytest.raises(LatticeError, match=r"key 'b': no path leads from the start to a final state"):
+        function(Batch.of([well, dead_end("b"), dead_end("c")]))
+
+
+def test_a_reference_in_a_batch_that_holds_an_epsilon_is_named():
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    with pytest.raises(LatticeError, match=r"key 'b': the reference holds word id 0"):
+        graph.oracle(Batch.of([well, well.with_key("b"), well]), [[], [1, 0], [0]])
+
+
+def test_lattices_of_several_symbol_tables_have_none_together():
+    well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    one, other = (well.with_words(SymbolTable.from_words(["<eps>", name])) for name in "xy")
+    assert Batch.of([one, one]).table is one.words
+    assert graph.prune(Batch.of([one]), 1.0).table is one.words
+    assert Batch.of([well]).table is None
+    with pytest.raises(LatticeError, match="several symbol tables"):
+        _ = Batch.of([one, other]).table
+
+
+def test_faults_of_a_second_operation_keep_their_places():
+    long = Lattice.from_arrays(
+        "long", [0, 2, 2], [1, 1], [1, 2], [0, 0], [0, 0], [np.inf, 0], ali_begin=[0, 1, 2], ali=[1, 2]
+    )
+    batch = Batch.of([dead_end("a"), long, dead_end("b"), long.with_key("c"), dead_end("d")])
+    pushed = graph.push(batch)
+    assert [error.key for _, error in pushed.faults] == ["a", "b", "d"]
+    assert [before for before, _ in pushed.faults] == [0, 1, 2]
+    assert pushed.keys == ["long", "c"]
+
+
+def test_batches_of_an_archive_are_its_lattices():
+    batches = list(ninja.read(ARCHIVE, batches=True))
+    lattices = dict(ninja.read(ARCHIVE))
+    assert [key for batch in batches for key in batch.keys] == list(lattices)
+    assert sum(batch.num_arcs for batch in batches) == sum(lattice.num_arcs for lattice in lattices.values())
+    assert sum(map(len, batches)) == len(lattices)
+    for batch in batches:
+        assert all(lattice.identical(lattices[lattice.key]) for lattice in batch)
+
+
+def test_a_lattice_outlives_its_batch():
+    batch = next(ninja.read(ARCHIVE, batches=True))
+    pruned = graph.prune(batch, 1.0)
+    expected = graph.prune(batch[0], 1.0)
+    lattice = pruned[0]
+    del batch, pruned
+    gc.collect()
+    assert lattice.identical(expected)
+    with pytest.raises(ValueError, match="read-only"):
+        lattice.graph[0] = 1
+
+
+def test_what_is_unchanged_is_the_same_object():
+    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    assert graph.prune(Batch.of([lattice]), 1.0)[0] is lattice
+
+
+def test_faults_keep_their_places():
+    error = LatticeError("no", key="x")
+    ok = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    entries = [("x", error), ("a", ok), ("d", dead_end("d")), ("x", error), ("b", ok.with_key("b")), ("x", error)]
+    batch = Batch.of_entries(entries)
+    assert [key for key, _ in batch.entries()] == ["x", "a", "d", "x", "b", "x"]
+    pruned = graph.prune(batch, 1.0)
+    assert [(key, isinstance(found, NinjaError)) for key, found in pruned.entries()] == [
+        ("x", True), ("a", False), ("d", True), ("x", True), ("b", False), ("x", True)
+    ]  # fmt: skip
+    assert len(pruned.without_faults().faults) == 0
+
+
+def test_faults_survive_a_conversion_to_compact_lattices():
+    raw = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0], kind="raw")
+    batch = Batch.of_entries([("x", LatticeError("no", key="x")), ("a", raw)], size=9, position=5)
+    compact = graph.to_compact(batch)
+    assert [key for key, _ in compact.entries()] == ["x", "a"]
+    assert (compact.size, compact.position) == (9, 5)
+
+
+def test_damage_is_reported_and_the_other_batches_are_read(tmp_path):
+    content = gzip.decompress(ARCHIVE.read_bytes())
+    (tmp_path / "a.ark").write_bytes(content[: len(content) // 2])
+    failures = []
+    batches = list(ninja.read(tmp_path / "a.ark", batches=True, on_error=failures.append))
+    assert len(failures) == 1
+    keys = [key for key, _ in ninja.read(tmp_path / "a.ark", on_error=[].append)]
+    assert [key for batch in batches for key in batch.keys] == keys != []
+    whole = ninja.read(tmp_path / "a.ark", batches=True)
+    seen = []
+    with pytest.raises(NinjaError):
+        seen.extend(key for batch in whole for key in batch.keys)
+    assert seen == keys
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("compact", [None, True, False])
+@given(found=st.lists(lattices(), max_size=4))
+def test_a_batch_is_written_as_its_lattices_are(text, compact, found):
+    writer, twin = TableWriter(text=text), TableWriter(text=text)
+    begins = writer.append_all(Batch.of(found).items, compact)
+    kinds = [(each.kind == "compact") if compact is None else compact for each in found]
+    offsets = [twin.append(each, each.key.encode(), kind) for each, kind in zip(found, kinds, strict=True)]
+    assert bytes(writer.view()) == bytes(twin.view())
+    # each begins behind those before it
+    assert begins.tolist() == offsets
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
+    short = np.zeros(1, np.int64)
+    short.setflags(write=False)
+    for misfit in (lattice.replace(ali_begin=short), Batch.of([lattice.replace(ali_begin=short)])):
+        for function in (partial(graph.prune, beam=1.0), graph.connect, graph.push, graph.best_path, mbr_decode):
+            with pytest.raises(LatticeError, match="do not fit together"):
+                function(misfit)

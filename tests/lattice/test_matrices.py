@@ -1,0 +1,136 @@
+import io
+import random
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from ninja.decoding.matrices import matrices_in, read_matrices
+from ninja.errors import FormatError, InputError, NinjaError
+from ninja.files.stream import Stream
+
+
+def contained(content, key, path="the matrices"):
+    return matrices_in(Stream(io.BytesIO(content), path), key, path)
+
+
+def test_matrices_come_back_from_every_format(tmp_path):
+    kaldiio = pytest.importorskip("kaldiio")
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(20, 5)).astype(np.float32)
+    for name, content in made(matrix, tmp_path, kaldiio, torch).items():
+        for key, found in contained(content, "utt", name):
+            assert key == "utt"
+            assert found.shape == (20, 5), name
+            assert np.abs(found - matrix).max() < (0.05 if "packed" in name else 1e-2 if "half" in name else 1e-5), name
+    [(key, found, _)] = read_matrices(f"scp:{tmp_path}/a.scp")
+    assert key == "utt"
+    assert np.array_equal(found, matrix)
+
+
+def made(matrix, tmp_path, kaldiio, torch):
+    """The same matrix in each format."""
+    files = {}
+
+    def torch_bytes(thing):
+        stream = io.BytesIO()
+        torch.save(thing, stream)
+        return stream.getvalue()
+
+    def numpy_bytes(save, **arrays):
+        stream = io.BytesIO()
+        save(stream, **arrays)
+        return stream.getvalue()
+
+    files["npy"] = numpy_bytes(lambda stream: np.save(stream, matrix))
+    files["by columns"] = numpy_bytes(lambda stream: np.save(stream, np.asfortranarray(matrix)))
+    files["half"] = numpy_bytes(lambda stream: np.save(stream, matrix[None].astype(np.float16)))
+    files["npz"] = numpy_bytes(np.savez, utt=matrix)
+    files["torch"] = torch_bytes(torch.tensor(matrix))
+    files["torch dict"] = torch_bytes({"utt": torch.tensor(matrix).double()})
+    files["torch half"] = torch_bytes(torch.tensor(matrix).bfloat16())
+    for name, options in [("ark", {}), ("text", {"text": True})] + [
+        (f"packed {method}", {"compression_method": method}) for method in (2, 3, 5)
+    ]:
+        path = tmp_path / "a.ark"
+        kaldiio.save_ark(str(path), {"utt": matrix}, scp=str(tmp_path / "b.scp"), **options)
+        files[name] = path.read_bytes()
+        if name == "ark":
+            (tmp_path / "c.ark").write_bytes(files[name])
+            (tmp_path / "a.scp").write_text((tmp_path / "b.scp").read_text().replace("a.ark", "c.ark"))
+    return files
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nonsense", "f, byte 0: expected a key and a value; this is no known format"),
+        (b"utt \0BXM \4", "f, byte 6, key 'utt': expected a vector or a matrix, found 'XM'"),
+        (b"utt \0BFM \4\x10\0\0\0\4\x10\0\0\0", "256 numbers of 4 bytes are announced, but 0 bytes are left"),
+        (b"utt \0BFM \4\xff\xff\xff\xff\4\x10\0\0\0", "an absurd size, -1 × 16"),
+        (b"utt [ 1 2\n 3 ]", "a matrix with rows of different length"),
+        (b"utt [ 1 x ]", "not a number in a vector or matrix"),
+        (b"utt [ 1 ", "the file ends within the numbers before ]; it is truncated"),
+        (b"\x93NUMPY\1\0", "f, key 'k': a damaged .npy file"),
+        (b"PK\3\4", "f: a damaged zip file"),
+    ],
+)
+def test_files_that_hold_no_matrix_are_refused(content, message):
+    with pytest.raises(FormatError, match=message):
+        list(contained(content, "k", "f"))
+
+
+def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    def saved(thing):
+        stream = io.BytesIO()
+        torch.save(thing, stream)
+        return stream.getvalue()
+
+    for thing, message in [
+        (print, "an object of __builtin__.print; only tensors of floats are read"),
+        ([torch.zeros(2, 2)], "expected a tensor, or a dictionary of names and tensors"),
+        (torch.zeros(2), r"a matrix \[frames, units\] is needed, but the shape is \[2\]"),
+        (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\], more than the file holds"),
+        (torch.zeros(2, 2, dtype=torch.int64), "an object of torch.LongStorage; only tensors of floats are read"),
+    ]:
+        with pytest.raises(FormatError, match=message):
+            list(contained(saved(thing), "k"))
+
+
+def test_an_array_larger_than_its_file_is_refused():
+    stream = io.BytesIO()
+    np.save(stream, np.zeros((4, 4)))
+    content = stream.getvalue().replace(b"(4, 4)", b"(4, 9)")
+    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] has 288 bytes, but 128 are there"):
+        list(contained(content, "k"))
+    stream = io.BytesIO()
+    np.save(stream, np.array([["a"]], object))
+    with pytest.raises(FormatError, match="an array of object with 2 axes, but a matrix of numbers is needed"):
+        list(contained(stream.getvalue(), "k"))
+
+
+def test_script_files_run_nothing(tmp_path):
+    path = tmp_path / "a.scp"
+    path.write_text("utt cat a.ark |\n")
+    with pytest.raises(FormatError, match=r"a.scp:1: expected a key and a file, found .*; commands are not run"):
+        list(read_matrices(f"scp:{path}"))
+    path.write_text("utt nowhere.ark:4\n")
+    with pytest.raises(InputError, match=r"nowhere.ark: cannot be read: No such file"):
+        list(read_matrices(f"scp:{path}"))
+
+
+def test_damaged_matrices_are_named_or_harmless(tmp_path):
+    kaldiio = pytest.importorskip("kaldiio")
+    torch = pytest.importorskip("torch")
+    chance = random.Random(1)
+    for content in made(np.random.default_rng(0).normal(size=(4, 3)), tmp_path, kaldiio, torch).values():
+        for _ in range(40):
+            damaged = bytearray(content)
+            for _ in range(chance.randint(1, 4)):
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+            with suppress(NinjaError):
+                for _, matrix in contained(bytes(damaged[: chance.choice([len(damaged), len(damaged) // 2])]), "k"):
+                    assert matrix.nbytes <= 4 * len(content)

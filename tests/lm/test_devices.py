@@ -1,0 +1,146 @@
+"""Where models compute: copies on several devices share the lattices out, and the user is told of GPUs."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from test_rescoring_threads import OPTIONS, make_lm, run, same
+
+import ninja
+from ninja.errors import OptionError
+from ninja.graph import best_path
+from ninja.lm import Mixture, load
+from ninja.lm.devices import chosen_device, describe_devices
+from ninja.lm.ngram.model import NgramLM
+from ninja.models import ENGLISH_NGRAM
+from ninja.rescoring import RescoreReport
+from ninja.rescoring.models import ModelFiles
+
+torch = pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def on_two_devices(*seeds):
+    """Return a model with two replicas, on devices that are both the CPU."""
+    lm, other = make_lm(*seeds), make_lm(*seeds)
+    lm.replicas = (lm, other)
+    return lm, other
+
+
+def counted(lm, monkeypatch):
+    """Count the threads that ask a model."""
+    asked = []
+    plain = lm.logprob
+
+    def logprob(slots, words):
+        asked.append(len(slots))
+        return plain(slots, words)
+
+    monkeypatch.setattr(lm, "logprob", logprob)
+    return asked
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_replicas_share_the_lattices_and_change_no_bit(monkeypatch, threads):
+    lm, other = on_two_devices()
+    asked = [counted(each, monkeypatch) for each in (lm, other)]
+    assert same(run(lm, threads=threads), run(make_lm()))
+    assert all(asked)
+    assert lm.num_slots == other.num_slots == 0
+
+
+def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
+    lm, _ = on_two_devices()
+    alone = make_lm(2)
+    monkeypatch.setattr(type(alone), "twin", lambda self: None)
+    with pytest.raises(OptionError, match="works for one device alone; name one in --device"):
+        run(Mixture([(lm, 0.6), (alone, 0.4)]))
+
+
+def test_replicas_of_a_mixture_go_with_twins_of_its_other_models(monkeypatch):
+    lm, other = on_two_devices()
+    asked = counted(other, monkeypatch)
+    expected = run(Mixture([(make_lm(), 0.6), (make_lm(2), 0.4)]))
+    assert same(run(Mixture([(lm, 0.6), (make_lm(2), 0.4)])), expected)
+    assert asked
+
+
+def test_names_with_commas_open_a_copy_on_each_device():
+    lm = load(device="cpu, cpu")
+    assert len(lm.replicas) == 2
+    assert lm.replicas[0] is lm
+    assert lm.replicas[1] is not lm
+    assert lm.replicas[1].device == "cpu"
+    assert load(device="cpu").replicas == ()
+
+
+def test_ngram_models_need_no_device():
+    lm = load(ENGLISH_NGRAM, device="cuda:7,cuda:8")
+    assert isinstance(lm, NgramLM)
+    assert lm.device is None
+    assert lm.replicas == ()
+
+
+def test_device_that_is_not_there_is_refused():
+    with pytest.raises(OptionError, match="torch cannot use the device 'nowhere'"):
+        load(device="cpu,nowhere")
+
+
+def test_auto_is_the_gpu_where_torch_can_use_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert chosen_device("auto") == "cuda"
+    assert chosen_device("cpu") == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert chosen_device("auto") == "cpu"
+    assert load(device="auto").device == "cpu"
+
+
+def test_gpus_in_use_are_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "H200")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert describe_devices("auto", ["cuda:0", None]) == "computing on cuda:0 (H200); 1 more could be named by --device"
+    told = describe_devices("cuda:0,cuda:1", ["cuda:1", "cuda:0"])
+    assert told == "computing on cuda:0 (H200), cuda:1 (H200)"
+
+
+def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
+    driver = tmp_path / "version"
+    monkeypatch.setattr("ninja.lm.devices.DRIVER", str(driver))
+    assert describe_devices("auto", ["cpu"]) is None
+    driver.touch()
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert describe_devices("auto", ["cpu"]) == (
+        "computing on the CPU: torch cannot use the GPU, for it is built for the CPU alone"
+    )
+    assert describe_devices("cpu", ["cpu"]) is None  # as was asked for
+    assert describe_devices("auto", [None]) is None  # an n-gram model
+
+
+def test_line_about_devices_reaches_the_log(monkeypatch):
+    monkeypatch.setattr("ninja.rescoring.models.describe_devices", lambda asked, used: f"{asked}: {sorted(used)}")
+    log = RescoreReport()
+    ModelFiles(device="cpu,cpu").load(OPTIONS, None, log)
+    assert log.notes == ["cpu,cpu: ['cpu', 'cpu']"]
+
+
+def test_devices_are_described_without_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # on which anything asked would fail
+    assert describe_devices("auto", [None]) is None
+
+
+# Needs the card itself: what it computes cannot be shown without.
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("normalize", [None, True])
+@pytest.mark.parametrize("algorithm", ["arcbeam", "trie"])
+def test_a_gpu_gives_the_words_and_scores_of_the_cpu(algorithm, normalize):
+    words = ninja.SymbolTable.read(EXAMPLES / "words.txt")
+    lattices = list(ninja.read(EXAMPLES / "lat.ark.gz", words=words))[:10]
+    options = replace(OPTIONS, algorithm=algorithm)
+    here, there = (run(load(device=name, normalize=normalize), options, lattices=lattices) for name in ("cpu", "cuda"))
+    for (_, one), (_, other) in zip(here, there, strict=True):
+        best, found = (best_path(each, options.scales) for each in (one, other))
+        assert list(best.words) == list(found.words)
+        assert found.cost == pytest.approx(best.cost, abs=1e-3 * len(best.words))

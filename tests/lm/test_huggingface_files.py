@@ -1,0 +1,167 @@
+"""Directories of Hugging Face: what is missing, damaged or of another kind is named, and nothing of theirs is run."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ninja.errors import ModelError
+from ninja.lm import load
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
+
+from tiny_hf import (  # noqa: E402
+    TABLE,
+    folder,
+    make_trie,
+    no_network,  # noqa: F401
+    one_quiet_thread,  # noqa: F401
+    opened,
+    spelled,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Return a function that copies a model, to be damaged."""
+
+    def of(kind):
+        for path in folder(kind).iterdir():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+        return tmp_path
+
+    return of
+
+
+def change(path, **entries):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+
+def refused(path, message, error=ModelError):
+    with pytest.raises(error, match=message) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_piece_is_named(copy):
+    path = copy("gpt2")
+    weights = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    refused(path, "transformers cannot load it")
+    (path / "model.safetensors").unlink()
+    refused(path, "the weights are missing; one of model.safetensors")
+    (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
+    refused(path, "model-1.safetensors is missing, which model.safetensors.index.json names")
+    (path / "model.safetensors.index.json").write_text("[]")
+    refused(path, "not an index of weights")
+    (path / "tokenizer.json").unlink()
+    (path / "model.safetensors").write_bytes(weights)
+    (path / "model.safetensors.index.json").unlink()
+    refused(path, "the tokenizer are missing|the tokenizer is missing")
+    (path / "config.json").write_text("{")
+    refused(path, "not JSON")
+    (path / "config.json").write_text("{}")
+    refused(path, "names no model_type")
+
+
+def test_weights_that_are_missing_are_not_drawn_at_random(copy):
+    path = copy("llama")
+    model = transformers.AutoModelForCausalLM.from_pretrained(path)
+    state = model.state_dict()
+    del state["lm_head.weight"]
+    model.save_pretrained(path, state_dict=state)
+    refused(path, "its weights lack lm_head.weight, which LlamaForCausalLM needs")
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_pickled_weights_are_read_but_run_no_code(copy):
+    expected = opened("gpt2")
+    path = copy("gpt2")
+    state = transformers.AutoModelForCausalLM.from_pretrained(path).state_dict()
+    (path / "model.safetensors").unlink()
+    torch.save(state, path / "pytorch_model.bin")
+    parent, word = make_trie(expected)
+    lm = load(path)
+    lm.vocabulary.ids(each for each, _ in expected.vocabulary)
+    np.testing.assert_allclose(lm.score_trie(parent, word), expected.score_trie(parent, word), atol=1e-5)
+
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(path / "ran"), "w"))
+
+    for write in (lambda stream: pickle.dump(Bomb(), stream), lambda stream: torch.save({"a": Bomb()}, stream)):
+        with open(path / "pytorch_model.bin", "wb") as stream:
+            write(stream)
+        refused(path, "transformers cannot load it")
+        assert not (path / "ran").exists()
+
+
+def test_code_that_comes_with_a_model_is_not_run(copy):
+    path = copy("gpt2")
+    (path / "evil.py").write_text(f"open({str(path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    change(
+        path / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.E"}
+    )
+    refused(path, "a model of type 'evil'")
+    assert not (path / "ran").exists()
+
+
+def test_models_of_other_families_are_named():
+    refused(folder("t5"), r"a model of type 't5' \(T5ForConditionalGeneration\); Ninja runs causal and masked")
+
+
+def test_a_model_without_an_end_of_text_is_refused(copy):
+    path = copy("gpt2")
+    change(path / "tokenizer_config.json", eos_token=None, bos_token=None)
+    change(path / "config.json", eos_token_id=None, bos_token_id=None)
+    refused(path, "names a piece that ends a text")
+    change(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
+    lm = load(path)
+    assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
+
+
+def test_a_tokenizer_with_more_pieces_than_the_network_is_refused(copy):
+    path = copy("gpt2")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    tokenizer.add_tokens(["zebra"])
+    tokenizer.save_pretrained(path)
+    lm = load(path)
+    slots = lm.start(2)
+    assert np.isfinite(lm.logprob(slots, np.array(lm.vocabulary.ids(["the", "mat"]), np.int32))).all()
+    with pytest.raises(ModelError, match=r"its tokenizer has a piece \d+, but its network only"):
+        lm.logprob(slots[:1], np.array(lm.vocabulary.ids(["zebra"]), np.int32))
+
+
+# The commands
+
+
+def test_the_commands_about_models_know_it(tmp_path, ninja):
+    lm = opened("gpt2")
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
+    (tmp_path / "text").write_text("utt the zebra sat\n")
+    code, out, said = ninja("lm", "score", folder("gpt2"), tmp_path / "text", "--words", tmp_path / "words.txt")
+    assert code == 0, said
+    chain = [lm.vocabulary.id(word) for word in ("the", "zebra", "sat", "</s>")]
+    expected = lm.score_trie(np.arange(-1, 3, dtype=np.int32), np.array(chain, np.int32))
+    np.testing.assert_allclose([float(each) for each in out.split()[1:]], expected, atol=1e-4)
+    assert ninja("lm", "score", folder("gpt2"), tmp_path / "text")[1] == out  # words need no table
+    for kind in ("gpt2", "bert"):
+        code, out, said = ninja("lm", "info", folder(kind), "--words", tmp_path / "words.txt")
+        assert code == 0, said
+        assert "Hugging Face directory" in out
+
+
+def test_the_command_finds_the_words_of_the_lattices(tmp_path, ninja):
+    archive = EXAMPLES / "lat.ark.gz"
+    command = ["rescore", archive, "--words", EXAMPLES / "words.txt", "--output", "best", "-o", tmp_path / "out.ark"]
+    code, _, said = ninja(*command, "--rnnlm", folder("llama"), "--max-unknown", 1, "--algorithm", "trie")
+    assert (code, "words unknown to the language model" in said) == (0, True)
+    code, _, said = ninja(*command, "--rnnlm", folder("bert"))
+    assert code == 1
+    assert "arcbeam scores words, so use nbest" in said

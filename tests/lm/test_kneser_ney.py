@@ -1,0 +1,340 @@
+"""Kneser–Ney models: as the formulas and KenLM have them, proper distributions, read back from ARPA; class tagging."""
+
+import gzip
+import math
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from reference_kneser_ney import BOS, EOS, UNK, SlowKneserNey
+from reference_ngram import LN10, SlowNgram
+
+from ninja.errors import FormatError, OptionError, OutputError, VocabularyError
+from ninja.lm import load
+from ninja.lm.ngram import counts as ngram_counts
+from ninja.lm.ngram.classes import Tagger, is_class
+from ninja.lm.ngram.kneser_ney import FALLBACK, NgramOptions, train_ngram
+from ninja.lm.perplexity import measure
+from ninja.lm.text import read_sentences
+
+GOLDEN = Path(__file__).parents[1] / "data" / "kneser_ney"
+WORDS = ["a", "b", "c", "@x"]
+
+
+def spelled(model):
+    """The n-grams of a trained model as a dictionary, by following contexts."""
+    found, shorter = {}, [()]
+    for ngrams in model.lengths:
+        here = [(*shorter[prefix], model.words[word]) for prefix, word in zip(ngrams.prefix, ngrams.word, strict=True)]
+        found |= dict(zip(here, zip(ngrams.logprob.tolist(), ngrams.backoff.tolist(), strict=True), strict=True))
+        shorter = here
+    return SlowNgram(model.order, found)
+
+
+def read(path):
+    """The n-grams of an ARPA file."""
+    lines = (line.split("\t") for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines())
+    entries = [fields for fields in lines if len(fields) > 1]
+    return {tuple(f[1].split(" ")): (float(f[0]), float(f[2]) if len(f) > 2 else 0.0) for f in entries}
+
+
+def slot_of(lm, history):
+    """The slot of a history, <s> included."""
+    slot = lm.start(1)
+    for word in history[1:]:
+        slot = lm.advance(slot, np.array([lm.vocabulary.id(word)], np.int32))
+    return slot
+
+
+sentences = st.lists(st.lists(st.sampled_from([*WORDS, UNK]), min_size=1, max_size=5), min_size=1, max_size=8)
+some_options = st.builds(
+    NgramOptions,
+    order=st.just(4),
+    cutoffs=st.sampled_from([(1,), (2,), (1, 2), (1, 1, 3)]),
+    discounts=st.none() | st.sampled_from([(0.75,), (0.5, 1.25, 3.0), (1.0, 2.0, 2.0)]),
+    unk_share=st.none() | st.sampled_from([0.001, 0.5]),
+) | st.builds(NgramOptions, order=st.integers(1, 3))
+
+
+@settings(max_examples=100)
+@given(sentences, some_options, st.none() | st.sets(st.sampled_from([*WORDS, "d"]), min_size=1), st.integers(1, 40))
+@example([["a"]], NgramOptions(order=4), None, 1)
+@example([["a", "b", "a"], ["b"], ["a", "b"]] * 3, NgramOptions(), {"a", "d"}, 2)
+def test_models_agree_with_the_formulas_and_sum_to_one_after_every_history(text, options, vocabulary, block):
+    discounts = options.discounts if options.discounts is None else options.discounts * (3 // len(options.discounts))
+    slow = SlowKneserNey(text, options.order, vocabulary, options.cutoffs, discounts, options.unk_share)
+    if slow.occurs[(UNK,)] == sum(map(len, text)):
+        with pytest.raises(VocabularyError):
+            train_ngram(text, options, vocabulary=vocabulary)
+        return
+    with mock.patch.object(ngram_counts, "BLOCK", block):  # so that the counts of several blocks are merged
+        model = train_ngram(text, options, vocabulary=vocabulary)
+    assert {word for word in model.words if word != BOS} == set(slow.words)
+    backed_off, lm = spelled(model), model.as_language_model()
+    histories = {tuple(ngram) for ngram in slow.occurs if ngram[0] == BOS and ngram[-1] != EOS}
+    histories |= {(BOS, *history, word) for history in [("a",), ("c", "b")] for word in slow.words if word != EOS}
+    for history in sorted(histories):
+        if set(history[1:]) - set(slow.words):
+            continue
+        expected = [slow.score(history, word) for word in slow.words]
+        assert sum(expected) == pytest.approx(1, abs=1e-9)
+        assert [math.exp(backed_off.score(history, word)) for word in slow.words] == pytest.approx(expected, rel=1e-9)
+        ids = np.array([lm.vocabulary.id(word) for word in slow.words], np.int32)
+        got = np.exp(lm.logprob(np.repeat(slot_of(lm, history), len(ids)), ids).astype(np.float64))
+        assert got.tolist() == pytest.approx(expected, abs=1e-6)
+        assert got.sum() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("plain", NgramOptions()),
+        ("cut", NgramOptions(cutoffs=(2,))),
+        ("sri_unk", NgramOptions(order=2, unk_share=1.0)),
+    ],
+)
+def test_models_are_those_of_kenlms_lmplz(name, options):
+    model = train_ngram(read_sentences(GOLDEN / "text"), options)
+    assert model.notes == ()
+    expected, found = read(GOLDEN / f"{name}.arpa.gz"), spelled(model).ngrams
+    assert found.keys() == expected.keys()
+    for ngram, (logprob, backoff) in expected.items():
+        if ngram != (BOS,):  # 0 or -99, nothing predicts it
+            assert found[ngram][0] == pytest.approx(logprob, abs=2e-6)
+        assert found[ngram][1] == pytest.approx(backoff, abs=2e-6)
+
+
+@pytest.mark.parametrize("name", ["lm.arpa", "lm.arpa.gz"])
+def test_a_written_model_is_read_back_with_the_same_scores(tmp_path, name):
+    text = [*read_sentences(GOLDEN / "text"), ["ç", "가", "@name"]]
+    model = train_ngram(text, NgramOptions(cutoffs=(1, 2)))
+    model.write_arpa(tmp_path / name)
+    lm, own = load(tmp_path / name), model.as_language_model()
+    assert [word for word, _ in lm.vocabulary] == list(model.words)
+    assert (lm.order, lm.model.num_ngrams) == (own.order, own.model.num_ngrams) == (3, sum(map(len, model.lengths)))
+    strange = [["nowhere", *sentence] for sentence in text]
+    assert measure(lm, strange) == measure(own, strange)
+    dictionary = spelled(model)
+    for sentence in text[:9]:
+        whole = [BOS, *sentence, EOS]
+        expected = sum(dictionary.score(tuple(whole[:at]), whole[at]) for at in range(1, len(whole)))
+        assert measure(lm, [sentence]).logprob == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_equal_text_gives_equal_bytes(tmp_path):
+    text = list(read_sentences(GOLDEN / "text"))
+    train_ngram(text).write_arpa(tmp_path / "a")
+    train_ngram(reversed(text)).write_arpa(tmp_path / "b")  # neither order nor kind of the input counts
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a").read_text().startswith("\\data\\\nngram 1=378\n")
+
+
+def test_words_outside_the_vocabulary_become_unk_and_are_counted():
+    text = [["a", "b", "a", "@x"], ["c", "a", UNK]]
+    model = train_ngram(text, NgramOptions(min_count=2), classes=["@x", "@y"])
+    assert model.words == (BOS, EOS, UNK, "@x", "@y", "a")
+    assert (model.num_sentences, model.num_words, model.num_unknown, model.unk_words) == (2, 7, 3, 2)
+    assert model.as_language_model().unk_words == 2
+    model = train_ngram(text, vocabulary=["a", "never"])
+    assert model.words == (BOS, EOS, UNK, "a", "never")
+    assert model.unk_words == 3
+
+
+def test_a_text_made_from_patterns_gets_continued_discounts_and_a_note():
+    model = train_ngram([["a", "b"], ["a", "c"], ["d", "b"]] * 4)
+    assert model.discounts[2].source == "fallback"
+    assert model.discounts[2].of_count == FALLBACK
+    assert model.notes[-1] == (
+        "0, 0, 0, 6 of the 3-grams count 1, 2, 3, 4 times, which gives no three discounts; 0.5, 1, 1.5 are taken, the "
+        "fallback"
+    )
+    model = train_ngram([["a"], ["b"], ["c"], ["c"]], NgramOptions(order=2))
+    assert (model.discounts[1].source, model.discounts[1].counts_of_counts) == ("continued", (4, 2, 0, 0))
+    assert model.discounts[1].of_count == (0.5, 1.0, 1.5)
+    assert model.notes[-1].endswith("0.5, 1, 1.5 are taken, continued from counts 1 and 2")
+
+
+def test_an_order_beyond_the_longest_sentence_is_lowered_with_a_note():
+    model = train_ngram([["a", "b"]], NgramOptions(order=6))
+    assert model.order == 4
+    assert model.notes[0] == "no sentence is long enough for 6-grams; the order is 4"
+
+
+def test_progress_tells_what_was_counted():
+    lines = []
+    with mock.patch.object(ngram_counts, "REPORT", 5):
+        train_ngram([["a", "b"]] * 4, progress=lines.append)
+    assert lines == [
+        "2 sentences, 1 million words",
+        "3 sentences, 2 million words",
+        "4 sentences, 3 million words",
+        "3 different 2-grams",
+        "2 different 3-grams",
+    ]
+
+
+BAD_TEXTS = {
+    "nothing": ([], FormatError, "t: no sentence in this text"),
+    "empty sentences": ([[], []], FormatError, "t: no sentence in this text"),
+    "a mark": ([["a"], ["b", "<s>"]], FormatError, "t: <s> or </s> in sentence 2; remove them, they are implied"),
+    "a string": (["a b"], OptionError, "t: sentence 1 is a string; give its words, as from text.split()"),
+    "a blank": (
+        [["a b"]],
+        FormatError,
+        "t: 'a b' is no word; there is white space in it, or nothing, or half a charac",
+    ),
+    "no word": ([["a", ""]], FormatError, "t: '' is no word"),
+    "half a character": ([["\udce9"]], FormatError, "is no word"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXTS)
+def test_bad_text_is_refused(case):
+    text, error, message = BAD_TEXTS[case]
+    with pytest.raises(error) as raised:
+        train_ngram(text, path="t")
+    assert message in str(raised.value)
+
+
+BAD_OPTIONS = {
+    "order is 0; it must be 1 … 16": {"order": 0},
+    "order is 17; it must be 1 … 16": {"order": 17},
+    "min_count is 0; it must be at least 1": {"min_count": 0},
+    "cutoffs are none; they must be at least 1 and never fall": {"cutoffs": ()},
+    "cutoffs are 0; they": {"cutoffs": (0,)},
+    "cutoffs are 2, 1; they": {"cutoffs": (2, 1)},
+    "3 cutoffs, but n-grams of 2 … 3 words": {"cutoffs": (1, 1, 1)},
+    "2 discounts; give one, or three: of counts 1, 2, and above": {"discounts": (0.5, 0.5)},
+    "the discount of count 2 is 2.5; it must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
+    "the discount of count 1 is nan; it": {"discounts": (math.nan,)},
+    "unk_share is 0; it must be in (0, 1]": {"unk_share": 0.0},
+}
+
+
+@pytest.mark.parametrize("message", BAD_OPTIONS)
+def test_options_out_of_range_are_refused(message):
+    with pytest.raises(OptionError) as raised:
+        NgramOptions(**BAD_OPTIONS[message])
+    assert str(raised.value).startswith(message)
+
+
+def test_contradictions_are_refused():
+    with pytest.raises(OptionError, match="a vocabulary and a min_count were given; one of them says which"):
+        train_ngram([["a"]], NgramOptions(min_count=2), vocabulary=["a"])
+    with pytest.raises(VocabularyError, match="no word of the text is in the vocabulary; is it the right one"):
+        train_ngram([["a"]], vocabulary=["b"])
+    with pytest.raises(OptionError, match=r"^2 words \(b, c\) would have probability 0; choose an unk_share below 1"):
+        train_ngram([["a", "a", "d"]], NgramOptions(unk_share=1.0), vocabulary=["a", "b", "c"])
+
+
+def test_a_model_cannot_be_written_into_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(OutputError, match="cannot be written"):
+        train_ngram([["a"]]).write_arpa(tmp_path / "no" / "lm.arpa")
+
+
+def test_measuring_separates_unknown_words():
+    lm = train_ngram([["a", "b"], ["b"]], NgramOptions(order=1)).as_language_model()
+    found = measure(lm, [["a", "z", UNK], ["b"]])
+    assert (found.num_sentences, found.num_words, found.num_unknown) == (2, 4, 2)
+    own = {
+        word: number
+        for word, (number, _) in spelled(train_ngram([["a", "b"], ["b"]], NgramOptions(order=1))).ngrams.items()
+    }
+    expected = [own[(word,)] * LN10 for word in ("a", UNK, UNK, EOS, "b", EOS)]
+    assert found.perplexity == pytest.approx(math.exp(-sum(expected) / 6), rel=1e-6)
+    known = [expected[at] for at in (0, 3, 4, 5)]
+    assert found.known_perplexity == pytest.approx(math.exp(-sum(known) / 4), rel=1e-6)
+    with pytest.raises(FormatError, match="t: no sentence in this text"):
+        measure(lm, [], "t")
+
+
+def test_measuring_needs_a_word_for_unknown_ones(tmp_path):
+    (tmp_path / "lm.arpa").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 a\n\n\\end\\\n")
+    with pytest.raises(VocabularyError, match="t: words are unknown, but the model has no <unk> for them"):
+        measure(load(tmp_path / "lm.arpa"), [["b"]], "t")
+
+
+def slowly_tagged(sentence, phrases):
+    """Every phrase tried at every place, the longest first."""
+    found, at = [], 0
+    while at < len(sentence):
+        for length in range(len(sentence) - at, 0, -1):
+            name = next((n for n, of in phrases.items() if " ".join(sentence[at : at + length]) in of), None)
+            if name is not None:
+                break
+        found.append(name or sentence[at])
+        at += length
+    return found
+
+
+phrase = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(" ".join)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.sampled_from([*"abcd", "@x", "@z"]), max_size=10), st.lists(phrase, min_size=1, max_size=8, unique=True)
+)
+def test_tagging_takes_the_leftmost_and_longest_phrase(sentence, drawn):
+    phrases = {"@x": drawn[::2], "$y": drawn[1::2]}
+    tagger = Tagger(phrases)
+    tagged = tagger.tag(sentence)
+    assert tagged == slowly_tagged(sentence, phrases)
+    for name in ("@x", "$y", "@z"):
+        assert tagged.count(name) == tagger.num_found[name] + tagger.num_present[name]
+
+
+def test_a_phrase_of_several_classes_stands_for_them_by_turns():
+    tagger = Tagger({"@place": ["paris", "new york"], "@name": ["paris"], "<title>": ["paris", "paris"]})
+    text = [["call", "paris"], ["paris", "or", "new", "york"], ["paris", "now"], ["ring", "paris"]]
+    assert list(map(tagger.tag, text)) == [
+        ["call", "@place"],
+        ["@name", "or", "@place"],
+        ["<title>", "now"],
+        ["ring", "@place"],
+    ]
+    assert tagger.notes() == [
+        "@place: phrases in the lists 2, found in the text 3",
+        "@name: phrases in the lists 1, found in the text 1",
+        "<title>: phrases in the lists 1, found in the text 1",
+        "phrases of several classes 1: 'paris' (@place, @name, <title>); found 4, tagged by turns",
+    ]
+
+
+def test_classes_without_phrases_and_phrases_never_found_are_named():
+    tagger = Tagger({"@name": ["tom chen"], "$song": ["x"], "@empty": []})
+    assert tagger.tag(["@name", "and", "@stranger", "tom", "x"]) == ["@name", "and", "@stranger", "tom", "$song"]
+    assert tagger.notes() == [
+        "@name: phrases in the lists 1, found in the text 0; tokens there already 1",
+        "$song: phrases in the lists 1, found in the text 1",
+        "@empty: phrases in the lists 0, found in the text 0",
+        "never in the text, so that the model can hardly expect them: @empty",
+        "class tokens in the text that have no list: @stranger",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phrases", "message"),
+    [
+        ({"name": ["a"]}, "'name' is no class; classes are spelled @name, $name or <name>"),
+        ({"<s>": ["a"]}, "'<s>' is no class"),
+        ({"@name": []}, "there are no phrases of a class; without them, leave the classes out"),
+        ({}, "there are no phrases of a class"),
+        ({"@name": [" "]}, "a phrase of @name is empty; take it out"),
+        ({"@name": ["tom @place"]}, "'tom @place' of @name has @place in it; phrases are made of words"),
+        ({"@name": ["tom <s>"]}, "'tom <s>' of @name has <s> in it"),
+    ],
+)
+def test_bad_phrases_are_refused(phrases, message):
+    with pytest.raises(OptionError) as raised:
+        Tagger(phrases)
+    assert str(raised.value).startswith(message)
+
+
+def test_class_tokens_have_three_spellings():
+    assert all(map(is_class, ["@name", "$name", "<name>", "@é"]))
+    assert not any(
+        map(is_class, ["", "@", "$", "<>", "name", "<s>", "</s>", "<unk>", "<UNK>", "<eps>", "<name", "a@b"])
+    )

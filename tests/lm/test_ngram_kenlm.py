@@ -1,0 +1,97 @@
+"""KenLM binaries: the library's scores are ours, and the words come from the file or are asked for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference_ngram import TRIGRAM, SlowNgram, histories, write_arpa
+
+from ninja.errors import DependencyError, ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import LanguageModel, load, sentence_logprobs
+
+HERE = Path(__file__).parents[1] / "data" / "ngram"
+MODEL = SlowNgram(3, {**TRIGRAM.closed().ngrams, ("<unk>",): (-2.0, 0.0)})
+ALL_WORDS = ["</s>", "<s>", "<unk>", "a", "b"]
+
+
+def vocabulary(lm):
+    return sorted(word for word, _ in lm.vocabulary)
+
+
+@pytest.fixture
+def words():
+    return SymbolTable.from_words(["<eps>", "a", "zebra", "b"])
+
+
+@pytest.mark.parametrize("name", ["probing", "trie"])
+def test_a_binary_scores_as_the_slow_twin_and_as_the_arpa_file(tmp_path, name):
+    pytest.importorskip("kenlm")
+    lm = load(HERE / f"{name}.kenlm")
+    assert isinstance(lm, LanguageModel)
+    assert vocabulary(lm) == ALL_WORDS
+    (tmp_path / "lm.arpa").write_bytes(write_arpa(MODEL))
+    arpa = load(tmp_path / "lm.arpa")
+    sentences = list(histories(MODEL))
+
+    def scores(model):
+        return sentence_logprobs(model, [[model.vocabulary.id(word) for word in words] for words in sentences])
+
+    wanted = [
+        sum(MODEL.score(("<s>", *words[:place]), word) for place, word in enumerate([*words, "</s>"]))
+        for words in sentences
+    ]
+    np.testing.assert_allclose(scores(lm), wanted, rtol=1e-5)
+    np.testing.assert_allclose(scores(arpa), scores(lm), rtol=1e-5)
+
+
+def test_slots_are_used_again():
+    pytest.importorskip("kenlm")
+    lm = load(HERE / "trie.kenlm")
+    first = lm.start(3)
+    assert len(set(first.tolist())) == 3
+    longer = lm.advance(first[:1], np.array([lm.vocabulary.id("a")], np.int32))
+    assert longer[0] not in first
+    lm.release(first)
+    assert set(lm.start(3).tolist()) == set(first.tolist())
+    b = np.array([lm.vocabulary.id("b")], np.int32)
+    assert lm.logprob(longer, b)[0] == pytest.approx(MODEL.score(("<s>", "a"), "b"))
+    with pytest.raises(OptionError, match="outside the model's"):
+        lm.logprob(longer, np.array([99], np.int32))
+
+
+def test_words_can_be_given_where_the_file_has_none(words):
+    pytest.importorskip("kenlm")
+    with pytest.raises(ModelError, match=r"no_words.kenlm: the file does not end with its words; .*\(path, words="):
+        load(HERE / "no_words.kenlm")
+    lm = load(HERE / "no_words.kenlm", words=words)
+    assert vocabulary(lm) == ALL_WORDS
+    np.testing.assert_allclose(
+        sentence_logprobs(lm, [[lm.vocabulary.id("a"), lm.unk]]),
+        [MODEL.score(("<s>",), "a") + MODEL.score(("<s>", "a"), "<unk>") + MODEL.score((), "</s>")],
+        rtol=1e-5,
+    )
+
+
+def test_a_model_without_unknown_words_has_none(words):
+    pytest.importorskip("kenlm")
+    for lm in (load(HERE / "no_unk.kenlm"), load(HERE / "no_unk.kenlm", words=words)):
+        assert lm.unk is None
+        assert vocabulary(lm) == ["</s>", "<s>", "a", "b"]
+
+
+def test_a_damaged_binary_is_refused(tmp_path):
+    pytest.importorskip("kenlm")
+    whole = (HERE / "trie.kenlm").read_bytes()
+    for length in range(40, len(whole), 7):
+        (tmp_path / "lm").write_bytes(whole[:length])
+        with pytest.raises(ModelError, match="lm: "):
+            load(tmp_path / "lm")
+    (tmp_path / "lm").write_bytes(whole.replace(b"</s>\0", b"</x>\0"))
+    assert vocabulary(load(tmp_path / "lm")) == ALL_WORDS  # KenLM looks words up by hash: </s> is still there
+
+
+def test_without_the_library_it_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "kenlm", None)
+    with pytest.raises(DependencyError, match="pip install kenlm"):
+        load(HERE / "trie.kenlm")

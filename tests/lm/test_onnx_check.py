@@ -1,0 +1,161 @@
+"""ONNX models that could run code, loop for ever, or reach memory and files of others are refused before they load."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ninja.errors import ModelError
+from ninja.lm import load, sentence_logprobs
+from ninja.lm.imported.onnx_check import OPERATORS
+
+pytest.importorskip("torch")
+pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+from test_onnx import EMBEDDING, external, save, summing, value  # noqa: E402
+from tiny_lstm import NUM_WORDS, SENTENCES  # noqa: E402
+
+WORDS_IN = [value("words", ["n", "t"], TensorProto.INT64)]
+SCORES_OUT = [value("logits", ["n", "t", NUM_WORDS])]
+SUBGRAPH = helper.make_graph([helper.make_node("Identity", ["words"], ["y"])], "body", [], [value("y", None)])
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (helper.make_node("Strange", ["words"], ["logits"], domain="my.own"), r"node 1 '', my\.own\.Strange: an"),
+        (helper.make_node("EPContext", ["words"], ["logits"], domain="com.microsoft"), r"com\.microsoft\.EPContext: "),
+        (helper.make_node("Gather", ["words"], ["logits"], domain="com.microsoft"), r"com\.microsoft\.Gather: an"),
+        (helper.make_node("Loop", ["", "", "words"], ["logits"], name="l", body=SUBGRAPH), "node 1 'l', Loop: an"),
+        (helper.make_node("Scan", ["words"], ["logits"], body=SUBGRAPH, num_scan_inputs=1), "Scan: an operator"),
+        (helper.make_node("If", ["w"], ["logits"], then_branch=SUBGRAPH, else_branch=SUBGRAPH), "If: an op"),
+        (helper.make_node("SequenceAt", ["words", "words"], ["logits"]), "SequenceAt: an operator"),
+        (helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH), "Identity: its attribute 'x' holds g; only"),
+        (helper.make_node("Identity", ["words"], ["logits"], x=[SUBGRAPH]), "its attribute 'x' holds graphs; only"),
+        (helper.make_node("OneHot", ["words", "words", "words"], ["logits"]), "OneHot: an operator"),
+        (helper.make_node("Max", ["words", ""], ["logits"]), "Max: an input is absent"),
+        (helper.make_node("Split", ["words"], ["logits"], num_outputs=0), "Split: an input is absent, or"),
+        (helper.make_node("Split", ["words", "words"], ["logits"], num_outputs=1), "Split: an input is"),
+        (
+            helper.make_node("Constant", [], ["logits"], sparse_value=helper.make_sparse_tensor(
+                helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]),
+                helper.make_tensor("i", TensorProto.INT64, [1], [0]), [2])),
+            "Constant: its attribute 'sparse_value' holds sparse_tensor; only",
+        ),
+    ],
+)  # fmt: skip
+def test_operators_outside_the_list_and_bodies_are_refused_by_name(tmp_path, node, message):
+    path = save(tmp_path / "model.onnx", [node], WORDS_IN, SCORES_OUT, domain=node.domain)
+    with pytest.raises(ModelError, match=rf"model\.onnx: .*{message}"):
+        load(path)
+
+
+def test_an_attribute_that_hides_its_type_is_refused(tmp_path):
+    node = helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH)
+    node.attribute[0].ClearField("type")
+    with pytest.raises(ModelError, match="its attribute 'x' holds g"):
+        load(save(tmp_path / "model.onnx", [node], WORDS_IN, SCORES_OUT))
+
+
+def changed(path, change):
+    """Save the model of `summing` after a change."""
+    model = onnx.load(summing(path))
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def function(model):
+    node = helper.make_node("Identity", ["x"], ["y"])
+    model.functions.append(helper.make_function("f", "F", ["x"], ["y"], [node], [helper.make_opsetid("", 17)]))
+
+
+def sparse(model):
+    values = helper.make_tensor("embedding", TensorProto.FLOAT, [1], [1.0])
+    places = helper.make_tensor("places", TensorProto.INT64, [1], [10**12])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [NUM_WORDS, 3]))
+
+
+def weight(**fields):
+    def change(model):
+        tensor = model.graph.initializer[0]
+        for name, content in fields.items():
+            if name == "dims":
+                tensor.dims[:] = content
+            else:
+                setattr(tensor, name, content)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (function, "it defines the function 'F'; inline functions"),
+        (sparse, "the weight 'embedding' is sparse"),
+        (lambda model: model.training_info.add(), "it holds a training"),
+        (weight(dims=[2**31, 2**31]), r"the weight 'embedding' has 132 bytes, but its shape needs \d{20}"),
+        (weight(dims=[-11, -3]), r"the weight 'embedding' has the shape \[-11, -3\]"),
+        (weight(dims=[NUM_WORDS, 4]), "has 132 bytes, but its shape needs 176"),
+        (weight(raw_data=b"1234"), "has 4 bytes, but its shape needs 132"),
+        (weight(data_type=TensorProto.STRING), "the weight 'embedding' is of the type STRING; Ninja reads FLOAT"),
+        (weight(data_type=77), "the weight 'embedding' is of the type 77"),
+    ],
+)
+def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path, change, message):
+    with pytest.raises(ModelError, match=rf"model\.onnx: .*{message}"):
+        load(changed(tmp_path / "model.onnx", change))
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"offset": "4"}, "needs 132 bytes, and lies in bytes 4 to 136 of 'weights.bin', which has 132"),
+        ({"offset": "1" * 19}, "which has 132"),
+        ({"offset": "1" * 5000}, "not by a location, an offset and a length"),
+        ({"length": "4"}, "needs 132 bytes, and lies in bytes 0 to 4"),
+        ({"offset": "-4"}, "not by a location, an offset and a length"),
+        ({"address": "4"}, "not by a location, an offset and a length"),
+        ({"location": ""}, "lies outside the model's directory, in ''"),
+        ({"location": "absent.bin"}, "in 'absent.bin', which is no file of the model's directory"),
+        ({"location": "."}, "in '.', which is no file"),
+        ({"location": "weights.bin\0"}, "lies outside"),
+    ],
+)
+def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message):
+    model = external(tmp_path / "model.onnx", "weights.bin")
+    tensor = next(each for each in model.graph.initializer if each.name == "embedding")
+    described = {"location": "weights.bin", **entries}
+    del tensor.external_data[:]
+    for key, text in described.items():
+        tensor.external_data.add(key=key, value=text)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "weights.bin").write_bytes(EMBEDDING.tobytes())
+    with pytest.raises(ModelError, match=f"the weight 'embedding' .*{message}"):
+        load(tmp_path / "model.onnx")
+
+
+def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
+    """onnxruntime's mark for weights that another program holds in memory; the offset is then an address."""
+    secret = np.full((NUM_WORDS, 3), 2.5, np.float32)
+    model = external(tmp_path / "model.onnx", "*/_ORT_MEM_ADDR_/*")
+    tensor = next(each for each in model.graph.initializer if each.name == "embedding")
+    tensor.external_data.add(key="offset", value=str(secret.ctypes.data))
+    tensor.external_data.add(key="length", value=str(secret.nbytes))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="which is no file of the model's directory"):
+        load(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("name", ["model.ort", "model.json", "model.textproto"])
+def test_the_name_of_a_file_does_not_say_how_it_is_read(tmp_path, name):
+    usual = sentence_logprobs(load(summing(tmp_path / "model.onnx")), SENTENCES)
+    assert sentence_logprobs(load(summing(tmp_path / name)), SENTENCES) == pytest.approx(usual)
+
+
+def test_the_page_lists_the_operators():
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    listed = page.partition("These operators of the standard run: ")[2].partition(".")[0]
+    assert set(listed.replace("\n", " ").split(", ")) == OPERATORS

@@ -1,0 +1,252 @@
+"""Modules of torch as language models, and archives of torch's programs, which are refused."""
+
+import re
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import ninja
+from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import from_module, load, sentence_logprobs
+
+torch = pytest.importorskip("torch")
+
+import tiny_lstm  # noqa: E402
+from tiny_lstm import (  # noqa: E402
+    EMBEDDING,
+    HIDDEN,
+    LAYERS,
+    MODULE,
+    NUM_WORDS,
+    SENTENCES,
+    VOCABULARY,
+    WORDS_TXT,
+    one_thread,  # noqa: F401
+)
+
+from ninja.lm import checkpoint  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:LSTM with projections"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The tensor attributes"),
+]
+Tensor = torch.Tensor
+
+
+class Stepping(torch.nn.Module):
+    """The LSTM with a state as nn.LSTM has it: two tensors, layers first."""
+
+    def __init__(self):
+        super().__init__()
+        self.module = MODULE
+
+    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
+        return torch.zeros(2, batch, 6), torch.zeros(2, batch, 10)
+
+    def step(self, word: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, state = self.module.lstm(self.module.embedding(word)[None], state)
+        return self.module.logits(output[0]), state
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.module.logits(self.module(words.t())).transpose(0, 1)
+
+
+class Whole(torch.nn.Module):
+    """The LSTM without a state."""
+
+    def __init__(self):
+        super().__init__()
+        self.module = MODULE
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.module.logits(self.module(words.t())).transpose(0, 1)
+
+
+class OneTensor(torch.nn.Module):
+    """The LSTM with all of its state in one tensor, batch first, and scores that are log-probabilities."""
+
+    def __init__(self):
+        super().__init__()
+        self.stepping = Stepping()
+
+    def initial_state(self, batch):
+        return torch.zeros(batch, LAYERS, EMBEDDING + HIDDEN)
+
+    def step(self, word, state):
+        output, cell = (part.transpose(0, 1).contiguous() for part in state.split((EMBEDDING, HIDDEN), -1))
+        scores, parts = self.stepping.step(word, (output, cell))
+        return scores.log_softmax(-1), torch.cat(parts, -1).transpose(0, 1)
+
+
+class Attention(torch.nn.Module):
+    """A causal network without a state that torch.export can trace for any length, with buffers of both sorts."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding = torch.nn.Embedding(NUM_WORDS, 8)
+        self.query = torch.nn.Linear(8, 24)
+        self.out = torch.nn.Linear(8, NUM_WORDS)
+        self.register_buffer("scale", torch.tensor(2.0))
+        self.register_buffer("shift", torch.arange(4.0), persistent=False)
+
+    def forward(self, words):
+        n, t = words.shape
+        q, k, v = self.query(self.embedding(words)).view(n, t, 2, 12).transpose(1, 2).chunk(3, -1)
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, 8)
+        place = torch.arange(t, device=words.device)[None, :, None] * 0.1 * torch.ones(n, t, 1)
+        return self.out(torch.relu(y) * self.scale + self.shift.sum() + place)
+
+
+@pytest.mark.parametrize("max_batch", [None, 1])
+@pytest.mark.parametrize(("module", "options"), [(Stepping, {"batch_dim": 1}), (OneTensor, {}), (Whole, {})])
+def test_a_module_scores_as_its_definition(module, options, max_batch):
+    lm = from_module(module(), VOCABULARY, max_batch=max_batch, **options)
+    assert lm.normalized
+    tiny_lstm.scores_as_the_definition(lm)
+
+
+@settings(max_examples=20)
+@given(lattice=tiny_lstm.LATTICES)
+def test_rescoring_a_lattice_equals_scoring_its_paths(lattice):
+    for module, axis in ((Stepping(), (1, 1)), (Whole(), 0)):
+        tiny_lstm.rescores_as_paths_score(from_module(module, VOCABULARY, batch_dim=axis), lattice)
+
+
+def test_special_words_and_normalisation_are_the_callers_choice():
+    words = SymbolTable.from_words([*(f"w{n}" for n in range(NUM_WORDS - 1)), "<eos>"])
+    lm = from_module(Whole(), words, bos="<eos>", eos="<eos>", unk="w3", normalize=False)
+    assert (lm.bos, lm.eos, lm.unk, lm.normalized) == (NUM_WORDS - 1, NUM_WORDS - 1, 3, None)
+    with torch.inference_mode():
+        expected = float(Whole()(torch.tensor([[NUM_WORDS - 1]]))[0, 0, 4])
+    assert lm.logprob(lm.start(1), np.array([4], np.int32))[0] == pytest.approx(expected, abs=1e-5)
+
+
+def method(name, result):
+    def build():
+        module = Stepping()
+        setattr(module, name, result)
+        return module
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "error", "message"),
+    [
+        (
+            Stepping,
+            {},
+            ModelError,
+            r"initial_state\(1\) gives \[2, 1, 6\]: dimension 0 is no batch of 1; set batch_dim",
+        ),
+        (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "2 parts of the state, but 3 batch dimensions"),
+        (Stepping, {"batch_dim": 7}, ModelError, "dimension 7 is no batch"),
+        (Stepping, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
+        (Stepping, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),
+        (method("initial_state", lambda batch: 3), {}, ModelError, "the state is int, not a tensor or a tuple"),
+        (method("step", lambda w, s: (w, s)), {"batch_dim": 1}, ModelError, r"shape \[1\] for 1 words, not \[batch"),
+        (
+            method("step", lambda w, s: (torch.zeros(len(w), NUM_WORDS), s[:1] * 2)),
+            {"batch_dim": 1},
+            ModelError,
+            r"the state 1 comes back with the shape \[2, 1, 6\]",
+        ),
+        (torch.nn.Identity, {}, ModelError, r"shape \[1, 2\] for words \[1, 2\], not \[batch, time, words\]"),
+    ],
+)
+def test_a_module_of_another_kind_is_refused(build, options, error, message):
+    with pytest.raises(error, match=message):
+        from_module(build(), VOCABULARY, **options)
+
+
+def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
+    class Endless(torch.nn.Module):
+        def step(self, word, state):
+            return word, state
+
+    with pytest.raises(ModelError, match=r"Endless has step but no initial_state"):
+        from_module(Endless(), VOCABULARY)
+    with pytest.raises(ModelError, match="2 words in the vocabulary, but the network scores 11"):
+        from_module(Whole(), SymbolTable.from_words(["<s>", "</s>"]))
+
+
+def scripted(path):
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
+
+
+def exported(path):
+    shape = {"words": {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}}
+    program = torch.export.export(Attention().eval(), (torch.zeros(3, 5, dtype=torch.int64),), dynamic_shapes=shape)
+    torch.export.save(program, str(path))
+
+
+def exported_by_older_torch(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("version", "5.3")
+        archive.writestr("serialized_exported_program.json", "{}")
+
+
+@pytest.mark.parametrize(
+    ("save", "kind"),
+    [
+        (scripted, "a TorchScript archive"),
+        (exported, r"an archive of torch\.export"),
+        (exported_by_older_torch, r"an archive of torch\.export"),
+    ],
+)
+def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind, ninja):
+    path = tmp_path / "model.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save(path)
+    (tmp_path / "words.txt").write_text(WORDS_TXT)
+    with pytest.raises(ModelError, match=rf"model\.pt: {kind}, .*torch\.onnx\.export\(module, "):
+        load(path)
+    code, _, error = ninja("lm", "info", path)
+    assert code == 1
+    assert "torch.onnx.export" in error
+
+
+def test_the_export_of_the_page_scores_as_its_module(tmp_path, monkeypatch):
+    """Run the example of docs/networks.md."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+    [code] = re.findall(r"```python\n(.*?torch\.onnx\.export.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(5)
+    names: dict[str, Any] = {"vocabulary": NUM_WORDS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(code, names)
+    (tmp_path / "words.txt").write_text(WORDS_TXT)
+
+    class Steps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = names["module"]
+
+        def initial_state(self, batch):
+            return torch.zeros(2, batch, 512), torch.zeros(2, batch, 512)
+
+        def step(self, word, state):
+            scores, *state = self.module(word, *state)
+            return scores, tuple(state)
+
+    expected = sentence_logprobs(from_module(Steps(), VOCABULARY, batch_dim=1), SENTENCES)
+    assert sentence_logprobs(load("model.onnx"), SENTENCES) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_checkpoint_is_still_a_checkpoint(tmp_path):
+    checkpoint.save(tiny_lstm.CHECKPOINT, tmp_path / "model.pt")
+    tiny_lstm_scores = sentence_logprobs(load(tmp_path / "model.pt"), SENTENCES)
+    assert np.isfinite(tiny_lstm_scores).all()
+    assert ninja.lm.from_module is from_module

@@ -1,0 +1,312 @@
+"""The Transformer: its definition, its training, and its states; one score, however it is asked for."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_training import toy
+
+from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import load, sentence_logprobs, text
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.trie import score_trie
+
+torch = pytest.importorskip("torch")
+
+from reference_transformer import attend_by_loops, score_by_sentences, stepwise  # noqa: E402
+
+from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm.attention import network as attention  # noqa: E402
+from ninja.lm.attention.network import Forest, batches, pad  # noqa: E402
+from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
+from ninja.models.transformer import Config, TransformerLanguageModel  # noqa: E402
+from ninja.train import loop as train  # noqa: E402
+from ninja.train import objective  # noqa: E402
+
+WORDS = [*text.SPECIAL, *(f"w{number}" for number in range(37))]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_module(seed=0, **sizes):
+    torch.manual_seed(seed)
+    config = Config(len(WORDS), **{"embedding": 16, "hidden": 24, "layers": 2, "heads": 2, **sizes})
+    module = TransformerLanguageModel(config)
+    module.initialise()
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.mul_(2).add_(torch.randn_like(weight) * 0.1)  # so that every part of it shows in the scores
+    return module.eval()
+
+
+def make_lm(module=None, **options):
+    return TransformerLM(
+        module or make_module(), SymbolTable(zip(WORDS, range(len(WORDS)), strict=True)), LoadOptions(**options)
+    )
+
+
+def make_trie(random, size, reach=8):
+    """Draw a trie: (parent, word), int32 [size] each."""
+    parent = [int(random.integers(max(-1, node - reach), node)) for node in range(size)]
+    return np.array(parent, np.int32), random.integers(1, len(WORDS), size).astype(np.int32)
+
+
+# The network
+
+
+@torch.no_grad()
+def test_the_network_is_the_one_written_out_number_by_number():
+    module = make_module(layers=2)
+    sentence = [0, 5, 9, 5]
+    got = module(torch.tensor(sentence)[:, None])[:, 0].numpy()
+    np.testing.assert_allclose(got, attend_by_loops(module, sentence), atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_word_sees_nothing_behind_it_and_padding_changes_nothing():
+    module = make_module()
+    short, long = module(torch.tensor([[0, 0], [4, 4], [7, 7], [0, 8]]))[:3].unbind(1)
+    np.testing.assert_allclose(short, long, atol=1e-5)
+    np.testing.assert_allclose(module(torch.tensor([[0], [4], [7]]))[:, 0], short, atol=1e-5)
+
+
+@torch.no_grad()
+def test_attention_knows_the_order_of_words():
+    module = make_module()
+    one, other = module(torch.tensor([[0, 0], [4, 7], [7, 4], [9, 9]]))[-1]
+    assert float((one - other).abs().max()) > 0.05
+
+
+# States
+
+
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 40), reach=st.integers(1, 12))
+@settings(max_examples=25)
+def test_all_ways_to_a_score_agree_with_the_plain_network(seed, size, reach):
+    parent, word = make_trie(np.random.default_rng(seed), size, reach)
+    module = make_module(seed % 3)
+    lm = make_lm(module)
+    expected = score_by_sentences(module, parent, word)
+    np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-4)
+    np.testing.assert_allclose(stepwise(lm, parent, word), expected, atol=1e-4)
+    assert lm.num_slots == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 3, None])
+def test_blocks_of_any_size_give_the_same_scores(nodes, monkeypatch):
+    parent, word = make_trie(np.random.default_rng(1), 60)
+    expected = make_lm().score_trie(parent, word)
+    monkeypatch.setattr(attention.AttentionLM, "_block_nodes", nodes)
+    monkeypatch.setitem(attention.BATCH_TOKENS, "cpu", 20)
+    np.testing.assert_allclose(make_lm().score_trie(parent, word), expected, atol=1e-5)
+    np.testing.assert_allclose(make_lm(max_batch=2).score_trie(parent, word), expected, atol=1e-5)
+
+
+def test_every_history_of_a_trie_is_read_once(monkeypatch):
+    monkeypatch.setattr(attention.AttentionLM, "_block_nodes", 7)
+    parent, word = make_trie(np.random.default_rng(3), 60)
+    read = [node for nodes, _ in make_lm()._outputs_below(Forest.of(parent), word) for node in nodes.tolist()]
+    assert sorted(read) == list(range(-1, 60))
+
+
+def test_gathering_in_pieces_changes_nothing(monkeypatch):
+    parent, word = make_trie(np.random.default_rng(2), 60)
+    expected = stepwise(make_lm(), parent, word)
+    monkeypatch.setattr(attention, "GATHER_BYTES", 500)
+    np.testing.assert_allclose(stepwise(make_lm(), parent, word), expected, atol=1e-5)
+    np.testing.assert_allclose(stepwise(make_lm(max_batch=1), parent, word), expected, atol=1e-5)
+
+
+def test_the_batch_changes_no_score():
+    lm = make_lm()
+    long = lm.start(1)
+    for number in range(9):
+        long = lm.advance(long, np.array([3 + number]))
+    short = lm.advance(lm.start(1), np.array([5]))
+    word = np.array([7])
+    alone = np.concatenate((lm.logprob(lm.advance(long, word), word), lm.logprob(lm.advance(short, word), word)))
+    both = lm.advance(np.concatenate((long, short)), np.array([7, 7]))
+    np.testing.assert_allclose(lm.logprob(both, np.array([7, 7])), alone, atol=1e-5)
+
+
+def test_slots_of_a_history_live_as_long_as_a_longer_one_needs_them():
+    lm = make_lm()
+    root = lm.start(2)
+    the = lm.advance(root[[0, 0]], np.array([3, 4]))
+    cat = lm.advance(the[:1], np.array([5]))
+    expected = lm.logprob(lm.advance(cat, np.array([6])), np.array([7]))
+    lm.release(root)
+    lm.release(the)
+    others = lm.advance(lm.start(600), np.full(600, 8))  # would take the place of slots given up too early
+    np.testing.assert_array_equal(lm.logprob(lm.advance(cat, np.array([6])), np.array([7])), expected)
+    assert lm.num_slots == 1200 + 2 + 3  # the two advances just made, and <s> the cat
+    lm.release(others)
+    assert lm.num_slots == 600 + 2 + 3
+    with pytest.raises(AssertionError, match="released twice"):
+        lm.release(the[1:])
+
+
+def test_a_step_that_fails_keeps_no_slots(monkeypatch):
+    lm = make_lm()
+    root = lm.start(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(lm, "_read", lambda *_: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            lm.advance(root, np.array([3, 4, 5]))
+    assert lm.num_slots == 3
+    lm.release(lm.advance(root, np.array([3, 4, 5])))
+    lm.release(root)
+    assert lm.num_slots == 0
+
+
+def test_probabilities_sum_to_one_unless_asked_otherwise():
+    every = np.arange(len(WORDS), dtype=np.int32)
+    for lm, exact in ((make_lm(), True), (make_lm(normalize=False), False)):
+        slot = lm.advance(lm.start(1), np.array([4]))
+        total = np.exp(lm.logprob(np.repeat(slot, len(WORDS)), every).astype(np.float64)).sum()
+        assert (total == pytest.approx(1, abs=1e-5)) == exact
+        trie = np.concatenate(([-1], np.zeros(len(WORDS)))).astype(np.int32), np.concatenate(([4], every))
+        total = np.exp(lm.score_trie(*trie)[1:].astype(np.float64)).sum()
+        assert (total == pytest.approx(1, abs=1e-5)) == exact
+
+
+def test_a_trie_may_be_empty_of_histories_or_a_single_chain():
+    lm = make_lm()
+    leaves = np.full(3, -1, np.int32), np.array([3, 4, 1], np.int32)
+    np.testing.assert_allclose(lm.score_trie(*leaves), lm.logprob(lm.start(3), leaves[1]), atol=1e-5)
+    chain = np.arange(-1, 299, dtype=np.int32), np.random.default_rng(0).integers(3, 40, 300).astype(np.int32)
+    chain[1][-1] = lm.eos
+    total = sentence_logprobs(lm, [chain[1][:-1].tolist()])[0]
+    assert lm.score_trie(*chain).sum(dtype=np.float64) == pytest.approx(total, abs=1e-3)
+    np.testing.assert_allclose(score_trie(lm, *chain), stepwise(lm, *chain), atol=1e-4)
+
+
+# Tries in depth-first order
+
+
+@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 9), st.integers(1, 40))
+def test_a_forest_keeps_every_way_and_reads_every_node_once(draws, size, max_tokens):
+    parent = np.array([draw % (node + 1) - 1 for node, draw in enumerate(draws)], np.int64)
+
+    def way(node):
+        return [] if node < 0 else [*way(parent[node]), node]
+
+    forest = Forest.of(parent)
+    for blocks in (forest.blocks(size), forest.sentences()):
+        read = []
+        for block in blocks:
+            inside = forest.node[block.rank].tolist()
+            for place in range(block.num_above, len(inside)):
+                node = inside[place]
+                above = [forest.node[rank] for rank in block.rank if rank <= block.rank[place] < forest.end[rank]]
+                assert above == way(node)
+                assert forest.depth[block.rank[place]] == len(above)
+                read.append(node)
+        assert sorted(read) == list(range(len(parent)))
+        groups = batches(blocks, max_tokens)
+        assert sorted(id(block) for group in groups for block in group) == sorted(map(id, blocks))
+        for group in groups:
+            assert len(group) == 1 or pad(group, -2).size <= max_tokens
+    for block in forest.sentences():
+        assert forest.node[block.rank].tolist() == way(forest.node[block.rank[-1]])
+
+
+# Training, and the file
+
+
+SMALL = toy(architecture="transformer", hidden=32, heads=2, epochs=10, learning_rate=1e-2, samples=0)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    random = np.random.default_rng(0)
+    for name, count in (("train.txt", 200), ("dev.txt", 40)):
+        verbs = random.integers(8, size=count)
+        lines = [f"subject{random.integers(9)} verb{verb} object{verb}" for verb in verbs]
+        (tmp_path / name).write_text("\n".join(lines))
+    return tmp_path / "train.txt", tmp_path / "dev.txt"
+
+
+def test_a_transformer_is_trained_stored_and_loaded(tmp_path, texts):
+    result = train.train(*texts, tmp_path / "lm.pt", SMALL)
+    assert result.perplexity < 4.5  # at best (9 · 8) ** (1 / 4) = 2.9
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    assert isinstance(stored.module, TransformerLanguageModel)
+    assert stored.card["architecture"] == "transformer"
+    dev = text.encode(texts[1], stored.words)
+    assert objective.perplexity(stored.module, dev) == pytest.approx(result.perplexity, rel=1e-6)
+    lm = load(tmp_path / "lm.pt")
+    assert isinstance(lm, TransformerLM)
+    sentences = [[lm.vocabulary.id(word) for word in line.split()] for line in texts[1].read_text().splitlines()]
+    total = sentence_logprobs(lm, sentences).sum()
+    assert np.exp(-total / sum(len(sentence) + 1 for sentence in sentences)) == pytest.approx(result.perplexity, 1e-4)
+
+
+def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
+    def stop(report):
+        if report.step >= 16:
+            raise KeyboardInterrupt
+
+    options = dataclasses.replace(SMALL, dropout=0.2, epochs=4)
+    train.train(*texts, tmp_path / "whole.pt", options)
+    with pytest.raises(KeyboardInterrupt):
+        train.train(*texts, tmp_path / "halves.pt", options, stop)
+    train.train(*texts, tmp_path / "halves.pt", dataclasses.replace(options, resume=True))
+    one, other = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
+def test_the_command_trains_it(tmp_path, texts, ninja):
+    sizes = ["--embedding", 8, "--hidden", 8, "--heads", 2, "--layers", 1, "--min-count", 1, "--epochs", 0.1]
+    command = ["train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", "--architecture", "transformer"]
+    code, _, said = ninja(*command, *sizes)
+    assert code == 0, said
+    assert load(tmp_path / "lm.pt").config == Config(28, 8, 8, 1, 2, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"architecture": "gru"}, "architecture is 'gru'; it must be one of lstm, transformer"),
+        ({"heads": 0}, "heads is 0; it must be at least 1"),
+        ({"heads": 3}, "embedding is 16; it must be a multiple of twice the 3 heads"),
+    ],
+)
+def test_options_that_make_no_transformer_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        dataclasses.replace(SMALL, **options)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("heads", 3, "absurd shape"),
+        ("heads", 2**60, "absurd heads"),
+        ("embedding", 32, "its configuration needs"),
+    ],
+)
+def test_a_checkpoint_that_contradicts_itself_is_refused(tmp_path, entry, value, message):
+    checkpoint.save(checkpoint.Checkpoint(make_module(), WORDS, {}), tmp_path / "lm.pt")
+    content = torch.load(tmp_path / "lm.pt", weights_only=True)
+    content["config"][entry] = value
+    torch.save(content, tmp_path / "lm.pt")
+    with pytest.raises(ModelError, match=message):
+        load(tmp_path / "lm.pt")
+
+
+def test_vocabulary_and_network_must_fit():
+    with pytest.raises(ModelError, match="3 words in the vocabulary, but the network scores 40"):
+        TransformerLM(make_module(), SymbolTable(zip(text.SPECIAL, range(3), strict=True)))
+    with pytest.raises(ModelError, match="the vocabulary lacks </s>"):
+        TransformerLM(make_module(), SymbolTable(zip(["<s>", "x", *WORDS[2:]], range(40), strict=True)))
+    with pytest.raises(OptionError, match="max_batch is 0"):
+        make_lm(max_batch=0)

@@ -1,0 +1,255 @@
+"""Progress on a terminal: how much of the bytes is done, and the time left, in every verb that reads lattices."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import click
+import pytest
+from click.testing import CliRunner
+from rich.console import Console as Terminal
+
+import ninja as package
+from ninja.cli import bar, console
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import group
+from ninja.io.reader import Reading
+from ninja.io.sources import ReadOptions, Words
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+WORDS = EXAMPLES / "words.txt"
+# Verbs that read no lattices: texts, matrices, n-gram counts; what each shows is in `OTHERS`, or it takes no second.
+WITHOUT = {
+    *(
+        "gather",
+        "shard-script",
+        "doctor",
+        "version",
+        "lm",
+        "train",
+        "train ngram",
+        "train context",
+        "train context-lm",
+        "ctc-decode",
+    ),
+    *("linear-to-nbest", "string-to-lattice", "compute-wer", "compute-wer-bootci", "align-text"),
+}
+
+
+def commands() -> Iterator[tuple[str, click.Command, set[str]]]:
+    context = click.Context(group)
+    for name in COMMANDS:
+        command = group.get_command(context, name)
+        assert command is not None
+        yield name, command, {each.name or "" for each in command.params if each.required}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):  # type: ignore[no-untyped-def]
+    """A few lattices of the example, words spelled in one file; and what else commands need."""
+    folder = tmp_path_factory.mktemp("files")
+    few = list(islice(package.read(EXAMPLES / "lat.ark.gz", words=WORDS), 6))
+    for name in ("a.ark.gz", "b.ark.gz", "a.jsonl"):
+        with package.write(folder / name) as output:
+            for _, lattice in few:
+                output.write(package.graph.prune(lattice, 2.0, package.Scales(acoustic=0.1)))
+    with package.write(folder / "one.ark") as output:
+        for _, lattice in few:
+            output.write(
+                package.graph.path_lattice(lattice, package.graph.best_path(lattice)).with_key(lattice.key + "-1")
+            )
+    (folder / "text").write_text((EXAMPLES / "text").read_text())
+    (folder / "hot.txt").write_text("the man\n")
+    (folder / "words.txt").write_bytes(WORDS.read_bytes())
+    words = [word for word, _ in few[0][1].words][:50]
+    model = package.lm.train_ngram([words[n : n + 5] for n in range(5, 40)])
+    model.write_arpa(folder / "lm.arpa")
+    return folder
+
+
+class Recorder:
+    """Stands for the progress line; keeps what it is told."""
+
+    made: ClassVar[list[Recorder]] = []
+
+    def __init__(self, unit: str, *, by_reading: bool = False) -> None:
+        self.unit, self.by_reading = unit, by_reading
+        self.shares: list[float | None] = []
+        self.state = "made"
+        self.made.append(self)
+
+    def step(self, description: str, count: int | None = None, *, share: float | None = None) -> None:
+        assert self.state == "started"
+        self.shares.append(share)
+
+    def say(self, message: str) -> None:
+        assert self.state == "started"
+
+    def start(self) -> None:
+        self.state = "started"
+
+    def stop(self) -> None:
+        self.state = "stopped"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
+    tty, pipe = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
+    monkeypatch.setattr(console, "sys", SimpleNamespace(stderr=tty, stdout=pipe))
+    monkeypatch.setattr(bar, "Bar", Recorder)
+    Recorder.made.clear()
+    return Recorder.made
+
+
+def arguments(name: str, command: click.Command, needed: set[str], files: Path, out: Path) -> list[object]:
+    """Make a call of a command, of the names of its parameters."""
+    values: dict[str, object] = {
+        "source": files / ("one.ark" if "nbest-to" in name else "a.ark.gz"),
+        "first": files / "a.ark.gz",
+        "second": files / "b.ark.gz",
+        "others": f"{'ark:' * (name == 'compose')}{files / 'b.ark.gz'}",
+        "before": files / "a.ark.gz",
+        "after": files / "b.ark.gz",
+        "reference": files / "text",
+        "ref": files / "text",
+        "entities": files / "hot.txt",
+        "lm": files / "lm.arpa",
+    }
+    made: list[object] = [name]
+    for each in command.params:
+        if each.name in needed and each.name in values:
+            made += [values[each.name]] if isinstance(each, click.Argument) else [each.opts[-1], values[each.name]]
+    present = {each.name for each in command.params}
+    if "words" in present:
+        made += ["--words", files / "words.txt"]
+    if "output_file" in present:
+        file = {"split": "out.JOB.ark", "show": "out.html", "report": "out.html"}.get(name, "out.ark")
+        made += ["-o", out / file]
+    if "acoustic_scale" in present:
+        made += ["--acoustic-scale", "0.1"]
+    more: dict[str, list[object]] = {
+        "lmrescore": ["--max-unknown", 1],
+        "rescore": ["--output", "best"],
+        "score": ["--mode", "present"],
+        "show": ["--key", "libri-121-121726-0009"],
+        "split": ["--nj", 2],
+        "tune": ["--rnnlm", files / "lm.arpa", "--max-unknown", 1],
+    }
+    return made + more.get(name, [])
+
+
+READS = [name for name, _, needed in commands() if name not in WITHOUT and "model" not in needed]
+
+
+def test_no_verb_is_forgotten() -> None:
+    for name, command, needed in commands():
+        reads = {"source", "first", "before"} & {each.name for each in command.params}
+        assert bool(reads) != (name in WITHOUT), name
+        assert name in READS or name in WITHOUT or "model" in needed
+
+
+@pytest.mark.parametrize("name", READS)
+def test_every_verb_that_reads_lattices_shows_how_much_of_them_is_done(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
+    ((_, command, needed),) = [each for each in commands() if each[0] == name]
+    given = arguments(name, command, needed, files, tmp_path)
+    code, _, said = ninja(*given)
+    assert code == 0, said
+    assert terminal, f"{given} showed nothing"
+    assert {each.state for each in terminal} == {"stopped"}
+    known = [[share for share in each.shares if share is not None] for each in terminal]
+    assert any(shares and shares[-1] > 0.5 for shares in known), [each.shares for each in terminal]
+    assert all(low <= high for shares in known for low, high in pairwise(shares))
+
+
+@pytest.mark.parametrize("name", ["lm score", "train ngram"])
+def test_verbs_of_texts_show_how_far_they_are(name, files, terminal, ninja, tmp_path):  # type: ignore[no-untyped-def]
+    if name == "lm score":
+        text = tmp_path / "text"
+        text.write_text("".join(f"utt{number} the man\n" for number in range(600)))
+        code, _, said = ninja("lm", "score", files / "lm.arpa", text, "-o", tmp_path / "out")
+        assert [share for each in terminal for share in each.shares] == [256 / 600, 512 / 600, 1.0]
+    else:
+        code, _, said = ninja("train", "ngram", files / "text", "-o", tmp_path / "out.arpa")
+    assert code == 0, said
+    assert {each.state for each in terminal} == {"stopped"}
+
+
+FORMATS = ["x.ark", "x.ark.gz", "x.jsonl", "x.jsonl.gz", "folder", "folder.gz", "list", "x.scp", "two"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_share_of_bytes_rises_to_the_whole(form: str, files: Path, tmp_path: Path) -> None:
+    lattices = list(package.read(files / "a.ark.gz", words=WORDS))
+    target: object = tmp_path / form
+    if form.startswith("folder") or form == "list":
+        (tmp_path / "slf").mkdir()
+        for key, lattice in lattices:
+            with package.write(tmp_path / "slf" / f"{key}.slf{'.gz' * form.endswith('gz')}") as output:
+                output.write(lattice)
+        target = tmp_path / "slf"
+        if form == "list":
+            target = tmp_path / "list.txt"
+            target.write_text("".join(f"{path}\n" for path in sorted((tmp_path / "slf").iterdir())))
+    else:
+        with package.write(
+            f"ark,scp:{tmp_path}/y.ark,{target}" if form == "x.scp" else tmp_path / "x.ark" if form == "two" else target
+        ) as output:
+            for _, lattice in lattices:
+                output.write(lattice)
+        if form == "two":
+            target = [str(tmp_path / "x.ark"), str(files / "a.ark.gz")]
+    reading = Reading(target, ReadOptions(Words(package.SymbolTable.read(WORDS))))  # type: ignore[arg-type]
+    shares = [reading.share for _ in reading.lattices()]
+    assert len(shares) == len(lattices) * (1 + (form == "two"))
+    assert all(share is not None for share in shares)
+    assert all(low < high for low, high in pairwise(shares))  # type: ignore[operator]
+    assert shares[-1] == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_share_of_a_pipe_is_not_known(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = gzip.decompress((files / "a.ark.gz").read_bytes())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content))))  # type: ignore[arg-type]
+    reading = Reading("-", ReadOptions(Words(package.SymbolTable.growing())))
+    assert {reading.share for _ in reading.lattices()} == {None}
+
+
+def drawn(line: bar.Bar) -> str:
+    screen = Terminal(file=io.StringIO(), width=100)
+    screen.print(line._progress.get_renderable())
+    return screen.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
+    line = bar.Bar("lattices")
+    task = line._progress.tasks[0]
+    task.get_time = lambda: 100.0  # type: ignore[method-assign]
+    task.start_time = 70.0
+    line.step("utt[1]", share=0.25)
+    text = drawn(line)
+    assert "25%  1 lattices  0:00:30  0:01:30 left" in text
+    assert "━" in text
+    assert "utt1]" in text
+    line = bar.Bar("lattices")
+    line._progress.tasks[0].get_time = lambda: 100.0  # type: ignore[method-assign]
+    line._progress.tasks[0].start_time = 70.0
+    line.step("utt2", 60)
+    text = drawn(line)
+    assert "60 lattices  2/s  0:00:30" in text
+    assert "%" not in text
+    assert "━" not in text
+
+
+def test_no_line_is_drawn_among_results_on_the_terminal(
+    files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tty = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(console, "sys", SimpleNamespace(stderr=tty, stdout=tty))
+    found = CliRunner().invoke(group, ["best", str(files / "a.ark.gz")])
+    assert found.exit_code == 0, found.output
+    assert not terminal

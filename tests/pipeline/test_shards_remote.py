@@ -1,0 +1,86 @@
+"""Shards of sources in an object store, with their parts there, too."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import ninja as package
+
+fsspec = pytest.importorskip("fsspec")  # torch brings it
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """A folder of one's own for attempts; the example as a plain archive."""
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("scratch")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    with package.write("lat.ark") as output:
+        for _, lattice in package.read(EXAMPLES / "lat.ark.gz"):
+            output.write(lattice)
+
+
+@pytest.fixture
+def memory():
+    """The file system of memory://, with the archive as in/lat.ark, and named by in/lat.scp."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    system.pipe_file("/in/lat.ark", Path("lat.ark").read_bytes())
+    with package.write("ark,scp:listed.ark,listed.scp") as output:
+        for _, lattice in package.read("lat.ark"):
+            output.write(lattice)
+    rows = Path("listed.scp").read_bytes().replace(b" listed.ark:", b" memory://in/lat.ark:")
+    system.pipe_file("/in/lat.scp", rows)
+    yield system
+    system.store.clear()
+
+
+def left():
+    return [str(path) for path in Path("scratch").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("source", ["lat.ark", "lat.scp"])
+def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, source):
+    assert ninja("prune", "lat.ark", "--beam", "4", "-o", "one.ark")[0] == 0
+    command = ["prune", f"memory://in/{source}", "--beam", "4", "-o", "memory://out/out.ark", "--shard"]
+    for number in (3, 1):
+        code, _, errors = ninja(*command, f"{number}/3")
+        assert code == 0, errors
+    code, _, errors = ninja("gather", "memory://out/out.ark")
+    assert code == 1
+    assert "shard 2 of 3 still to be run" in errors
+    assert "is done already" in ninja(*command, "1/3")[2]
+    assert ninja(*command, "2/3")[0] == 0
+    assert sorted(memory.ls("/out/out.ark.shards", detail=False))[-1] == "/out/out.ark.shards/plan.json"
+    code, _, errors = ninja("gather", "memory://out/out.ark", "--remove-parts")
+    assert code == 0, errors
+    assert memory.cat_file("/out/out.ark") == Path("one.ark").read_bytes()
+    assert memory.find("/out") == ["/out/out.ark"]
+    assert not left()
+
+
+def test_another_plan_and_changed_sources_are_refused(ninja, memory):
+    command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
+    assert ninja(*command, "1/2")[0] == 0
+    assert "made with another --beam" in ninja(*command, "2/2", "--beam", "3")[2]
+    memory.store.pop("/in/lat.ark")
+    memory.pipe_file("/in/lat.ark", Path("lat.ark").read_bytes())
+    code, _, errors = ninja(*command, "2/2")
+    assert code == 2
+    assert "other sources: memory://in/lat.ark was written anew since" in errors
+
+
+def test_killed_attempts_of_this_machine_are_removed(ninja, memory):
+    command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
+    assert ninja(*command, "1/2")[0] == 0
+    (attempts,) = Path("scratch").glob("ninja-*/*.shards")
+    dead = attempts / f".00002-of-00002.{socket.gethostname()}-4194305-0123abcd"
+    dead.mkdir()
+    (dead / "half").write_bytes(b"x")
+    assert ninja(*command, "2/2")[0] == 0
+    assert not left()

@@ -1,0 +1,62 @@
+"""docs/architecture.md names what there is: paths, names, commands, floors; and no package is left out."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from test_floors import FLOORS
+
+from ninja.cli.commands import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+SPANS = sorted(set(re.findall(r"`([^`\n]+)`", PAGE)))
+OTHERS = {"torch.export", "make docs"}  # names of other programs
+
+
+@cache
+def defined():
+    """Collect the names that modules of the package define, those of classes' members too."""
+    names = set()
+    for path in (ROOT / "ninja").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Assign):
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def exists(span):
+    if span in OTHERS:
+        return True
+    if "/" in span or span.endswith(".py"):
+        folders = ROOT, ROOT / "ninja"
+        return any(list(folder.glob(span.rstrip("/"))) for folder in folders)
+    if span.startswith("ninja "):
+        return span.split()[1] in COMMANDS
+    if span.startswith("--"):
+        return f"  {span} " in (ROOT / "docs" / "cli.md").read_text()
+    name = span.removeprefix("FORMAT = ").partition("(")[0]
+    found = [part for part in name.split(".") if part not in ("ninja", "lm")]
+    return span in {*FLOORS, "ninja", "ninja-asr"} or (bool(found) and set(found) <= defined())
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_every_name_exists(span):
+    assert exists(span), f"docs/architecture.md names {span}, which is not there"
+
+
+def test_no_package_is_left_out():
+    packages = {path.parent for path in (ROOT / "ninja").rglob("__init__.py")} - {ROOT / "ninja"}
+    named = {span for span in SPANS if span.endswith("/")}
+    assert {f"{path.relative_to(ROOT / 'ninja')}/" for path in packages} <= named
+    assert {f"ext/{path.parent.name}/" for path in (ROOT / "ext").glob("*/_*.pyx")} <= named
+    modules = {path.name for path in (ROOT / "ninja").glob("*.py")} - {"__init__.py"}
+    assert modules <= set(SPANS)
+
+
+def test_the_floors_are_those_of_the_test():
+    assert re.findall(r"`(\w+)`", "".join(line for line in PAGE.splitlines() if line.startswith("> "))) == FLOORS

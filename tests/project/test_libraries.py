@@ -1,0 +1,149 @@
+"""What works where only small libraries are installed, and what says which library to install."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ninja.libraries
+import ninja.models
+from ninja.cli.commands import COMMANDS
+from ninja.errors import DependencyError
+from ninja.libraries import LIBRARIES, explained, needed_for
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+SMALL = ("click", "isal", "kaldialign", "lazy_loader", "numpy")
+TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+
+# Runs command lines in one process: starting one for each would take a minute.
+PROGRAM = """
+import contextlib, io, json, sys
+from ninja.cli.main import main
+
+for arguments in json.load(sys.stdin):
+    stdout = io.TextIOWrapper(io.BytesIO())
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(arguments)
+    print(json.dumps([code, said.getvalue()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory):
+    """A folder with Ninja and the small libraries alone."""
+    site = tmp_path_factory.mktemp("site")
+    for name in SMALL:
+        distribution = importlib.metadata.distribution(name)
+        for top in {Path(file).parts[0] for file in distribution.files} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(distribution.locate_file(top))
+    (site / "ninja").mkdir()
+    package, models = (Path(module.__file__).parent for module in (ninja.libraries, ninja.models))
+    for path in {*package.iterdir(), models}:  # in a checkout the models lie beside the package
+        (site / "ninja" / path.name).symlink_to(path)
+    return site
+
+
+def run(site, lines, folder):
+    """Run command lines without any other library; return exit code and messages of each."""
+    environment = {"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", PROGRAM],
+        input=json.dumps([[str(each) for each in line] for line in lines]),
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_command_shows_its_help_with_small_libraries_alone(light, tmp_path):
+    lines = [[*name.split(), "--help"] for name in COMMANDS]
+    results = run(light, lines, tmp_path)
+    for line, (code, said) in zip(lines, results, strict=True):
+        assert code == 0, f"{line}: {said}"
+
+
+def test_commands_without_networks_work_with_small_libraries_alone(light, tmp_path):
+    lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
+    lines = [
+        ["doctor"],
+        ["info", lattices, *words],
+        ["prune", lattices, "-o", "pruned.ark"],
+        ["convert", "pruned.ark", *words, "--to", "slf", "-o", "slf"],
+        ["convert", "pruned.ark", *words, "-o", "lat.pfsg"],
+        ["convert", "pruned.ark", *words, "-o", "lat.json"],
+        *(
+            [verb, "pruned.ark", *words]
+            for verb in ("best", "nbest", "posteriors", "mbr-decode", "to-ctm-conf", "depth")
+        ),
+        ["score", text, "pruned.ark", *words, "--acoustic-scale", "0.1"],
+        ["oracle", "pruned.ark", "--ref", text, *words],
+        ["determinize-pruned", "pruned.ark", "-o", "determinized.ark"],
+        ["union", "pruned.ark", "determinized.ark", "-o", "union.ark"],
+        ["train", "ngram", text, "-o", "ngram.arpa"],
+        ["lmrescore", "pruned.ark", "--lm", "ngram.arpa", *words, "-o", "first.ark"],
+        ["rescore", "pruned.ark", *words, "--rnnlm", "ngram.arpa", "--max-unknown", "1", "-o", "second.ark"],
+        ["lm", "score", "ngram.arpa", text],
+    ]
+    results = run(light, lines, tmp_path)
+    for line, (code, said) in zip(lines, results, strict=True):
+        assert code == 0, f"{line}: {said}"
+
+
+def test_commands_say_which_library_to_install(light, tmp_path):
+    lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
+    key = text.read_text().split(maxsplit=1)[0]
+    wanted = {
+        ("rescore", lattices, *words, "-o", "out.ark"): ("a Ninja checkpoint needs torch", TORCH),
+        ("tune", lattices, *words, "--ref", text, "-o", "out.toml"): ("a Ninja checkpoint needs torch", TORCH),
+        ("train", text, "--dev", text, "-o", "out.pt"): ("training a network needs torch", TORCH),
+        ("convert", lattices, "-o", "out.pt"): ("writing a k2 file needs torch", TORCH),
+        ("convert", lattices, "-o", "out.arrow"): ("Ninja's own format needs pyarrow", "pip install pyarrow"),
+        ("equivalent", lattices, lattices): ("needs pywrapfst", "pip install pynini"),
+        ("show", lattices, *words, "--key", key, "-o", "out.html"): ("a page needs jinja2", "pip install jinja2"),
+    }
+    for line, (code, said) in zip(wanted, run(light, list(wanted), tmp_path), strict=True):
+        assert code == 1, line
+        needs, install = wanted[line]
+        assert f"{needs}, which is not installed; {install}" in said, line
+        assert "internal error" not in said
+        assert len(said.splitlines()) < 4 or line[0] == "equivalent", said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_doctor_lists_what_is_not_installed_and_what_needs_it(light, tmp_path):
+    environment = {"PYTHONPATH": str(light), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-S", "-m", "ninja", "doctor"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout
+    assert "BAD" not in done.stdout
+    missing = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("-  ")}
+    assert missing == set(LIBRARIES) - set(SMALL)
+    assert f"not installed, needed for neural language models, training, writing k2 files; {TORCH}" in done.stdout
+
+
+def test_a_library_that_cannot_be_imported_says_why():
+    with pytest.raises(DependencyError) as caught, needed_for("a page", "out.html"):
+        raise ImportError("libx.so: cannot open shared object file\nmore", name="torch._C")
+    assert str(caught.value).startswith(
+        "out.html: a page needs torch, which cannot be imported (libx.so: cannot open shared object file); install it "
+        f"again: {TORCH}"
+    )
+
+
+def test_a_library_of_no_table_is_installed_by_its_name():
+    error = explained(ModuleNotFoundError("No module named 'other.part'", name="other.part"))
+    assert str(error) == "other is not installed; pip install other"
+
+
+def test_an_import_of_our_own_is_not_blamed_on_a_library():
+    error = ImportError("cannot import name", name="ninja.graph")
+    assert explained(error) is error

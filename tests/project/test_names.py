@@ -1,0 +1,81 @@
+"""The names of the packages that import them on first use: one list for users, for editors and for type checkers."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STUBS = sorted((ROOT / "ninja").rglob("__init__.pyi"))
+PACKAGES = [".".join(path.parent.relative_to(ROOT).parts) for path in STUBS]
+
+
+def stub_names(package):
+    """The names of a package's stub, each with its module; the module of a module is empty."""
+    tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.pyi").read_text())
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    for node in imports:
+        assert all(alias.asname == alias.name for alias in node.names), "a stub hides what it does not import `as`"
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+def test_the_packages_are_the_lazy_ones():
+    assert {"ninja", "ninja.context", "ninja.graph", "ninja.lm", "ninja.train"} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_public_names_are_those_of_the_stub_and_come_from_where_it_says(package):
+    names, loaded = stub_names(package), import_module(package)
+    assert sorted(names) == sorted(loaded.__all__)
+    assert set(names) <= set(dir(loaded))
+    for name, module in names.items():
+        if module:
+            assert getattr(loaded, name) is getattr(import_module(f"{package}.{module}"), name)
+        else:
+            assert getattr(loaded, name) is import_module(f"{package}.{name}")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_not_there_is_an_attribute_error(package):
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = import_module(package).no_such_name
+
+
+@pytest.mark.parametrize("first", ["import ninja.graph.prune, ninja.lm.load", "from ninja.graph import prune", "pass"])
+def test_a_function_hides_the_module_of_its_name_whatever_is_imported_first(first):
+    script = f"{first}\nimport ninja\nassert callable(ninja.graph.prune) and callable(ninja.lm.load)\n"
+    script += "import ninja.graph.prune, ninja.lm.load\nassert callable(ninja.graph.prune) and callable(ninja.lm.load)"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=ROOT)
+
+
+def test_a_star_import_has_every_name():
+    names = {}
+    exec("from ninja import *", names)
+    assert set(stub_names("ninja")) <= set(names)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_an_editor_completes_the_names(package):
+    jedi = pytest.importorskip("jedi")
+    project = jedi.Project(ROOT, smart_sys_path=False, sys_path=[str(ROOT), *sys.path])
+    script = jedi.Script(f"import {package}\n{package}.", project=project)
+    assert set(stub_names(package)) <= {completion.name for completion in script.complete()}
+    for name in ("read", "Lattice") if package == "ninja" else ():
+        (definition,) = jedi.Script(f"import ninja\nninja.{name}", project=project).infer(2, len(f"ninja.{name}"))
+        assert definition.full_name.startswith("ninja.")
+        assert definition.docstring()
+
+
+def test_stubs_are_packaged(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    setuptools = pytest.importorskip("setuptools")
+    distribution = setuptools.Distribution({"packages": setuptools.find_packages(include=["ninja", "ninja.*"])})
+    distribution.parse_config_files()
+    build = distribution.get_command_obj("build_py")
+    build.ensure_finalized()
+    files = {f"{package}.{name}" for package, _, _, names in build.data_files for name in names}
+    assert {f"{package}.__init__.pyi" for package in PACKAGES} <= files
+    assert {"ninja.py.typed", "ninja._core.pyi"} <= files

@@ -1,0 +1,442 @@
+"""Names of files in files: each kind that names some has a row here, and opens what it may, and nothing else.
+
+A format, a reader or a kind of model without a row fails the tests of the tables. Rows of files that are written by a
+run and read by another (plans, records of shards) are in test_shards_untrusted.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nnet3_writer
+import numpy as np
+import pytest
+from test_mutated_files import FORMATS, READERS
+
+import ninja as package
+from ninja.consensus import confusion_network, mbr_decode
+from ninja.context.entities import Entities
+from ninja.decoding.matrices import read_matrices
+from ninja.errors import NinjaError, OptionError
+from ninja.files import remote
+from ninja.formats.format import Format, formats
+from ninja.graph import from_arcs
+from ninja.io.number_tables import read_integers
+from ninja.lattice import Lattice, SymbolTable
+from ninja.lattice.nbest import NBest, sentence
+from ninja.lm import load
+from ninja.lm.load import KINDS
+from ninja.lm.ngram.class_model import read_classes
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+# ---- what is opened ----
+
+_seen: list[tuple[str, str]] | None = None  # events and their names, while a test watches
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if _seen is not None and event in ("open", "socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system"):
+        _seen.append((event, os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes) else repr(arguments)))
+
+
+sys.addaudithook(_audit)
+
+
+@contextmanager
+def watched(*allowed: Path) -> Iterator[None]:
+    """Fail if a command runs, a connection or a file system of fsspec is opened, or a file beside those allowed."""
+    global _seen
+    outside: list[str] = []
+    before, remote._system = remote._system, lambda url: outside.append(url) or before(url)  # type: ignore[assignment, func-returns-value]
+    known = [Path(sys.prefix), Path(sys.base_prefix), Path(package.__file__).parents[1], *allowed]
+    known += [Path(each).resolve() for each in map(str, known)]
+    known += [
+        Path(__file__).parents[1],
+        Path("/proc"),
+        Path("/sys"),
+        Path("/dev/null"),
+        Path("/etc/os-release").resolve(),
+    ]
+    _seen = []
+    try:
+        yield
+    finally:
+        seen, _seen = _seen, None
+        remote._system = before
+    for event, name in seen:
+        is_known = any(Path(os.path.realpath(name)).is_relative_to(each) for each in known)
+        assert event == "open", (event, name)
+        assert name == "" or is_known, f"{name} was opened"
+    assert not outside, f"{outside} were asked for"
+
+
+# ---- files that name others ----
+
+URLS = ("reference://x::data:;base64,e30=", "ftp://127.0.0.1:1/x", "s3://bucket/x", "http://127.0.0.1:1/x")
+URLS += ("memory://x/lat.ark", "simplecache::file:///etc/hostname", "file:///etc/hostname")
+PIPES = ("touch ran; cat secret |", "sh -c 'touch ran' |", "gunzip -c s3://bucket/x |", "cat ftp://127.0.0.1:1/x |")
+STREAMS = ("{folder}/fifo", "/dev/zero", "cat {folder}/fifo |", "cat /dev/zero |", "-")
+OUTSIDE = ("{outside}/secret", "../outside/secret", "below/../../outside/secret", "link", "/dev/../{outside}/secret")
+
+Read = Callable[[Path, str], list[NinjaError]]
+
+
+def collected(read: Callable[[list[NinjaError]], object]) -> list[NinjaError]:
+    """Return the errors of a reading, those reported and the one that was raised."""
+    errors: list[NinjaError] = []
+    try:
+        read(errors)
+    except NinjaError as error:
+        errors.append(error)
+    return errors
+
+
+def list_of_files(folder: Path, name: str) -> list[NinjaError]:
+    (folder / "list").write_text(f"{folder}/good.ark\n{name}\n{folder}/good.ark\n")
+    found: list[str] = []
+    errors = collected(
+        lambda errors: found.extend(key for key, _ in package.read(folder / "list", on_error=errors.append))
+    )
+    assert found == ["utt", "utt"]
+    return errors
+
+
+def script_file(folder: Path, name: str) -> list[NinjaError]:
+    (folder / "x.scp").write_text(f"a {folder}/good.ark:4\nb {name}\nc {folder}/good.ark:4\n")
+    found: list[str] = []
+    errors = collected(
+        lambda errors: found.extend(key for key, _ in package.read(folder / "x.scp", on_error=errors.append))
+    )
+    assert found == ["a", "c"]
+    return errors
+
+
+def offset_in_a_script_file(folder: Path, name: str) -> list[NinjaError]:
+    return script_file(folder, name if name.endswith("|") else f"{name}:4")
+
+
+def list_of_matrices(folder: Path, name: str) -> list[NinjaError]:
+    (folder / "list").write_text(f"{folder}/good.npy\n{folder}/good.npy\n{name}\n")
+    found: list[str] = []
+    errors = collected(
+        lambda errors: found.extend(key for key, *_ in read_matrices(str(folder / "list"), errors.append))
+    )
+    assert found == ["good", "good"]
+    return errors
+
+
+def script_file_of_matrices(folder: Path, name: str) -> list[NinjaError]:
+    (folder / "m.scp").write_text(f"a {folder}/good.npy\nb {name}\nc {folder}/good.npy\n")
+    found: list[str] = []
+    errors = collected(
+        lambda errors: found.extend(key for key, *_ in read_matrices(str(folder / "m.scp"), errors.append))
+    )
+    assert found == ["a", "c"]
+    return errors
+
+
+def script_file_of_numbers(folder: Path, name: str) -> list[NinjaError]:
+    (folder / "ali.scp").write_text(f"b {name}\n")
+    return collected(lambda errors: list(read_integers(str(folder / "ali.scp"))))
+
+
+def entity_list(write: Callable[[str], str]) -> Read:
+    def read(folder: Path, name: str) -> list[NinjaError]:
+        (folder / "entities").write_text(write(name))
+        errors = []
+        for place in (folder / "entities", Path("entities")):  # without a folder, too
+            errors += collected(lambda errors, place=place: Entities.read(place))  # type: ignore[misc]
+        assert len(errors) == 2
+        return errors
+
+    return read
+
+
+def options(folder: Path, name: str) -> list[NinjaError]:
+    from ninja.cli.main import main
+
+    (folder / "o.toml").write_text(f"words = {json.dumps(name)}\n")
+    code = main(
+        ["rescore", str(folder / "good.ark"), "--config", str(folder / "o.toml"), "-o", str(folder / "out.ark")]
+    )
+    return [OptionError("refused")] if code == 2 else []
+
+
+def changed(folder: Path, file: str, **entries: object) -> Path:
+    """Return a copy of a model of Hugging Face with other settings."""
+    from tiny_hf import folder as tiny
+
+    model = folder / "model"
+    model.mkdir()
+    for path in tiny("gpt2").iterdir():
+        (model / path.name).write_bytes(path.read_bytes())
+    known = json.loads((model / file).read_text()) if (model / file).exists() else {}
+    (model / file).write_text(json.dumps(known | entries))
+    return model
+
+
+def setting(file: str, *keys: str, many: bool = False) -> Read:
+    """Return a reading of a Hugging Face model with a name in a setting, by its keys from the outermost."""
+
+    def read(folder: Path, name: str) -> list[NinjaError]:
+        value: object = [name] if many else name
+        for key in reversed(keys[1:]):
+            value = {key: value}
+        model = changed(folder, file, **{keys[0]: value})
+        return collected(lambda errors: load(model))
+
+    return read
+
+
+def index_of_weights(folder: Path, name: str) -> list[NinjaError]:
+    model = changed(folder, "model.safetensors.index.json", weight_map={"transformer.wte.weight": name})
+    (model / "model.safetensors").unlink()
+    return collected(lambda errors: load(model))
+
+
+def onnx_weights(folder: Path, name: str) -> list[NinjaError]:
+    pytest.importorskip("onnx")
+    from test_onnx import external
+
+    model = external(folder / "model.onnx", name)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return collected(lambda errors: load(folder / "model.onnx"))
+
+
+# Kinds of files that name others: how one is read, and the names that it may not have. All lists and script files that
+# the user names may name any regular file of this machine; the others files of their own folder, or below.
+ANYWHERE = (*URLS, *PIPES, *STREAMS)
+INSIDE = (*URLS, *PIPES, *STREAMS, *OUTSIDE)
+NAMING: dict[str, tuple[Read, tuple[str, ...]]] = {
+    "list of files": (list_of_files, ANYWHERE),
+    "script file": (script_file, ANYWHERE),
+    "script file, with an offset": (offset_in_a_script_file, ANYWHERE),
+    "list of matrices": (list_of_matrices, ANYWHERE),
+    "script file of matrices": (script_file_of_matrices, ANYWHERE),
+    "script file of numbers": (script_file_of_numbers, ANYWHERE),
+    "entities, JSON": (entity_list(lambda name: json.dumps({"lists": {"p": {"file": name}}})), INSIDE),
+    "entities, JSONL": (entity_list(lambda name: json.dumps({"list": "p", "file": name}) + "\n"), INSIDE),
+    "entities, TSV": (entity_list(lambda name: f"list:p\tfile\t{name}\n"), INSIDE),
+    "options": (options, URLS),
+    "ONNX": (onnx_weights, INSIDE),
+    "index of weights": (index_of_weights, INSIDE),
+    "tokenizer's files": (setting("tokenizer_config.json", "fast_tokenizer_files", many=True), INSIDE),
+    "tokenizer's vocabulary": (setting("tokenizer_config.json", "vocab_file"), INSIDE),
+    "tokenizer's file": (setting("special_tokens_map.json", "tokenizer_file"), INSIDE),
+    "tokenizer's sentencepiece": (setting("tokenizer_config.json", "sp_model_kwargs", "model_file"), INSIDE),
+    "tokenizer's dictionary": (setting("tokenizer_config.json", "mecab_kwargs", "mecab_dic"), INSIDE),
+    "tokenizer's arguments": (setting("tokenizer_config.json", "init_inputs", many=True), INSIDE),
+    "weights of a configuration": (setting("config.json", "transformers_weights"), INSIDE),
+    "configurations": (setting("config.json", "configuration_files", many=True), INSIDE),
+}
+OF_HUGGING_FACE = ("index of weights", "tokenizer", "weights of", "configurations")
+# Of these a name without a slash is that of a file in the folder, or of none.
+IN_ONE_FOLDER = {kind for kind in NAMING if kind.startswith(OF_HUGGING_FACE)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with good files, a pipe and a link out of it, and a secret beside it."""
+    inside = tmp_path / "inside"
+    for each in (inside, inside / "below", tmp_path / "outside"):
+        each.mkdir()
+    (tmp_path / "outside" / "secret").write_text("@name\tpassword\n")
+    (inside / "link").symlink_to(tmp_path / "outside" / "secret")
+    os.mkfifo(inside / "fifo")
+    with package.write(inside / "good.ark") as output:
+        output.write(from_arcs("utt", [0], [1], [1], [1.0], [0.0], finals={1: 0.0}))
+    np.save(inside / "good.npy", np.zeros((2, 3), np.float32))
+    monkeypatch.chdir(inside)
+    return inside
+
+
+@pytest.mark.timeout(60)  # a pipe would block
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, names) in NAMING.items() for name in names])
+def test_a_name_in_a_file_opens_nothing_that_it_may_not(kind: str, name: str, folder: Path) -> None:
+    if kind.startswith(OF_HUGGING_FACE):
+        pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
+        import tiny_hf
+
+        tiny_hf.folder("gpt2")  # made before
+    read, _ = NAMING[kind]
+    allowed = [
+        Path(tempfile.gettempdir(), name) for name in os.listdir(tempfile.gettempdir()) if name.startswith("tmp")
+    ]
+    with watched(folder, *allowed):  # in which the models that are copied lie
+        errors = read(folder, name.format(folder=folder, outside=folder.parent / "outside"))
+    if kind not in IN_ONE_FOLDER or os.path.basename(name) != name:
+        assert errors, f"{name} was read"
+    assert not (folder / "ran").exists()
+    assert "password" not in " ".join(map(str, errors))
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (_, names) in NAMING.items() if names == ANYWHERE])
+def test_a_script_file_or_a_list_may_name_any_regular_file_of_this_machine(kind: str, folder: Path) -> None:
+    read, _ = NAMING[kind]
+    outside = folder.parent / "outside"
+    (outside / "ali").write_bytes(b"b \0B\4\1\0\0\0\4\7\0\0\0")
+    for name in ("good.ark", "good.npy"):
+        (outside / name).write_bytes((folder / name).read_bytes())
+    name = str(outside / ("ali:2" if "numbers" in kind else "good.npy" if "matrices" in kind else "good.ark"))
+    name += ":4" if kind == "script file" else ""
+    try:
+        errors = read(folder, name)
+    except AssertionError as more:  # one more was read
+        assert "good" in str(more) or "utt" in str(more) or "'b'" in str(more)  # noqa: PT017
+        return
+    assert errors == []
+
+
+def test_memory_is_no_store_of_users() -> None:
+    code = "import ninja\ntry: list(ninja.read('memory://x/y'))\nexcept ninja.errors.OptionError as error: print(error)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert "memory:// is not served, but abfs://" in done.stdout, done.stderr
+
+
+# ---- files that name none ----
+
+PLANTED = ("ftp://127.0.0.1:1/x", "s3://bucket/x", "reference://x::data:;base64,e30=", "/etc/hostname", "../secret")
+WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", *PLANTED])
+# Formats of which no file names another; each is read with such names for words.
+NAME_NOTHING = {
+    *("binary", "text", "slf", "sphinx", "pfsg", "plf", "mesh", "openfst", "fst-ark", "named-text", "k2", "native"),
+    *("json", "srilm", "columns", "ctm", "fst-text", "nemo", "nbest-kaldi", "espnet"),
+}
+# Readers of `test_mutated_files` that name nothing; those of archives of lattices are formats.
+READERS_NAME_NOTHING = {
+    *(
+        "matrix archive",
+        "nnet3",
+        "transition model",
+        "symbol table",
+        "word boundary",
+        "align lexicon",
+        "pronunciations",
+    ),
+    *("segments", "transcripts", "stm", "glm", "biasing lists"),
+}
+
+
+def test_every_format_and_reader_has_a_row() -> None:
+    assert {form.name for form in formats()} == NAME_NOTHING, "does a file of the new format name others?"
+    readers = set(READERS) - NAME_NOTHING
+    assert readers == READERS_NAME_NOTHING | {"entities", "options"}, "do files of the new reader name others?"
+
+
+def lattice() -> Lattice:
+    return Lattice.from_arrays(
+        "utt", [0, 2, 3, 4, 5, 5], [1, 2, 3, 3, 4], [3, 4, 5, 6, 7], [0.5, 1, 0, 2, 1], [1, 2, 3, 0.25, 1],
+        [np.inf] * 4 + [0.5], ali_begin=[0, 1, 3, 5, 6, 7], ali=[7, 8, 8, 9, 9, 7, 7], words=WORDS,
+    )  # fmt: skip
+
+
+def planted(form: Format, target: Path) -> None:
+    """Write a file of a format whose words, and keys where they are no names of files, are names and URLs."""
+    key = "ftp://127.0.0.1:1/x" if form.write is not None and form.write.files == "one" else "utt"
+    with package.write(target, to=form.name, words=WORDS) as output:
+        if form.holds == "lattice":
+            output.write(lattice().with_key(key))
+        elif form.holds == "network":
+            output.write(confusion_network(mbr_decode(lattice()), words=WORDS))
+        else:
+            output.write(NBest(key, (sentence(list(PLANTED), 1.5, 10.0), sentence(list(PLANTED[:2]), 2.0, 11.0))))
+
+
+TEXTS = {
+    "columns": "ftp://h/x-1 -10.5 -2 | s3://bucket/x /etc/hostname\n",
+    "ctm": "ftp://h/x 1 0.00 0.25 s3://bucket/x 0.9\nftp://h/x 1 0.25 0.5 /etc/hostname 0.5\n",
+    "named-text": "ftp://h/x\n0 1 s3://bucket/x 0.5,1.5,7_8\n1 0,0,\n\n",
+}
+
+HOW = {"nemo": "nemo:beam=2"}  # formats that must be told where an utterance ends
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(NAME_NOTHING))
+def test_words_and_keys_that_are_names_open_nothing(name: str, tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "out"
+    target.parent.mkdir()
+    if name in TEXTS:
+        target.write_text(TEXTS[name])
+    else:
+        form = FORMATS[name]
+        assert form.write is not None
+        planted(form, target if form.write.files == "one" else tmp_path / "folder")
+    files = (
+        [tmp_path / "folder"]
+        if name == "espnet"
+        else [each for each in target.parent.rglob("*") if "words.txt" not in each.name]
+    )
+    assert files
+    with watched(tmp_path):
+        found = [each for path in files for _, each in package.read(path, format=HOW.get(name, name), words=WORDS)]
+    assert found
+
+
+# ---- models ----
+
+
+def rnnlm(folder: Path) -> None:
+    (folder / "config").mkdir()
+    (folder / "config" / "words.txt").write_text("<eps> 0\n<s> 1\n</s> 2\nftp://h/x 3\n")
+    (folder / "special_symbol_opts.txt").write_text("--bos-symbol=1 --eos-symbol=2\n")
+    (folder / "word_embedding.final.mat").write_bytes(nnet3_writer.matrix(np.ones((4, 2), np.float32), True))
+    lines = ["input-node name=input dim=2", "component-node name=a component=a input=input"]
+    values = {"<LinearParams>": np.eye(2, dtype="f4"), "<BiasParams>": np.ones(2, "f4")}
+    content = nnet3_writer.network(
+        [*lines, "output-node name=output input=a"], {"a": ("NaturalGradientAffineComponent", values)}, True
+    )
+    (folder / "final.raw").write_bytes(content)
+
+
+# Kinds of models that are folders, with a file each that may not be a pipe; those of one file, which names none but
+# where NAMING has a row; and of these with a vocabulary, `words.txt` beside it is asked for.
+FOLDERS = {
+    "a Hugging Face directory": "tokenizer_config.json",
+    "a Kaldi RNNLM": "config/oov.txt",
+    "a directory of Caffe2 nets": "words.txt",
+}
+ONE_FILE = {
+    *("a Ninja checkpoint", "an ARPA file", "a const-arpa", "a grammar (OpenFst)", "a KenLM binary"),
+    "an ONNX model",  # see NAMING
+}
+
+
+def test_every_kind_of_model_has_a_row() -> None:
+    assert {kind.name for kind in KINDS} == {*FOLDERS} | ONE_FILE, "do models of the new kind name files?"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_pipe_in_the_folder_of_a_model_is_not_read(kind: str, folder: Path) -> None:
+    model = folder / "model"
+    if kind == "a Hugging Face directory":
+        pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
+        changed(folder, "config.json")
+    else:
+        model.mkdir()
+    if kind == "a Kaldi RNNLM":
+        rnnlm(model)
+        assert load(model).vocabulary.id("ftp://h/x") == 3
+    if kind == "a directory of Caffe2 nets":
+        for name in ("init_net.pb", "predict_net.pb"):
+            (model / name).write_bytes(b"")
+    (model / FOLDERS[kind]).unlink(missing_ok=True)
+    os.mkfifo(model / FOLDERS[kind])
+    with pytest.raises(NinjaError, match="it is no regular file; remove it from the model"):
+        load(model)
+
+
+def test_definitions_of_classes_name_no_files(tmp_path: Path) -> None:
+    (tmp_path / "classes").write_text("@city ftp://127.0.0.1:1/x\n@city 0.5 /etc/hostname\n")
+    with watched(tmp_path):
+        assert len(read_classes(tmp_path / "classes")["@city"]) == 2

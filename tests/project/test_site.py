@@ -1,0 +1,148 @@
+"""The documentation site: its pages, and how they are found and searched in a browser."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from chromium import browser
+
+import ninja
+
+__all__ = ["browser"]  # the fixture
+ROOT = Path(__file__).resolve().parents[2]
+yaml = pytest.importorskip("yaml")
+BUILT = os.environ.get("NINJA_SITE")  # the folder of a site built already
+slow = pytest.mark.skipif(not (BUILT or os.environ.get("NINJA_SLOW")), reason="builds the site; set NINJA_SLOW")
+
+
+def pages(navigation: list) -> list[str]:
+    found = []
+    for entry in navigation:
+        for target in entry.values() if isinstance(entry, dict) else [entry]:
+            found += [target] if isinstance(target, str) else pages(target)
+    return found
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    docs = ROOT / "docs"
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.glob("**/*.md"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if BUILT:
+        return ROOT / BUILT
+    pytest.importorskip("material")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@slow
+def test_the_site_has_every_public_name_and_every_command(site):
+    for name in ninja.__all__:
+        value = getattr(ninja, name)
+        if isinstance(value, type) or callable(value):
+            assert f'id="ninja.{name}"' in (site / "api" / "ninja.html").read_text(), name
+    for name in ("best_path", "nbest", "prune"):
+        assert f'id="ninja.graph.{name}"' in (site / "api" / "ninja.graph.html").read_text()
+    from ninja.cli.commands import COMMANDS
+
+    commands = (site / "cli.html").read_text()
+    assert 'ark:gunzip -c lat.*.gz|"' in unescape((site / "kaldi.html").read_text())  # no escape before the bar
+    assert all(f'id="ninja-{name.replace(" ", "-")}"' in commands for name in COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    """The address of the site on a server of this machine."""
+    handler = partial(QuietHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """A handler that prints nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def visited(browser: Any, address: str, path: str, width: int = 1440, colours: str = "light") -> Iterator[Any]:
+    """Open a page of the site; when it is left, it must have asked no other site and run without an error."""
+    context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": 800})
+    try:
+        page = context.new_page()
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda request: request.url.startswith(address) or wrong.append(request.url))
+        page.on("response", lambda response: response.status < 400 or wrong.append(f"{response.status} {response.url}"))
+        page.goto(f"{address}/{path}")
+        yield page
+        assert not [each for each in wrong if not each.startswith(("data:", "blob:"))], path
+    finally:
+        context.close()
+
+
+@slow
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [420, 1440])
+def test_pages_fit_the_window(browser, served, width, colours):
+    for name in ("index.html", "cli.html", "kaldi.html", "tutorials/kaldi.html", "api/ninja.graph.html"):
+        with visited(browser, served, name, width, colours) as page:
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (max(int(each) for each in colour[4:-1].split(",")) < 80) == (colours == "dark")
+
+
+@slow
+def test_every_link_of_the_site_leads_to_a_page_and_a_place_in_it(site):
+    pages = {path: path.read_text() for path in site.glob("**/*.html")}
+    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        for link in re.findall(r'<a [^>]*href="([^"]+)"', text):
+            target, _, anchor = unescape(link).partition("#")
+            if "://" in target or path.name == "404.html":
+                continue
+            page = (path.parent / target).resolve() if target else path
+            assert page.exists(), f"{path.name}: {link}"
+            assert not anchor or page not in ids or unquote(anchor) in ids[page], f"{path.name}: {link}"
+
+
+@slow
+@pytest.mark.parametrize(
+    ("query", "target"),
+    [
+        ("lattice-oracle", "kaldi.html"),
+        ("determinize_pruned", "api/ninja.graph.html"),
+        ("HLRescore", "tutorials/htk.html"),
+    ],
+)
+def test_the_search_finds_pages(browser, served, query, target):
+    with visited(browser, served, "index.html") as page:
+        page.locator(".md-search__input").click()
+        page.keyboard.type(query)
+        link = page.locator(f'.md-search-result__link[href*="{target}"]').first
+        link.wait_for(timeout=20000)
+        link.click()
+        page.wait_for_url(f"**/{target}*")
+        assert query in page.locator("article").inner_text()

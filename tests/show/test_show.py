@@ -1,0 +1,413 @@
+"""Pages and pictures of lattices: what is drawn, where, and that data stay data."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference_graph import paths, through_costs
+from strategies import lattices
+from strategies_graph import scaled, timed_lattices
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph import best_path, oracle, posteriors, select_arcs, state_times
+from ninja.io import read, write
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import SymbolTable
+from ninja.show import ShowOptions, detours, draw, lattice_page, picture
+from ninja.show.layout import SMALLEST_STEP, lay_out
+from ninja.show.page import embedded
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVE, WORDS, TEXT = (ROOT / "examples" / name for name in ("lat.ark.gz", "words.txt", "text"))
+DATA = re.compile(r'<script type="application/json" id="lattice">(.*?)</script>', re.DOTALL)
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img/src=x/onerror=alert(1)>',
+    "{{7*7}}",
+    "<!--<script>",
+    "</title></textarea>&lt;",
+]
+
+
+def data_of(page: str) -> dict:
+    return json.loads(DATA.search(page)[1])
+
+
+@pytest.fixture(scope="module")
+def words():
+    return SymbolTable.read(WORDS)
+
+
+@pytest.fixture(scope="module")
+def examples(words):
+    return dict(read(ARCHIVE, words=words))
+
+
+# ---- Detours.
+
+
+@given(lattices(connected=False), st.sampled_from([0.1, 1.0]), st.sampled_from([0.0, 0.5]))
+def test_the_excess_of_an_arc_is_that_of_its_best_path(lattice, acoustic_scale, word_penalty):
+    if not paths(lattice):
+        return
+    scales = {"acoustic_scale": acoustic_scale, "word_penalty": word_penalty}
+    through = through_costs(lattice, **scales)
+    found = detours(lattice, scaled(scales))
+    best = best_path(lattice, scaled(scales)).cost(scaled(scales))
+    for arc in range(lattice.num_arcs):
+        expected = through[arc] - best if arc in through else np.inf
+        assert found.excess[arc] == pytest.approx(expected, abs=1e-4)
+
+
+@given(lattices(connected=False))
+def test_detours_hold_each_arc_of_a_complete_path_once_and_any_first_few_are_connected(lattice):
+    if not paths(lattice):
+        return
+    best = best_path(lattice)
+    found = detours(lattice, paths=[best.arcs])
+    arcs = [arc for row in found.arcs for arc in row]
+    assert sorted(arcs) == np.flatnonzero(np.isfinite(found.excess)).tolist()
+    keep = np.zeros(lattice.num_arcs, np.bool_)
+    for number, row in enumerate(found.arcs):
+        assert all(lattice.dst[one] == lattice.src[other] for one, other in pairwise(row))
+        if number == 0 and len(best.arcs):
+            assert list(row) == best.arcs.tolist()
+        keep[list(row)] = True
+        assert select_arcs(lattice, keep).num_arcs == keep.sum()
+
+
+@given(lattices())
+def test_detours_come_in_the_order_in_which_a_growing_beam_lets_them_in(lattice):
+    found = detours(lattice)
+    first = [found.excess[list(row)].max() for row in found.arcs]
+    assert np.all(np.diff(first) >= -1e-6)
+
+
+@given(lattices(max_word=3), st.lists(st.integers(1, 3), max_size=4))
+def test_a_given_path_comes_before_cheaper_ones(lattice, reference):
+    best, nearest = best_path(lattice), oracle(lattice, reference)
+    found = detours(lattice, paths=[best.arcs, nearest.arcs])
+    marked = {*best.arcs.tolist(), *nearest.arcs.tolist()}
+    inside = [set(row) <= marked for row in found.arcs]
+    assert inside == sorted(inside, reverse=True)
+    assert {arc for row, own in zip(found.arcs, inside, strict=True) if own for arc in row} == marked
+
+
+def test_a_lattice_without_a_complete_path_is_refused():
+    with pytest.raises(LatticeError, match="key 'dead': no path leads from the start to a final state"):
+        detours(dead_end())
+
+
+def dead_end() -> Lattice:
+    """The final state cannot be reached."""
+    return Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0.0], [0.0], [np.inf, np.inf, 0.0])
+
+
+# ---- Layout.
+
+
+@given(st.one_of(lattices(), timed_lattices()))
+def test_arcs_lead_to_the_right_and_lanes_are_shared_by_no_two_arcs_at_once(lattice):
+    rows = detours(lattice, paths=[best_path(lattice).arcs]).arcs
+    layout = lay_out(lattice, rows, ["word"] * lattice.num_arcs)
+    src = lattice.src
+    used: dict[int, list[tuple[float, float]]] = {}
+    for row in rows:
+        assert all(layout.x[lattice.dst[arc]] - layout.x[src[arc]] >= SMALLEST_STEP for arc in row)
+        (lane,) = {int(layout.arc_lane[arc]) for arc in row}
+        extent = (layout.x[src[row[0]]] + 1, layout.x[lattice.dst[row[-1]]] - 1)
+        assert all(extent[1] <= begin or end <= extent[0] for begin, end in used.get(lane, []))
+        used.setdefault(lane, []).append(extent)
+    if rows:
+        assert set(layout.arc_lane[list(rows[0])].tolist()) <= {0}
+
+
+@given(timed_lattices())
+def test_states_stand_in_the_order_of_their_times(lattice):
+    layout = lay_out(lattice, detours(lattice).arcs, [""] * lattice.num_arcs)
+    if layout.unit == "frame":
+        assert layout.time.tolist() == state_times(lattice).tolist()
+        drawn = np.flatnonzero(~np.isnan(layout.x))
+        assert (layout.x[drawn] >= layout.time[drawn] * layout.width - 1e-6).all()
+
+
+def test_without_times_states_stand_by_their_number_of_arcs_from_the_start():
+    lattice = Lattice.from_arrays("k", [0, 2, 3, 3], [1, 2, 2], [1, 2, 3], [0, 5, 0], [0, 0, 0], [np.inf, np.inf, 0.0])
+    drawing = draw(lattice)
+    assert drawing.layout.unit == "step"
+    assert drawing.layout.time.tolist() == [0, 1, 2]
+    assert data_of(lattice_page(drawing))["frameShift"] is None
+
+
+def test_times_that_contradict_each_other_are_not_used():
+    lattice = Lattice.from_arrays(
+        "k", [0, 2, 2], [1, 1], [1, 2], [0, 1], [0, 0], [np.inf, 0.0], ali_begin=[0, 1, 3], ali=[1, 1, 1]
+    )
+    with pytest.raises(LatticeError):
+        state_times(lattice)
+    assert draw(lattice).layout.unit == "step"
+
+
+# ---- What is drawn.
+
+
+@given(lattices(max_states=6))
+def test_figures_on_the_page_are_those_of_the_lattice(lattice):
+    drawing = draw(lattice, None, ShowOptions(Scales(0.5)))
+    data = data_of(lattice_page(drawing))["arc"]
+    expected = posteriors(lattice, Scales(0.5))
+    for place, arc in enumerate(data["id"]):
+        assert data["posterior"][place] == pytest.approx(expected[arc], rel=1e-5)
+        assert data["graph"][place] == pytest.approx(lattice.graph[arc])
+        assert data["acoustic"][place] == pytest.approx(lattice.acoustic[arc])
+    best = {arc for arc, marks in zip(data["id"], data["marks"], strict=True) if marks & 1}
+    assert best == set(best_path(lattice, Scales(0.5)).arcs.tolist())
+
+
+def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
+    lattice = max(examples.values(), key=lambda each: each.num_arcs)
+    assert lattice.num_arcs > 10_000
+    options = ShowOptions(Scales(0.1), max_arcs=500)
+    drawing = draw(lattice, None, options)
+    drawn = set(drawing.arcs.tolist())
+    assert 400 < len(drawn) <= 500
+    assert set(drawing.best.arcs.tolist()) <= drawn
+    rest = np.setdiff1d(np.arange(lattice.num_arcs), drawing.arcs)
+    rest = rest[np.isfinite(drawing.excess[rest])]
+    assert drawing.excess[rest].min() >= drawing.excess[drawing.arcs].max() - 1e-6
+    said = drawing.left_out()
+    assert said.startswith(f"{len(rest):,} of {lattice.num_arcs:,} arcs are left out, as at most 500 are drawn")
+    assert f"at least {drawing.excess[rest].min():.3g} more" in said
+    assert said in data_of(lattice_page(drawing))["leftOut"]
+
+
+def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
+    references = {line.split()[0]: line.split()[1:] for line in TEXT.read_text().splitlines()}
+    lattice = max(examples.values(), key=lambda each: each.num_arcs)
+    drawing = draw(lattice, references[lattice.key], ShowOptions(Scales(0.1), max_arcs=1))
+    nearest = oracle(lattice, words.ids(references[lattice.key]))
+    assert {*drawing.arcs.tolist()} == {*drawing.best.arcs.tolist(), *nearest.arcs.tolist()}
+    data = data_of(lattice_page(drawing))
+    wrong = sum(said != heard for said, heard in data["pairs"]["oracle"])
+    assert wrong == nearest.edits
+
+
+def test_arcs_that_lead_nowhere_are_counted():
+    lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0.0])
+    assert draw(lattice).left_out() == "1 arcs are left out that lie on no path from the start to a final state."
+
+
+def test_a_lattice_of_one_state_is_shown():
+    lattice = Lattice.from_arrays("k", [0, 0], [], [], [], [], [0.5])
+    data = data_of(lattice_page(draw(lattice)))
+    assert data["arc"]["id"] == []
+    assert data["state"]["finalGraph"] == [0.5]
+    assert "<svg" in picture(lattice)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_arcs": 0}, "max_arcs is 0"),
+        ({"frame_shift": 0.0}, "frame_shift is 0.0"),
+        ({"frame_shift": np.inf}, "inf"),
+    ],
+)
+def test_senseless_options_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        ShowOptions(**options)
+
+
+def test_a_reference_needs_words():
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
+    with pytest.raises(LatticeError, match=r"key 'k': a reference needs the words of the lattice"):
+        draw(lattice, ["a"])
+
+
+# ---- Words are data.
+
+
+def hostile() -> Lattice:
+    """A lattice whose words and key would run, were they ever taken for anything but text."""
+    table = SymbolTable.from_words(["<eps>", *HOSTILE])
+    number = len(HOSTILE)
+    return Lattice.from_arrays(
+        HOSTILE[0],
+        [*range(number + 1), number],
+        range(1, number + 1),
+        range(1, number + 1),
+        np.zeros(number),
+        np.zeros(number),
+        [*[np.inf] * number, 0.0],
+        words=table,
+    )
+
+
+def test_words_cannot_end_the_script_they_stand_in():
+    page = lattice_page(draw(hostile(), HOSTILE))
+    for word in HOSTILE:
+        if "<" in word:
+            assert word not in page
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page  # the key, in the title
+    assert data_of(page)["best"] == HOSTILE
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_embedded_data_are_what_was_given_and_hold_no_character_of_markup(data):
+    text = embedded({"it": data})
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == {"it": data}
+
+
+def test_a_page_fetches_nothing_and_runs_no_script_but_its_own():
+    page = lattice_page(draw(hostile()))
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
+    assert policy.startswith("default-src 'none'")
+    assert re.fullmatch(r"(?:'sha256-[\w+/=]{44}' ?){4}", re.search(r"script-src ([^;]*)", policy)[1])
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"(?:src|href|url)\s*[=(]", outside)
+
+
+def test_the_picture_for_notebooks_escapes_words():
+    drawn = picture(hostile())
+    assert "<script" not in drawn
+    assert "<img" not in drawn
+    assert "&lt;/script&gt;" in drawn
+
+
+# ---- Notebooks.
+
+
+def test_a_lattice_has_a_picture_of_bounded_size_for_notebooks(examples):
+    lattice = max(examples.values(), key=lambda each: each.num_arcs)
+    drawn = picture(lattice)
+    assert drawn.count("<path") <= 60
+    assert len(drawn) < 40_000
+    assert f"of {lattice.num_arcs:,} arcs are drawn" in drawn
+
+
+def test_notebooks_draw_lattices(monkeypatch):
+    drawn_by = {}
+    html = SimpleNamespace(for_type_by_name=lambda module, name, function: drawn_by.update({(module, name): function}))
+    shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": html}))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
+    lattice = dead_end()
+    assert drawn_by[type(lattice).__module__, type(lattice).__qualname__](lattice) == picture(lattice)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))  # not in a notebook
+    runpy.run_path(str(ROOT / "ninja" / "__init__.py"))
+
+
+@given(lattices(connected=False))
+def test_the_picture_never_fails(lattice):
+    assert "<code>Lattice(&#x27;&lt;key&gt;&#x27;, " in picture(lattice.with_key("<key>"))
+
+
+def test_what_cannot_be_drawn_is_summed_up():
+    drawn = picture(dead_end())
+    assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arcs, compact)" in drawn
+    assert "no path leads from the start to a final state" in drawn
+
+
+def test_a_huge_lattice_is_only_summed_up(monkeypatch):
+    monkeypatch.setattr("ninja.show.notebook.LARGEST", 0)
+    lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
+    assert "too large to be drawn here" in picture(lattice)
+
+
+# ---- The command.
+
+
+def test_the_command_writes_a_page_of_one_lattice(ninja, tmp_path, examples, words):
+    key = list(examples)[1]
+    page = tmp_path / "page.html"
+    options = ["--words", WORDS, "--ref", TEXT, "--acoustic-scale", 0.1, "--frame-shift", 0.01, "-o", page]
+    code, out, err = ninja("show", ARCHIVE, "--key", key, *options)
+    assert (code, out, err) == (0, "", "")
+    data = data_of(page.read_text())
+    assert data["key"] == key
+    assert data["best"] == words.spell(best_path(examples[key], Scales(0.1)).words)
+    assert data["frameShift"] == 0.01
+
+
+def test_what_is_left_out_is_said_on_stderr(ninja, tmp_path, examples):
+    key = list(examples)[3]
+    code, _, err = ninja("show", ARCHIVE, "--key", key, "--max-arcs", 100, "-o", tmp_path / "page.html")
+    assert code == 0
+    assert f"ninja: {key}: " in err
+    assert "arcs are left out, as at most 100 are drawn" in err
+
+
+def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
+    lattice = next(iter(examples.values()))
+    with write(str(tmp_path / "one.ark")) as output:
+        output.write(lattice)
+    code, out, _ = ninja("show", tmp_path / "one.ark")
+    assert code == 0
+    data = data_of(out)
+    assert data["key"] == lattice.key
+    best = best_path(lattice).words
+    assert data["best"] == [str(number) for number in best.tolist()]  # without --words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "say with --key which lattice to show; there are libri-"),
+        (["--key", "nobody"], 1, "no lattice has the key 'nobody'; there are libri-"),
+        (["--key", "libri-1089-134686-0003", "--frame-shift", "-1"], 2, "--frame-shift is -1.0"),
+        (["--key", "libri-1089-134686-0003", "--max-arcs", "0"], 2, "--max-arcs"),
+        (["--key", "libri-1089-134686-0003", "--acoustic-scale", "nan"], 2, "--acoustic-scale is nan"),
+    ],
+)
+def test_wrong_calls_say_what_to_do(ninja, tmp_path, arguments, code, message):
+    page = tmp_path / "page.html"
+    found, _, err = ninja("show", ARCHIVE, *arguments, "-o", page)
+    assert found == code
+    assert message in err
+    assert not page.exists()
+
+
+def test_a_reference_finds_the_words_beside_the_lattices(ninja, tmp_path):
+    archive, key = tmp_path / "lat.ark.gz", "libri-1089-134686-0003"
+    shutil.copy(ARCHIVE, archive)
+    page = tmp_path / "page.html"
+    code, _, err = ninja("show", archive, "--key", key, "--ref", TEXT, "-o", page)
+    assert (code, "give the words' spelling with --words" in err, page.exists()) == (2, True, False)
+    shutil.copy(WORDS, tmp_path)
+    for reference in ([], ["--ref", TEXT]):
+        code, _, err = ninja("show", archive, "--key", key, *reference, "-o", page)
+        assert (code, f"words of {tmp_path / 'words.txt'}" in err) == (0, True)
+        assert not data_of(page.read_text())["best"][0].isdigit()
+    assert ninja("report", archive, archive, "--ref", TEXT, "-o", page)[0] == 0
+
+
+def test_a_reference_of_another_key_is_no_reference(ninja, tmp_path):
+    (tmp_path / "text").write_text("somebody hello\n")
+    key = "libri-1089-134686-0003"
+    code, _, err = ninja("show", ARCHIVE, "--key", key, "--words", WORDS, "--ref", tmp_path / "text")
+    assert code == 1
+    assert f"key '{key}': there is no reference of this key" in err
+
+
+def test_damage_of_another_lattice_is_said_and_does_not_matter(ninja, tmp_path):
+    archive = tmp_path / "lat.txt"
+    archive.write_text("bad \n0 1 x 1,2,\n\ngood \n0 1 5 1,2,1_1\n1 0,0,\n\n")
+    code, out, err = ninja("show", archive, "--key", "good")
+    assert code == 0
+    assert "failed: " in err
+    assert data_of(out)["key"] == "good"
+    code, out, err = ninja("show", archive, "--key", "bad")
+    assert (code, out) == (1, "")
+    assert "bad" in err

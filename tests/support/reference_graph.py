@@ -1,0 +1,155 @@
+"""Slow, obvious twins of the graph kernels, and a slow reader of Kaldi's archives that shares nothing with ours."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ninja.graph import from_arcs
+from ninja.lattice import Lattice
+
+SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+
+
+def paths(lattice: Lattice) -> list[tuple[int, ...]]:
+    """Every path from the start to a final state, as arc ids."""
+    found = []
+
+    def walk(state: int, path: tuple[int, ...]) -> None:
+        if lattice.is_final[state]:
+            found.append(path)
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            walk(int(lattice.dst[arc]), (*path, arc))
+
+    walk(0, ())
+    return found
+
+
+def end_of(lattice: Lattice, path: tuple[int, ...]) -> int:
+    return int(lattice.dst[path[-1]]) if path else 0
+
+
+def words_of(lattice: Lattice, path: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(lattice.word[arc]) for arc in path if lattice.word[arc] != 0)
+
+
+def costs_of(lattice: Lattice, path: tuple[int, ...]) -> tuple[float, float]:
+    """Graph and acoustic cost of a path, its final state's included."""
+    end, arcs = end_of(lattice, path), list(path)
+    graph = lattice.graph[arcs].astype(float).sum() + float(lattice.final_graph[end])
+    return graph, lattice.acoustic[arcs].astype(float).sum() + float(lattice.final_acoustic[end])
+
+
+def cost_of(
+    lattice: Lattice, path: tuple[int, ...], acoustic_scale: float = 1, lm_scale: float = 1, word_penalty: float = 0
+) -> float:
+    graph, acoustic = costs_of(lattice, path)
+    return lm_scale * graph + acoustic_scale * acoustic + word_penalty * len(words_of(lattice, path))
+
+
+def labels_of(lattice: Lattice, path: tuple[int, ...]) -> list[int]:
+    end = end_of(lattice, path)
+    pieces = [lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in path]
+    pieces.append(lattice.final_ali[lattice.final_ali_begin[end] : lattice.final_ali_begin[end + 1]])
+    return np.concatenate(pieces).tolist()
+
+
+def through_costs(lattice: Lattice, **scales: float) -> dict[int, float]:
+    """Cost of the best path through each arc that is on any."""
+    best: dict[int, float] = {}
+    for path in paths(lattice):
+        cost = cost_of(lattice, path, **scales)
+        for arc in path:
+            best[arc] = min(best.get(arc, math.inf), cost)
+    return best
+
+
+def best_sequences(lattice: Lattice, **scales: float) -> dict[tuple[int, ...], float]:
+    """Cost of the best path of each word sequence."""
+    best: dict[tuple[int, ...], float] = {}
+    for path in paths(lattice):
+        words, cost = words_of(lattice, path), cost_of(lattice, path, **scales)
+        best[words] = min(best.get(words, math.inf), cost)
+    return best
+
+
+def log_space_posteriors(lattice: Lattice, **scales: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posteriors, alpha and beta (costs) by textbook log-additions."""
+
+    def arc_cost(arc: int) -> float:
+        penalty = scales.get("word_penalty", 0.0) if lattice.word[arc] != 0 else 0.0
+        acoustic = scales.get("acoustic_scale", 1.0) * float(lattice.acoustic[arc])
+        return scales.get("lm_scale", 1.0) * float(lattice.graph[arc]) + acoustic + penalty
+
+    alpha, beta = np.full(lattice.num_states, np.inf), np.full(lattice.num_states, np.inf)
+    alpha[0] = 0.0
+    src = lattice.src
+    for arc in range(lattice.num_arcs):  # in the order of their sources, so each alpha is complete when it is used
+        dst = lattice.dst[arc]
+        alpha[dst] = -np.logaddexp(-alpha[dst], -(alpha[src[arc]] + arc_cost(arc)))
+    for state in reversed(range(lattice.num_states)):
+        if lattice.is_final[state]:
+            beta[state] = scales.get("lm_scale", 1.0) * float(lattice.final_graph[state])
+            beta[state] += scales.get("acoustic_scale", 1.0) * float(lattice.final_acoustic[state])
+        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
+            beta[state] = -np.logaddexp(-beta[state], -(arc_cost(arc) + beta[lattice.dst[arc]]))
+    posterior = [
+        math.exp(beta[0] - alpha[src[arc]] - arc_cost(arc) - beta[lattice.dst[arc]]) for arc in range(lattice.num_arcs)
+    ]
+    return np.array(posterior), alpha, beta
+
+
+def read_kaldi(path: Path) -> Iterator[Lattice]:
+    """Read a gzipped binary archive of float lattices of either kind, slowly."""
+    content = gzip.decompress(path.read_bytes())
+    at = 0
+
+    def take(layout: str) -> tuple[int, ...]:
+        nonlocal at
+        values = struct.unpack_from("<" + layout, content, at)
+        at += struct.calcsize("<" + layout)
+        return values
+
+    def text() -> bytes:
+        nonlocal at
+        (length,) = take("i")
+        at += length
+        return content[at - length : at]
+
+    def labels() -> tuple[int, ...]:
+        (length,) = take("i")
+        return take(f"{length}i")
+
+    while at < len(content):
+        space = content.index(b" ", at)
+        key, at = content[at:space].decode(), space + 1
+        assert take("i") == (2125659606,)
+        assert text() == b"vector"
+        compact = text() == b"compactlattice44"
+        _, _, _, start, num_states, _ = take("iiQqqq")
+        columns: list[tuple[int, int, int, float, float]] = []
+        ali, final_ali, finals = [], {}, {}
+        for state in range(num_states):
+            cost = take("ff")
+            string = labels() if compact else ()
+            if math.isfinite(sum(cost)):
+                finals[state], final_ali[state] = cost, string
+            for _ in range(take("q")[0]):
+                label, word, graph, acoustic = take("iiff")
+                ali.append(labels() if compact else (label,) * (label != 0))
+                columns.append((state, take("i")[0], word, graph, acoustic))
+        yield from_arcs(
+            key,
+            *zip(*columns, strict=True),
+            finals=finals,
+            start=start,
+            labels=ali,
+            final_labels=final_ali,
+            kind="compact" if compact else "raw",
+        )

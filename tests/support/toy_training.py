@@ -1,0 +1,56 @@
+"""A toy language and the options of trainings on it, which take a second."""
+
+import dataclasses
+
+import numpy as np
+
+from ninja.train import TrainOptions
+
+TOY = TrainOptions(
+    device="cpu",
+    vocabulary=60,
+    min_count=1,
+    embedding=16,
+    hidden=24,
+    layers=2,
+    epochs=4,
+    batch_tokens=128,
+    learning_rate=2e-2,
+    warmup=5,
+    samples=30,
+    check_steps=8,
+    block_steps=3,
+    seed=3,
+    threads=1,
+)
+
+
+def toy(**options):
+    """Return the options of a toy training, some of them changed."""
+    return dataclasses.replace(TOY, **options)
+
+
+def toy_command(**options):
+    """Return the same as arguments of ``ninja train``."""
+    chosen, defaults = toy(**options), TrainOptions()
+    arguments = []
+    for name, value in dataclasses.asdict(chosen).items():
+        if value != getattr(defaults, name):
+            arguments += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return arguments
+
+
+def toy_sentences(count, seed):
+    """A small language: who does what to whom, now and then with an adverb."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        verb = random.integers(8)
+        words = [f"subject{random.integers(9)}", f"verb{verb}", f"object{verb}"]
+        yield " ".join(words + ["gladly"] * int(random.integers(2)))
+
+
+def toy_texts(folder, count=200):
+    """Write a training text and a held-out one; return their paths."""
+    (folder / "train.txt").write_text("\n".join(toy_sentences(count, 1)))
+    (folder / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
+    return folder / "train.txt", folder / "dev.txt"

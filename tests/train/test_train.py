@@ -1,0 +1,413 @@
+"""Training: what it minimises, that it learns, stops and goes on; and how text becomes batches."""
+
+import dataclasses
+import gzip
+import math
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_training import TOY, toy, toy_command, toy_texts
+
+from ninja.errors import FormatError, ModelError, OptionError, OutputError
+from ninja.lm import load, sentence_logprobs, text
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import checkpoint, compute  # noqa: E402
+from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
+from ninja.train import loop as train  # noqa: E402
+from ninja.train import objective, step  # noqa: E402
+from ninja.train.objective import Sampler  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small networks on many threads wait for each other more than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    train_text, dev = toy_texts(tmp_path)
+    dev.write_text(dev.read_text() + "\nsubject1 sleeps")
+    return train_text, dev
+
+
+# What is minimised
+
+
+def make_module(vocabulary=50):
+    torch.manual_seed(0)
+    module = LSTMLanguageModel(Config(vocabulary, embedding=8, hidden=12, layers=2))
+    module.initialise()
+    with torch.no_grad():
+        module.embedding.weight.mul_(5)
+    return module
+
+
+def gradients(module, loss_of):
+    module.zero_grad(set_to_none=True)
+    loss = loss_of(module(torch.arange(20).reshape(5, 4) + 7).flatten(0, 1))
+    return loss, [weight.grad.clone() for weight in module.parameters()]
+
+
+TARGET = torch.arange(20) * 7 % 50
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
+def test_the_written_out_gradient_is_that_of_the_plain_softmax(monkeypatch, penalty):
+    monkeypatch.setattr(objective, "ROWS", 7)
+    module = make_module()
+
+    def plain(output):
+        logits = module.logits(output)
+        normaliser = logits.logsumexp(-1)
+        loss = torch.nn.functional.cross_entropy(logits, TARGET)
+        (loss + penalty * normaliser.square().mean()).backward()
+        return loss.item()
+
+    every = Sampler.of_counts(np.ones(50), 0)
+    expected, slopes = gradients(module, plain)
+    got, own = gradients(module, lambda output: objective.backward(module, output, TARGET, every, penalty))
+    assert got == pytest.approx(expected, abs=1e-6)
+    for slope, other in zip(slopes, own, strict=True):
+        torch.testing.assert_close(other, slope, atol=1e-6, rtol=1e-5)
+
+
+def test_the_sampled_gradient_is_near_the_whole_on_average():
+    module = make_module()
+    sampler = Sampler.of_counts(np.arange(50) + 1, 25)
+    torch.manual_seed(1)
+    _, whole = gradients(module, lambda out: objective.backward(module, out, TARGET, Sampler.of_counts(np.ones(50), 0)))
+    means = [torch.zeros_like(slope) for slope in whole]
+    for _ in range(300):
+        _, slopes = gradients(module, lambda output: objective.backward(module, output, TARGET, sampler))
+        for mean, slope in zip(means, slopes, strict=True):
+            mean += slope / 300
+    for mean, slope in zip(means, whole, strict=True):
+        assert float((mean - slope).norm() / slope.norm()) < 0.1
+
+
+@given(st.lists(st.integers(0, 1000), min_size=3, max_size=60), st.data())
+def test_samples_are_expected_in_the_number_asked_for(count, data):
+    samples = data.draw(st.integers(1, len(count) - 1))
+    inclusion = Sampler.of_counts(np.array(count), samples).inclusion.numpy()
+    assert inclusion.sum() == pytest.approx(samples, rel=1e-3)
+    assert inclusion.min() > 0
+    assert inclusion.max() <= 1
+    assert (np.diff(inclusion[np.argsort(count)]) >= -1e-6).all()  # commoner words are likelier
+
+
+@torch.no_grad()
+def test_perplexity_is_that_of_each_sentence_alone(tmp_path):
+    words = [*text.SPECIAL, "a", "b", "c"]
+    module = make_module(len(words)).eval()
+    (tmp_path / "text").write_text("a b c\nb\nc c zebra a\n")
+    sentences = text.encode(tmp_path / "text", words)
+    assert sentences.num_unknown == 1
+    total = 0.0
+    for sentence in ([3, 4, 5], [4], [5, 5, 2, 3]):
+        logprob = module.logits(module(torch.tensor([[0], *([word] for word in sentence)]))[:, 0]).log_softmax(-1)
+        total -= float(logprob[range(len(sentence) + 1), [*sentence, 1]].sum())
+    assert objective.perplexity(module, sentences, max_tokens=6) == pytest.approx(np.exp(total / 11), rel=1e-5)
+
+
+# Training
+
+
+@pytest.mark.parametrize("chosen", [None, "500"])
+def test_onednn_keeps_code_for_few_shapes_unless_told_otherwise(tmp_path, texts, monkeypatch, chosen):
+    name, default = train.ONEDNN_SHAPES
+    monkeypatch.setenv(name, chosen or "")
+    if chosen is None:
+        monkeypatch.delenv(name)
+    train.train(*texts, tmp_path / "model.pt", toy(epochs=0.1))
+    assert os.environ[name] == (chosen or default)
+
+
+def test_training_learns_and_reports_what_it_stored(tmp_path, texts):
+    reports = []
+    result = train.train(*texts, tmp_path / "lm.pt", toy(layers=1, embedding=32, hidden=48, epochs=20), reports.append)
+    measured = [report.perplexity for report in reports if report.perplexity is not None]
+    assert (
+        result.perplexity == min(measured) < 4 < measured[0]
+    )  # (9 subjects × 8 verbs × 2 endings) in 4.5 tokens: 3 at best
+    assert result.unknown == 1 / len(texts[1].read_text().split())  # sleeps
+    assert reports[-1].step == reports[-1].num_steps
+    assert reports[-1].epoch == 20
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    dev = text.encode(texts[1], stored.words)
+    assert objective.perplexity(stored.module, dev) == pytest.approx(result.perplexity, rel=1e-6)
+    assert stored.card["perplexity"] == result.perplexity
+    assert stored.card["train_sha256"] == text.digest(texts[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dev.txt", "lm.pt", "train.txt"]
+
+    lm = load(tmp_path / "lm.pt")
+    likely, unlikely = ("subject1", "verb2", "object2"), ("subject1", "verb2", "object3")
+    scores = sentence_logprobs(lm, [[lm.vocabulary.id(word) for word in words] for words in (likely, unlikely)])
+    assert scores[0] > scores[1] + 2
+
+
+@pytest.mark.parametrize("self_normalize", [0.0, 0.3])
+def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normalize):
+    train.train(*texts, tmp_path / "lm.pt", toy(self_normalize=self_normalize, samples=0, epochs=20))
+    raw, exact = load(tmp_path / "lm.pt", normalize=False), load(tmp_path / "lm.pt")
+    word = np.arange(3, 29, dtype=np.int32)
+    log_normaliser = [lm.logprob(lm.advance(lm.start(26), word), word) for lm in (raw, exact)]
+    off = np.abs(log_normaliser[0] - log_normaliser[1]).mean()
+    assert off < 0.2 if self_normalize else off > 0.5
+
+
+def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_was(tmp_path, texts):
+    train.train(*texts, tmp_path / "plain.pt", toy(epochs=20, seed=5))
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=20, normaliser=16, seed=5))
+    plain, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
+    weights = stored.module.state_dict()
+    assert all((weights[name] == weight).all() for name, weight in plain.module.state_dict().items())
+    assert (plain.module.config.normaliser, stored.module.config.normaliser) == (0, 16)
+    estimated, exact = load(tmp_path / "lm.pt"), load(tmp_path / "lm.pt", normalize=True)
+    word = np.arange(3, 26, dtype=np.int32)
+    scores = [lm.logprob(lm.advance(lm.start(23), word), word) for lm in (estimated, exact)]
+    off = np.sqrt(np.square(scores[0] - scores[1]).mean())
+    assert off < 0.4
+    assert stored.card["normaliser_error"] < 0.4
+
+
+def test_a_normaliser_is_added_to_a_checkpoint_of_bytes(tmp_path, texts):
+    options = toy(epochs=5, normaliser=16)
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=5))
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    checkpoint.save(dataclasses.replace(stored, storage="int8"), tmp_path / "small.pt")
+    sentences, dev = (text.encode(each, stored.words) for each in texts)
+    train.add_normaliser(tmp_path / "small.pt", sentences, dev, options)
+    small = checkpoint.read(tmp_path / "small.pt")
+    assert (small.storage, small.module.config.normaliser) == ("int8", 16)
+    step = stored.module.embedding.weight.abs().amax(1, keepdim=True) / 127
+    assert ((small.module.embedding.weight - stored.module.embedding.weight).abs() <= 0.51 * step).all()
+    assert small.card["normaliser_error"] < 1
+
+
+def stop_at(step):
+    def progress(report):
+        if report.step >= step:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path, texts):
+    whole, halves = tmp_path / "whole.pt", tmp_path / "halves.pt"
+    train.train(*texts, whole, toy(dropout=0.2))
+    with pytest.raises(KeyboardInterrupt):
+        train.train(*texts, halves, toy(dropout=0.2), stop_at(16))
+    assert (tmp_path / "halves.pt.state").exists()
+    torch.manual_seed(99)  # a new process would have other random numbers
+    reports = []
+    train.train(*texts, halves, toy(dropout=0.2, resume=True), reports.append)
+    assert reports[0].step > 16
+    one, other = checkpoint.read(whole), checkpoint.read(halves)
+    for name, weight in one.module.state_dict().items():
+        assert torch.equal(weight, other.module.state_dict()[name]), name
+    assert not (tmp_path / "halves.pt.state").exists()
+
+
+def test_equal_seeds_give_equal_models_and_leave_the_callers_random_numbers_alone(tmp_path, texts):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    for name, seed in (("a.pt", 3), ("b.pt", 3), ("c.pt", 4)):
+        torch.manual_seed(5)
+        train.train(*texts, tmp_path / name, toy(epochs=1, seed=seed))
+        assert torch.equal(torch.rand(3), expected)
+    weight = [checkpoint.read(tmp_path / name).module.embedding.weight for name in ("a.pt", "b.pt", "c.pt")]
+    assert torch.equal(weight[0], weight[1])
+    assert not torch.equal(weight[0], weight[2])
+
+
+def test_training_stops_when_the_held_out_text_gets_worse(tmp_path, texts):
+    (tmp_path / "dev.txt").write_text("object1 object1 gladly gladly\n" * 5)  # nothing of it can be learned
+    reports = []
+    result = train.train(*texts, tmp_path / "lm.pt", toy(epochs=500, patience=2, check_steps=5), reports.append)
+    assert result.step < reports[-1].step < reports[-1].num_steps
+    assert [report.best for report in reports if report.perplexity is not None][-2:] == [False, False]
+    assert objective.perplexity(
+        checkpoint.read(tmp_path / "lm.pt").module, text.encode(texts[1], checkpoint.read(tmp_path / "lm.pt").words)
+    ) == pytest.approx(result.perplexity, rel=1e-6)
+
+
+def test_training_ends_in_time_with_a_falling_rate(tmp_path, texts):
+    reports = []
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=10_000, max_minutes=0.02, patience=10**6), reports.append)
+    assert reports[-1].step < reports[-1].num_steps
+    assert reports[-1].learning_rate < 0.1 * TOY.learning_rate
+
+
+def test_resuming_needs_the_state_of_the_same_training(tmp_path, texts):
+    output = tmp_path / "lm.pt"
+    with pytest.raises(OptionError, match="no training state to resume; leave out --resume"):
+        train.train(*texts, output, toy(resume=True))
+    with pytest.raises(KeyboardInterrupt):
+        train.train(*texts, output, TOY, stop_at(8))
+    with pytest.raises(OptionError, match="hidden was 24 and is now 32; resume with the same texts and options"):
+        train.train(*texts, output, toy(resume=True, hidden=32))
+    texts[0].write_text("another text\n" * 20)
+    with pytest.raises(OptionError, match=r"train_sha256 was \w+ and is now"):
+        train.train(*texts, output, toy(resume=True))
+    (tmp_path / "lm.pt.state").write_bytes(b"PK\3\4 no more")
+    with pytest.raises(ModelError, match="not a training state"):
+        train.train(*texts, output, toy(resume=True))
+
+
+def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, texts):
+    lines = texts[0].read_text().splitlines()
+    lines[19] = "subject1 sleeps"  # a word of the held-out part alone
+    texts[0].write_text("\n".join(lines))
+    found = train.train(texts[0], None, tmp_path / "found.pt", toy(epochs=1))
+    (tmp_path / "rest.txt").write_text("\n".join(line for place, line in enumerate(lines, 1) if place % 20))
+    (tmp_path / "held.txt").write_text("\n".join(lines[19::20]))
+    expected = train.train(tmp_path / "rest.txt", tmp_path / "held.txt", tmp_path / "expected.pt", toy(epochs=1))
+    assert (found.num_held_out, expected.num_held_out) == (10, 0)
+    assert (found.perplexity, found.unknown) == (expected.perplexity, expected.unknown)
+    assert found.unknown > 0
+    one, other = (checkpoint.read(tmp_path / name) for name in ("found.pt", "expected.pt"))
+    assert one.words == other.words
+    assert all(map(torch.equal, one.module.state_dict().values(), other.module.state_dict().values()))
+
+
+def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
+    (tmp_path / "text").write_text("a b\n")
+    with pytest.raises(FormatError, match="give a held-out text"):
+        train.train(tmp_path / "text", None, tmp_path / "lm.pt", TOY)
+
+
+def test_a_diverging_training_says_so(tmp_path, texts):
+    with pytest.raises(ModelError, match=r"diverged at step \d+; lower the learning rate"):
+        train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
+
+
+def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
+    with pytest.raises(OutputError, match="folder does not exist"):
+        train.train(*texts, tmp_path / "none" / "lm.pt", TOY)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocabulary": 3}, "vocabulary is 3; it must be at least 4"),
+        ({"epochs": 0}, "epochs is 0; it must be above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"max_minutes": -1.0}, "max_minutes is -1.0"),
+        ({"dropout": 1.0}, r"dropout is 1.0; it must be in \[0, 1\)"),
+        (
+            {"hidden": 8, "projection": 8},
+            "projection is 8; only an lstm takes one, of less than its embedding and cells",
+        ),
+        ({"samples": -1}, "samples is -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        toy(**options)
+
+
+# Text
+
+
+def test_the_vocabulary_is_the_commonest_words(tmp_path):
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"b b c\n\n a c  b\n<unk> d d d\n"))
+    assert text.make_vocabulary(tmp_path / "text.gz", 6) == ["<s>", "</s>", "<unk>", "b", "d", "c"]
+    assert text.make_vocabulary(tmp_path / "text.gz", 60, min_count=3) == ["<s>", "</s>", "<unk>", "b", "d"]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 60), st.sampled_from([None, 0, 1]))
+def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, seed):
+    begin = np.concatenate(([0], np.cumsum(lengths)))
+    word = np.random.default_rng(0).integers(2, 50, begin[-1]).astype(np.int32)
+    sentences = text.Sentences(word, begin, 0)
+    groups = text.batches(sentences, max_tokens, seed)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
+    for members in groups:
+        source, target = text.pad(sentences, members)
+        assert len(members) == 1 or target.size <= max_tokens
+        for column, sentence in enumerate(members):
+            expected = word[begin[sentence] : begin[sentence + 1]].tolist()
+            assert target[target[:, column] >= 0, column].tolist() == [*expected, 1]
+            assert source[: len(expected) + 1, column].tolist() == [0, *expected]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no sentence in this text"),
+        (b"a b\n\xff\n", r"text:2: not UTF-8"),
+        (b"a\n<s> b </s>\n", r"text:2: <s> or </s> in the text; remove them"),
+        (b"a " * 2001, r"text:1: 2001 words on a line"),
+        (gzip.compress(b"a b\n" * 1000)[:-12], "gzip stream ends too early"),
+    ],
+)
+def test_texts_that_cannot_be_used_are_refused(tmp_path, data, message):
+    (tmp_path / "text").write_bytes(data)
+    with pytest.raises(FormatError, match=message):
+        text.make_vocabulary(tmp_path / "text", 100)
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+@pytest.mark.parametrize(
+    ("precision", "has_instructions", "dtype"),
+    [
+        ("auto", True, torch.bfloat16),
+        ("auto", False, torch.float32),
+        ("bfloat16", False, torch.bfloat16),
+        ("float32", True, torch.float32),
+    ],
+)
+def test_products_are_in_the_precision_that_the_processor_multiplies(
+    tmp_path, texts, monkeypatch, architecture, precision, has_instructions, dtype
+):
+    def watched(module, output, *rest):
+        seen.add(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else output.dtype)
+        return backward(module, output, *rest)
+
+    seen, backward = set(), step.backward
+    monkeypatch.setattr(step, "backward", watched)
+    monkeypatch.setattr(compute, "computes_in_half", lambda: has_instructions)
+    options = toy(architecture=architecture, precision=precision, epochs=0.2, heads=2)
+    train.train(*texts, tmp_path / "lm.pt", options)
+    assert seen == {dtype}
+    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("cells", [16, 12])
+def test_an_lstm_may_have_as_many_cells_as_its_embedding_is_wide_or_fewer(tmp_path, texts, cells, precision, ninja):
+    options = toy_command(hidden=cells, precision=precision, epochs=6)
+    assert ninja("train", texts[0], "--dev", texts[1], "-o", tmp_path / "lm.pt", *options)[0] == 0
+    stored = checkpoint.read(tmp_path / "lm.pt")
+    assert stored.module.config.hidden == cells
+    assert stored.module.config.width == cells
+    assert stored.card["perplexity"] < 20  # of 60 words
+    words = text.encode(texts[1], stored.words)
+    sentences = [words.word[begin:end].tolist() for begin, end in pairwise(words.begin)]
+    mean = -sum(sentence_logprobs(load(tmp_path / "lm.pt"), sentences)) / (len(words.word) + len(words))
+    assert math.exp(mean) == pytest.approx(stored.card["perplexity"], rel=1e-4)
+
+
+@pytest.mark.parametrize("most", ["AVX2", "AVX512_CORE_VNNI"])
+def test_a_limit_on_the_instructions_of_onednn_is_respected(tmp_path, texts, most):
+    command = [sys.executable, "-m", "ninja", "train", *texts[:1], "--dev", texts[1], "-o", tmp_path / "lm.pt"]
+    limits = {"ONEDNN_MAX_CPU_ISA": most, "ATEN_CPU_CAPABILITY": "default"}
+    done = subprocess.run(
+        [*map(str, command), *toy_command(epochs=0.2)], env={**os.environ, **limits}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert checkpoint.read(tmp_path / "lm.pt").card["precision"] == "float32"

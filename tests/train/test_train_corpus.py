@@ -1,0 +1,123 @@
+"""Word ids of a training text: in memory, and in a file that is made once, mapped, and never believed blindly."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninja.errors import FormatError
+from ninja.lm import text
+from ninja.train import corpus
+from ninja.train.corpus import Choice, open_corpus
+from ninja.train.order import Order
+
+CHOICE = Choice(8, 1, hold_out=False)
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A text that is taken for a large one, in a folder of its own."""
+    monkeypatch.setattr(corpus, "LARGE", 0)
+    monkeypatch.setattr(corpus, "PIECE", 16)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    random = np.random.default_rng(0)
+    lines = [" ".join(f"w{min(random.geometric(0.3), 12)}" for _ in range(random.integers(1, 9))) for _ in range(99)]
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "train.txt").write_text("\n".join(lines))
+    return str(tmp_path / "texts" / "train.txt")
+
+
+def files(path):
+    return sorted(name for name in os.listdir(os.path.dirname(path)) if name != "train.txt")
+
+
+def assert_alike(one, other):
+    assert (one.words, one.held_out, one.sha256) == (other.words, other.held_out, other.sha256)
+    assert one.sentences.word.tolist() == other.sentences.word.tolist()
+    assert one.sentences.begin.tolist() == other.sentences.begin.tolist()
+    assert one.sentences.num_unknown == other.sentences.num_unknown > 0
+    assert one.sentences.unk_words == other.sentences.unk_words > 0
+
+
+@pytest.mark.parametrize("hold_out", [True, False])
+def test_a_file_of_ids_holds_what_the_text_does(path, hold_out):
+    choice = Choice(8, 1, hold_out=hold_out)
+    expected = corpus._in_memory(path, choice, text.digest(path))
+    for _ in range(2):
+        found = open_corpus(path, choice)
+        assert isinstance(found.sentences.word, np.memmap)
+        assert_alike(found, expected)
+    assert len(files(path)) == 1
+    assert (found.held_out is None) != hold_out
+
+
+def test_ids_are_made_once_for_each_text_and_choice_of_words(path, monkeypatch):
+    open_corpus(path, CHOICE)
+    (made,) = files(path)
+    monkeypatch.setattr(corpus, "_write", None)
+    assert_alike(open_corpus(path, CHOICE), corpus._in_memory(path, CHOICE, text.digest(path)))
+    monkeypatch.undo()
+    monkeypatch.setattr(corpus, "LARGE", 0)
+    open_corpus(path, Choice(5, 1, hold_out=False))
+    assert len(files(path)) == 2
+    with open(path, "a") as stream:
+        stream.write("\nw1 w1 w1")
+    found = open_corpus(path, CHOICE)
+    assert len(found.sentences) == 100
+    assert len(files(path)) == 3
+    assert made in files(path)
+
+
+def test_damaged_ids_are_made_again(path):
+    expected = corpus._in_memory(path, CHOICE, text.digest(path))
+    open_corpus(path, CHOICE)
+    place = os.path.join(os.path.dirname(path), files(path)[0])
+    with open(place, "rb") as stream:
+        image = stream.read()
+    for damaged in (b"", image[:-1], image[:40], bytes([image[0] ^ 1]) + image[1:], image[:100] + image[108:]):
+        with open(place, "wb") as stream:
+            stream.write(damaged)
+        assert_alike(open_corpus(path, CHOICE), expected)
+        with open(place, "rb") as stream:
+            assert stream.read() == image
+
+
+def test_where_the_folder_is_read_only_the_ids_go_elsewhere_or_stay_in_memory(path, tmp_path, monkeypatch):
+    os.chmod(os.path.dirname(path), 0o555)
+    found = open_corpus(path, CHOICE)
+    assert str(found.sentences.word.filename).startswith(str(tmp_path / "cache" / "ninja-asr"))
+    assert open_corpus(path, CHOICE, first=False).sentences.word.filename == found.sentences.word.filename
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # in which no folder can be made
+    again = open_corpus(path, CHOICE)
+    assert not isinstance(again.sentences.word, np.memmap)
+    assert_alike(again, found)
+    assert files(path) == []
+
+
+def test_small_texts_need_no_file(path, monkeypatch):
+    monkeypatch.setattr(corpus, "LARGE", 1 << 20)
+    open_corpus(path, CHOICE)
+    assert files(path) == []
+
+
+def test_texts_that_cannot_be_used_leave_nothing(path):
+    with open(path, "w") as stream:
+        stream.write("a b\n<s> c\n")
+    with pytest.raises(FormatError, match=r"train\.txt:2: <s> or </s> in the text"):
+        open_corpus(path, CHOICE)
+    assert files(path) == []
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 90), st.integers(0, 5), st.integers(0, 3))
+def test_the_order_is_that_of_batches(lengths, max_tokens, seed, epoch):
+    begin = np.concatenate(([0], np.cumsum(lengths)))
+    sentences = text.Sentences(np.zeros(begin[-1], np.int32), begin, 0)
+    expected = text.batches(sentences, max_tokens, (seed, epoch))
+    order = Order(sentences, max_tokens, seed)
+    assert order.epoch_batches == len(expected)
+    for place, members in enumerate(expected):
+        assert order.batch(epoch * len(expected) + place).tolist() == members.tolist()

@@ -1,0 +1,337 @@
+"""Training with several workers: the recursions, one worker and several, states, deaths."""
+
+import dataclasses
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_train import one_thread, texts  # noqa: F401
+from toy_training import TOY, toy, toy_sentences, toy_texts
+
+from ninja.errors import ModelError, OptionError, WorkerError
+
+torch = pytest.importorskip("torch")
+
+import train_workers  # noqa: E402
+
+from benchmarks.simulated_training import Block, Simulation  # noqa: E402
+from ninja.lm import checkpoint, text  # noqa: E402
+from ninja.train import loop  # noqa: E402
+from ninja.train.order import Order  # noqa: E402
+from ninja.train.parallel import launch  # noqa: E402
+from ninja.train.parallel.blocks import BlockUpdate, block_factors  # noqa: E402
+from ninja.train.step import gradient, make_sampler  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+
+
+# The recursions of blocks
+
+
+def blocks(count=20, size=7, seed=0):
+    """What blocks change, for W_g as it comes."""
+    return np.random.default_rng(seed).normal(size=(count, size))
+
+
+@settings(max_examples=30)
+@given(st.floats(0.0, 0.99), st.floats(0.05, 3.0), st.booleans(), st.integers(0, 99), st.sampled_from([1, 20]))
+def test_block_updates_are_those_of_the_paper(momentum, rate, nesterov, seed, count):
+    start = np.random.default_rng(seed).normal(size=7)
+    ours = BlockUpdate(torch.from_numpy(start), momentum, rate, nesterov=nesterov)
+    paper = Block(start.copy(), momentum, rate, nesterov)
+    for each in blocks(count, seed=seed):
+        begin = ours.apply(ours.weights + torch.from_numpy(each))
+        most = 1e-12 * np.abs(paper.apply(paper.wg + each)).max()
+        np.testing.assert_allclose(begin.numpy(), paper.wg, rtol=0, atol=most)
+        np.testing.assert_allclose(ours.result().numpy(), paper.w, rtol=0, atol=most)
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_constant_changes_count_rate_by_one_minus_momentum_times_in_the_long_run(nesterov):
+    ours = BlockUpdate(torch.zeros(1, dtype=torch.float64), 0.75, 0.5, nesterov=nesterov)
+    before = 0.0
+    for _ in range(200):
+        before = ours.result().item()
+        ours.apply(ours.weights + 1.0)
+    assert ours.result().item() - before == pytest.approx(0.5 / (1 - 0.75))
+
+
+def test_what_others_call_nesterov_momentum_is_another_recursion():
+    momentum, theirs, delta = 0.75, np.zeros(7), np.zeros(7)
+    ours = BlockUpdate(torch.zeros(7, dtype=torch.float64), momentum, 1.0)
+    for each in blocks():
+        ours.apply(ours.weights + torch.from_numpy(each))
+        delta = momentum * delta + each
+        theirs = theirs + delta + momentum * delta  # fairseq's optim/bmuf.py
+    assert np.abs(ours.weights.numpy() - theirs).max() > 1.0
+
+
+def test_without_momentum_and_with_rate_one_blocks_are_plain_averages():
+    ours = BlockUpdate(torch.randn(50), 0.0, 1.0)
+    for _ in range(5):
+        mean = torch.randn(50) * 1e3
+        assert torch.equal(ours.apply(mean), mean)
+        assert torch.equal(ours.result(), mean)
+
+
+@pytest.mark.parametrize(
+    ("options", "workers", "expected"),
+    [
+        ({"parallel": "ma", "block_momentum": 0.5, "block_rate": 3.0}, 8, (0.0, 1.0)),
+        ({"parallel": "bmuf"}, 8, (0.875, 1.0)),
+        ({"parallel": "bmuf"}, 1, (0.0, 1.0)),
+        ({"parallel": "bmuf"}, 49, (1 - 1 / 49, 1.0)),
+        ({"parallel": "bmuf", "block_momentum": 0.9, "block_rate": 1.25}, 8, (0.9, 1.0)),
+        ({"parallel": "bmuf", "block_momentum": 0.0}, 4, (0.0, 4.0)),
+    ],
+)
+def test_the_rate_of_blocks_lets_them_count_as_much_as_was_asked(options, workers, expected):
+    assert block_factors(toy(**options), workers) == pytest.approx(expected)
+
+
+# Order
+
+
+def test_workers_share_out_the_text_anew_each_epoch(tmp_path):
+    (tmp_path / "text").write_text("\n".join(toy_sentences(100, 1)))
+    sentences = text.encode(tmp_path / "text", text.make_vocabulary(tmp_path / "text", 60))
+    order = Order(sentences, 32, 3)
+    epochs = [[order.batch(epoch * order.epoch_batches + n) for n in range(order.epoch_batches)] for epoch in (0, 1, 2)]
+    for groups in epochs:
+        assert sorted(np.concatenate(groups).tolist()) == list(range(100))
+    of_first = [sorted(np.concatenate(groups[::2]).tolist()) for groups in epochs]
+    assert of_first[0] != of_first[1]
+    again = Order(sentences, 32, 3)
+    assert again.batch(2 * again.epoch_batches).tolist() == epochs[2][0].tolist()
+    some = range(order.epoch_batches - 1, order.epoch_batches + 2)
+    words = sum(
+        len(each.split()) for number in some for each in np.array(list(toy_sentences(100, 1)))[order.batch(number)]
+    )
+    assert order.num_words(some) == words
+    assert order.num_tokens(some) == words + sum(len(order.batch(number)) for number in some)
+
+
+def test_the_mean_of_workers_gradients_is_that_of_all_their_tokens(tmp_path):
+    lines = sorted(toy_sentences(60, 1), key=len)
+    (tmp_path / "text").write_text("\n".join([*lines, "subject1 " * 40]))  # batches of very different lengths
+    sentences = text.encode(tmp_path / "text", text.make_vocabulary(tmp_path / "text", 60))
+    options = toy(samples=0, dropout=0.0, batch_tokens=100, precision="float32")
+    torch.manual_seed(0)
+    module = loop._make(options, 60)
+    module.initialise()
+    order = Order(sentences, options.batch_tokens, 3)
+    sampler, together = make_sampler(order, 60, 0), range(order.epoch_batches)
+    assert len({len(order.batch(number)) for number in together}) > 1
+    mean = [torch.zeros_like(weight) for weight in module.parameters()]
+    for number in together:
+        gradient(module, order, number, sampler, options, together=together)
+        for own, weight in zip(mean, module.parameters(), strict=True):
+            own += weight.grad / len(together)
+    gradient(module, Order(sentences, 10**6, 3), 0, sampler, options)
+    for own, weight in zip(mean, module.parameters(), strict=True):
+        assert float((own - weight.grad).norm() / weight.grad.norm()) < 1e-4
+
+
+# One worker
+
+
+def weights(path):
+    return checkpoint.read(path).module.state_dict()
+
+
+def assert_same(one, other):
+    for name, weight in one.items():
+        assert torch.equal(weight, other[name]), name
+
+
+@pytest.mark.parametrize("method", ["ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"])
+def test_one_worker_of_any_method_is_plain_training(tmp_path, texts, method):  # noqa: F811
+    options = toy(epochs=1, dropout=0.2)
+    loop.train(*texts, tmp_path / "plain.pt", options)
+    result = loop.train(*texts, tmp_path / "lm.pt", dataclasses.replace(options, parallel=method))
+    assert_same(weights(tmp_path / "plain.pt"), weights(tmp_path / "lm.pt"))
+    assert result.perplexity == checkpoint.read(tmp_path / "plain.pt").card["perplexity"]
+    assert not torch.distributed.is_initialized()
+
+
+# Several workers
+
+METHODS = {
+    "ssgd": {"parallel": "ssgd"},
+    "ma": {"parallel": "ma"},
+    "nbm": {"parallel": "bmuf", "block_warmup": 5, "learning_rate": 5e-3},
+    "cbm": {"parallel": "bmuf", "classical_momentum": True, "block_optimizer": "reset", "block_momentum": 0.3},
+    "keep": {"parallel": "bmuf", "block_optimizer": "keep", "block_rate": 0.8},
+}
+ROUNDED = 16  # times that a step rounds what a weight depends on: sums, clipping, Adam, the mean over workers
+HALF = {"half precision": {"parallel": "bmuf", "precision": "bfloat16"}}
+GOSSIP = {"adpsgd": {"parallel": "adpsgd"}, "h-adpsgd": {"parallel": "h-adpsgd", "node_size": 2}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Networks that two workers have trained by each method, whole and resumed; but one in single precision."""
+    folder = tmp_path_factory.mktemp("workers")
+    both = tuple(map(str, toy_texts(folder)))
+    methods = METHODS | GOSSIP | HALF
+    shared = {"workers": 2, "epochs": 3, "dropout": 0.2, "precision": "float32"}
+    options = {name: toy(**shared | chosen) for name, chosen in methods.items()}
+    work = [(both, str(folder / f"{name}.pt"), chosen) for name, chosen in options.items()]
+    reports = launch.run(train_workers.several, (work,), 2, "cpu", lambda report: None)
+    for name in options:
+        os.rename(folder / f"{name}.pt.end", folder / f"{name}.pt.whole")
+    again = [(*given, dataclasses.replace(chosen, resume=True)) for *given, chosen in work]
+    resumed = launch.run(train_workers.several, (again,), 2, "cpu", lambda report: None)
+    return folder, both, options, dict(zip(options, reports, strict=True)), dict(zip(options, resumed, strict=True))
+
+
+def state_of(path):
+    return torch.load(path, weights_only=True)
+
+
+def off_by(weights, others, first):
+    """Return how far two trainings from the same weights are from each other, in parts of the way of one of them."""
+    return np.linalg.norm(weights - others) / np.linalg.norm(weights - first)
+
+
+def rounding(steps):
+    """Return what sums in another order may change: each step rounds each weight, its gradient and its moments."""
+    return np.finfo(np.float32).eps * ROUNDED * steps
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_workers_train_as_a_simulation_of_them(trained, name):
+    folder, both, options, reports, _ = trained
+    stored, state = checkpoint.read(folder / f"{name}.pt"), state_of(folder / f"{name}.pt.whole")
+    sentences, dev = (text.encode(each, stored.words) for each in both)
+    torch.manual_seed(TOY.seed)
+    module = loop._make(options[name], len(stored.words))
+    module.initialise()
+    simulation = Simulation(module, sentences, options[name])
+    first = simulation.begin
+    simulation.run()
+    assert reports[name][-1].step == reports[name][-1].num_steps
+    begin = np.concatenate([weight.flatten().numpy() for weight in state["module"].values()])
+    order = dict(module.named_parameters())
+    assert list(order) == list(state["module"])
+    assert off_by(begin, simulation.begin, first) < rounding(reports[name][-1].num_steps)
+    assert reports[name][-1].perplexity == pytest.approx(simulation.perplexity(dev), rel=1e-5)
+
+
+def test_the_simulations_of_different_methods_differ_by_more_than_rounding(trained):
+    _, both, options, reports, _ = trained
+    words = text.make_vocabulary(both[0], TOY.vocabulary, 1)
+    ends = []
+    for name, changes in (("nbm", {}), ("nbm", {"classical_momentum": True}), ("nbm", {"block_optimizer": "keep"})):
+        torch.manual_seed(TOY.seed)
+        module = loop._make(options[name], len(words))
+        module.initialise()
+        simulation = Simulation(module, text.encode(both[0], words), dataclasses.replace(options[name], **changes))
+        first = simulation.begin
+        simulation.run()
+        ends.append(simulation.begin)
+    most = rounding(reports["nbm"][-1].num_steps)
+    assert min(off_by(ends[0], other, first) for other in ends[1:]) > 100 * most
+
+
+def test_the_stored_weights_are_those_without_the_look_ahead(trained):
+    folder, _, _, reports, _ = trained
+    assert reports["nbm"][-1].best
+    state = state_of(folder / "nbm.pt.whole")
+    begin = torch.cat([weight.flatten() for weight in state["module"].values()])
+    momentum = state["sharing"]["outer"]["state"][0]["momentum_buffer"]
+    found = torch.cat([weight.flatten() for weight in weights(folder / "nbm.pt").values()])
+    assert momentum.abs().max() > 1e-3
+    torch.testing.assert_close(found, (begin + 0.5 * momentum).half().float(), rtol=1e-3, atol=1e-6)  # η is 1 − 1/2
+
+
+@pytest.mark.parametrize("name", METHODS | HALF)
+def test_workers_that_go_on_from_a_state_end_as_if_nothing_had_happened(trained, name):
+    folder, _, _, reports, resumed = trained
+    whole, other = state_of(folder / f"{name}.pt.whole"), state_of(folder / f"{name}.pt.end")
+    whole["counters"]["minutes"] = other["counters"]["minutes"]
+    assert_equal(whole, other)
+    measured, again = ([each.perplexity for each in of[name] if each.perplexity] for of in (reports, resumed))
+    assert 0 < len(again) < len(measured)
+    assert again == measured[-len(again) :]
+    assert not (folder / f"{name}.pt.state").exists()
+
+
+def assert_equal(one, other):
+    """Compare what states hold, to the bit."""
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name, each in one.items():
+            assert_equal(each, other[name])
+    else:
+        assert one == other
+
+
+def test_a_node_of_all_workers_is_synchronous(trained):
+    folder, *_ = trained
+    one, other = (state_of(folder / f"{name}.pt.whole")["module"] for name in ("ssgd", "h-adpsgd"))
+    for name, weight in one.items():
+        torch.testing.assert_close(weight, other[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", GOSSIP)
+def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trained, name):
+    folder, _, _, reports, resumed = trained
+    for found in (reports[name][-1], resumed[name][-1]):
+        assert (found.step, found.epoch) == (found.num_steps, reports["ssgd"][-1].epoch)
+        assert found.perplexity < 1.3 * reports["ssgd"][-1].perplexity
+    assert len(resumed[name]) < len(reports[name])
+    state = state_of(folder / f"{name}.pt.end")
+    learners = state["sharing"]["learners"]
+    mean = torch.cat([weight.flatten() for weight in state["module"].values()])
+    assert len(learners) == (2 if name == "adpsgd" else 1)
+    torch.testing.assert_close(mean, learners[:, : len(mean)].mean(0), rtol=0, atol=1e-6)
+    assert learners[:, -1].sum() == len(learners) * state["counters"]["taken"] / 2  # steps of the learners' optimisers
+    assert reports[name][-1].staleness >= 0
+    assert not (folder / f"{name}.pt.state").exists()
+
+
+def test_reports_count_the_work_of_all(trained):
+    _, _, _, reports, _ = trained
+    for each in reports["ssgd"]:
+        assert each.epoch == pytest.approx(3 * each.step / each.num_steps, rel=0.05)
+        assert 0 < each.communication < 1
+        assert each.words_per_second > 0
+
+
+def test_a_worker_that_is_killed_is_named_at_once():
+    begun = time.monotonic()
+    with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was ended by signal 9"):
+        launch.run(train_workers.die, (1,), 2, "cpu", None)
+    assert time.monotonic() - begun < 60  # of which all but a second go into starting two processes
+
+
+def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):  # noqa: F811
+    with pytest.raises(ModelError, match="training diverged"):
+        loop.train(*texts, tmp_path / "lm.pt", toy(workers=2, parallel="ma", learning_rate=1e30, epochs=50))
+
+
+def test_nodes_must_be_equal(tmp_path, texts):  # noqa: F811
+    with pytest.raises(OptionError, match="node_size is 2, which does not divide the 1 workers"):
+        loop.train(*texts, tmp_path / "lm.pt", toy(parallel="h-adpsgd", node_size=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 2}, "workers is 2, but parallel is none"),
+        ({"workers": 0}, "workers is 0; it must be at least 1"),
+        ({"block_momentum": 1.0}, r"block_momentum is 1.0; it must be in \[0, 1\)"),
+        ({"node_size": 0}, "node_size is 0; it must be above 0"),
+        ({"block_rate": 0.0}, "block_rate is 0.0; it must be above 0"),
+        ({"block_optimizer": "forget"}, "block_optimizer is 'forget'; it must be one of average, keep, reset"),
+    ],
+)
+def test_options_of_workers_out_of_range_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        toy(**options)

@@ -1,0 +1,134 @@
+"""Training that is killed, and under torchrun: slow, for each process imports torch."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.distributed.run import get_args_parser  # noqa: E402
+from toy_training import toy_command, toy_texts  # noqa: E402
+
+# Each starts processes that import torch, minutes in all; CI runs that of two machines.
+SLOW = "kills trainings for a minute: NINJA_SLOW=1"
+slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason=SLOW)
+slow_or_ci = pytest.mark.skipif(not {"NINJA_SLOW", "CI"} & os.environ.keys(), reason="starts seven processes")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    toy_texts(tmp_path, 800)
+    return tmp_path
+
+
+def command(folder, output, method, *more, **options):
+    chosen = toy_command(parallel=method, epochs=options.pop("epochs", 12), patience=1000, **options)
+    texts = [str(folder / "train.txt"), "--dev", str(folder / "dev.txt"), "-o", str(folder / output)]
+    # Without -- torchrun would take --log for one of its own options.
+    return ["-m", "ninja", "--", "train", *texts, *chosen, *map(str, more)]
+
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def start(arguments):
+    return subprocess.Popen(
+        [sys.executable, *arguments], env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+
+
+def wait_for(path, process):
+    until = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def children(process):
+    """The workers of a training, by the first line of each."""
+    found = []
+    for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        if b"spawn_main" in Path(f"/proc/{line}/cmdline").read_bytes():
+            found.append(int(line))
+    return found
+
+
+def weights(path):
+    return torch.load(path, weights_only=True)["state"]
+
+
+@slow
+@pytest.mark.parametrize("method", ["ssgd", "bmuf"])
+@pytest.mark.parametrize("victim", ["worker", "parent"])
+def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, method, victim):
+    whole = start(command(folder, "whole.pt", method, workers=2))
+    assert whole.wait(120) == 0
+    halves = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2))
+    wait_for(folder / "halves.pt.state", halves)
+    workers = children(halves)
+    os.kill(workers[1] if victim == "worker" else halves.pid, signal.SIGKILL)
+    begun = time.monotonic()
+    code, errors = halves.wait(30), halves.stderr.read()
+    assert time.monotonic() - begun < 15
+    if victim == "worker":
+        assert code == 1
+        assert f"worker 1 (SIGKILL, process {workers[1]}) was ended by signal 9" in errors
+    while any(Path(f"/proc/{each}").exists() for each in workers):
+        assert time.monotonic() - begun < 15, "workers outlive the training"
+        time.sleep(0.05)
+    assert (folder / "halves.pt.state").exists()
+    again = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2, resume=True))
+    assert again.wait(120) == 0
+    one, other = weights(folder / "whole.pt"), weights(folder / "halves.pt")
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+    steps = [json.loads(line)["step"] for line in (folder / "log").read_text().splitlines()]
+    assert steps[-1] == max(steps)
+
+
+def test_the_documented_options_are_ninjas_and_not_torchruns(ninja):
+    page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", "")
+    (line,) = (line for line in page.splitlines() if line.startswith("torchrun "))
+    given = get_args_parser().parse_args(shlex.split(line)[1:])
+    assert (given.module, given.training_script, given.log_dir) == (True, "ninja", None)
+    assert given.training_script_args[-2:] == ["--log", "train.jsonl"]
+    assert ninja("--", "train", "--help")[0] == 0  # as newer Pythons leave it
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
+
+
+@slow
+@pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
+def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
+    arguments = [*TORCHRUN, "--rdzv-endpoint", "localhost:0", "--nproc-per-node", "2", "--max-restarts", "1"]
+    process = start([*arguments, *command(folder, "lm.pt", method, "--log", folder / "log", epochs=30)])
+    wait_for(folder / "lm.pt.state", process)
+    line = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(line[1]), signal.SIGKILL)
+    assert process.wait(120) == 0, process.stderr.read()
+    assert (folder / "lm.pt").exists()
+    assert not (folder / "lm.pt.state").exists()
+
+
+@slow_or_ci
+def test_two_machines_of_one_worker_train_as_one_of_two(folder):
+    here = start(command(folder, "here.pt", "bmuf", workers=2))
+    assert here.wait(120) == 0
+    both = []
+    for node in range(2):
+        arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "localhost:29763", "--rdzv-id", "7"]
+        arguments += ["--rdzv-conf", f"is_host={1 - node}", "--local-addr", "localhost"]
+        both.append(start([*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf")]))
+    for process in both:
+        assert process.wait(120) == 0, process.stderr.read()
+    one, other = weights(folder / "here.pt"), weights(folder / "lm.pt")
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
