@@ -266,7 +266,7 @@ def main() -> None:
         *chance.sample(native, min(given.native, len(native))),
     ]
     chance.shuffle(sample)
-    tests = {path.name: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    tests = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
     holders = extensions()
     if given.native:
         translate()
@@ -293,7 +293,7 @@ def main() -> None:
                 near = [each for each, held in holders.items() if name in held]
                 if not near:
                     continue
-                kind, chosen = "native", [f"tests/{each}.py" for each in TESTS_OF[room].split()]
+                kind, chosen = "native", [str(path) for each in TESTS_OF[room].split() for path in Path("tests").rglob(f"{each}.py")]
                 stems = [Path(each).stem for each in near]
                 kept = {path: path.read_bytes() for each in stems for path in folder.glob(f"ninja/{each}.*.so")}
             (folder / mutant.path).write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])

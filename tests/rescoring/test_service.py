@@ -420,7 +420,7 @@ def test_a_thread_without_work_ends_and_a_forgotten_rescorer_with_it(monkeypatch
 
 def test_a_program_that_forgets_to_close_ends() -> None:
     program = """
-import sys; sys.path.insert(0, "tests")
+import sys; sys.path[:0] = ["tests/support", "tests/rescoring"]
 from fake_lm import FakeLM
 from test_rescore import random_lattice
 import ninja
