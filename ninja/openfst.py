@@ -191,4 +191,5 @@ def pywrapfst_module() -> Any:
 
 
 def _machine(image: bytes) -> pywrapfst.MutableFst:
-    return pywrapfst_module().VectorFst.read_from_string(image)
+    machine: pywrapfst.MutableFst = pywrapfst_module().VectorFst.read_from_string(image)
+    return machine

@@ -23,11 +23,10 @@ from ninja.decoding.search import CtcFound, CtcOptions, ctc_search, log_probabil
 from ninja.decoding.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.files.threads import in_order
-from ninja.formats.textual import EPSILON_NAME
 from ninja.io.inputs import Inputs
 from ninja.io.writer import format_of
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.pipeline.stages import OnBatches, call_safely
 
 Scale = Literal["logprob", "logit", "prob"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Literal, cast, get_args
 
 import click
 
@@ -35,7 +35,7 @@ class OOVScoreType(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OOVScore:
         """Return the score."""
         if value in ("skip", "spread"):
-            return value
+            return cast("Literal['skip', 'spread']", value)
         try:
             return float(value)
         except ValueError:

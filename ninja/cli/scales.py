@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -176,7 +176,7 @@ def completes_scales(function: Command) -> Command:
     return collected
 
 
-def shared_scales(*arguments: str) -> Any:
+def shared_scales(*arguments: str) -> Callable[[Command], Command]:
     """Add scales as ``scales`` does to a command that compares sources: those beside any of them hold for all."""
 
     def add(function: Command) -> Command:

@@ -14,12 +14,13 @@ import click
 
 from ninja.cli.console import INPUTS, SHOWN, TABLES
 from ninja.cli.facts import options_of
-from ninja.cli.files import LatticeFile, OutputFile, OutputFolder, guard, names_job
+from ninja.cli.files import LatticeFile, OutputFile, OutputFolder, guard
 from ninja.errors import OptionError, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.writer import KALDI, format_of
 from ninja.libraries import installed_version
 from ninja.pipeline.gather import Gathered
+from ninja.pipeline.outputs import names_job
 from ninja.pipeline.plan import PartOutput, Plan, Shard, parts_folder, units
 from ninja.pipeline.record import Failure, Record
 from ninja.pipeline.shard import Outcome, Part, checksum, run_shard

@@ -15,9 +15,8 @@ from ninja import _ctc
 from ninja.decoding.lexicon import NO_LEXICON, CtcLexicon
 from ninja.decoding.units import CtcUnits, Scheme, ctc_units
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, check_range, described, documented
-from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 ROUNDING = 0.1  # nats by which the probabilities of a frame may miss 1: matrices come in half precision, too
 
@@ -91,7 +90,7 @@ class CtcFound:
         name = self.name[np.concatenate([self.place[low:high] for low, high in spans])]
         first = np.full(len(self.alike), len(name))
         first[name[::-1]] = np.arange(len(name))[::-1]
-        order = np.argsort(first, kind="stable").tolist()
+        order: list[int] = np.argsort(first, kind="stable").tolist()
         return order[: int((first < len(name)).sum())]
 
     def words(self) -> list[str]:
@@ -262,7 +261,8 @@ def log_probabilities(
         raise ModelError(f"in frame {frame} no unit is possible", key=key)
     total = most[:, 0] + np.log(np.exp(values - most).sum(axis=1))
     if scale == "logit":
-        return values - total[:, None]
+        normalised: npt.NDArray[np.float64] = values - total[:, None]
+        return normalised
     if (bad := np.abs(total) > ROUNDING).any():
         frame = int(np.flatnonzero(bad)[0])
         kind = "prob" if (values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= ROUNDING).all() else "logit"

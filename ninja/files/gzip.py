@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from ninja.errors import FormatError
@@ -130,7 +131,7 @@ class Packed:
         from isal import isal_zlib
 
         self._file = file
-        self._new = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
+        self._new: Callable[[], Any] = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
         self._packer = self._new()
         self._size = 0
         self._members = int(follows)

@@ -400,7 +400,8 @@ class _ReadOne:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        return self._stream.read1(size)  # type: ignore[attr-defined]
+        content: bytes = self._stream.read1(size)  # type: ignore[attr-defined]
+        return content
 
     def readinto(self, buffer: memoryview) -> int:
         content = self._stream.read1(len(buffer))  # type: ignore[attr-defined]

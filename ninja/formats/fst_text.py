@@ -21,7 +21,7 @@ from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_image import write_image
 from ninja.lattice import Lattice
 from ninja.lattice.fst import Fst
-from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, LARGEST_ID, SymbolTable
 from ninja.lattice.word_ids import used_names
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
@@ -144,7 +144,7 @@ def _ids(
                     f"{_shown(label)} is no label; does the line lack one? A word it is with fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
-        null = textual.EPSILON_NAME.encode()
+        null = EPSILON_NAME.encode()
         given, table = naming.table([(label, line) for label, line in labels if label != null])
         number = np.zeros(len(labels) + 1, np.int32)  # epsilon
         number[[place for place, (label, _) in enumerate(labels, start=1) if label != null]] = given[1:]
@@ -186,7 +186,7 @@ def write_fst_text(
     if options.labels == "ids":
         names = [str(number) for number in lattice.word.tolist()]
     else:
-        place, encoded = textual.spelled(lattice, words, textual.EPSILON_NAME, encoding)
+        place, encoded = textual.spelled(lattice, words, EPSILON_NAME, encoding)
         for name in encoded:
             textual.refuse_blanks(name, lattice.key)
         spelled = [name.decode(encoding) for name in encoded]

@@ -273,7 +273,7 @@ class _Extras:
         """Tell whether a lattice has the arcs and states that it had when it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
-        return len(arrays[1]) == arcs and len(arrays[5]) == states
+        return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
 
     def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
         """Return a lattice with its attributes."""

@@ -22,7 +22,7 @@ from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.network import ConfusionNetwork
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
@@ -110,7 +110,7 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattic
             at_least = f"a posterior above {options.least:g}" if bins[place] else "a word, or *DELETE*"
             raise LatticeError(f"nothing at position {place} has {at_least}", mesh.path, line=mesh.line)
     flat = [entry for entries in kept for entry in entries]
-    names = dict.fromkeys(word for word, *_ in flat if word not in (None, textual.EPSILON_NAME))
+    names = dict.fromkeys(word for word, *_ in flat if word not in (None, EPSILON_NAME))
     found = [(word.encode(naming.encoding), mesh.line_of(word)) for word in names if word is not None]
     ids, table = naming.table(found)
     id_of = dict(zip(names, ids[1:].tolist(), strict=True))
@@ -119,7 +119,7 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattic
         naming.key,
         np.cumsum([0, *map(len, kept), 0]),
         np.repeat(np.arange(1, len(kept) + 1), [len(entries) for entries in kept]),
-        [id_of.get(word or textual.EPSILON_NAME, 0) for word, *_ in flat],
+        [id_of.get(word or EPSILON_NAME, 0) for word, *_ in flat],
         [0.0 - math.log(posterior) for _, posterior, *_ in flat],
         np.zeros(len(flat)),
         [math.inf] * len(kept) + [0.0],

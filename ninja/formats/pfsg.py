@@ -18,7 +18,7 @@ from ninja.formats.textual import OneCost
 from ninja.formats.window import Pieces, Window
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 NULL = "NULL"
 SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers
@@ -132,7 +132,7 @@ def _passed(window: Window, error: LatticeError, options: PfsgOptions) -> int:
 
 
 def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
-    null = [word.encode(options.encoding) for word in (NULL, textual.EPSILON_NAME, *sorted(options.silent))]
+    null = [word.encode(options.encoding) for word in (NULL, EPSILON_NAME, *sorted(options.silent))]
     fold = 1 if options.fold == "null" else 0
     found = _formats.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
     if found["stop"] == len(content):

@@ -22,7 +22,7 @@ from ninja.formats.textual import kept_costs
 from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.costs import check_one_cost
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 NULL = "*EPS*"
 _FIRST = re.compile(rb"""\s*(\(\s*\)\s+)*\(\s*\(\s*\(\s*['"]|\s*(\(\s*\)\s*)+\Z""")
@@ -89,7 +89,7 @@ def read_plf(
         graph=-1 if options.graph is None else options.graph,
         acoustic=-1 if options.acoustic is None else options.acoustic,
         fold=1 if options.fold == "null" else 0,
-        null=[name.encode() for name in (NULL, textual.EPSILON_NAME)],
+        null=[name.encode() for name in (NULL, EPSILON_NAME)],
     )
     return textual.Naming(key, path, words, options.encoding).lattice(found)
 

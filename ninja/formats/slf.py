@@ -20,7 +20,7 @@ from ninja.formats import textual
 from ninja.formats.content import one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 from ninja.lattice.word_ids import used_names
 
 WordPosition = Literal["auto", "begin", "end"]
@@ -177,7 +177,7 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions) -> d
         costs=costs,
         missing_score=options.missing_score,
         silent=[word.encode(options.encoding) for word in sorted(options.silent)],
-        null=[NULL.encode(), textual.EPSILON_NAME.encode()],
+        null=[NULL.encode(), EPSILON_NAME.encode()],
     )
     for (name, _, acoustic), count in zip(costs, found["num_costs"], strict=True):
         if count == 0 and len(found["dst"]) > 0 and (options.acoustic if acoustic else options.graph) is not None:
@@ -299,7 +299,7 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
     """Return the loss of words that readers take for silence."""
-    misread = not {*SILENT, textual.EPSILON_NAME}.isdisjoint(used_names(lattice, settings.words))
+    misread = not {*SILENT, EPSILON_NAME}.isdisjoint(used_names(lattice, settings.words))
     return [SILENCES] if misread else []
 
 

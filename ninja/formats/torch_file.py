@@ -114,7 +114,7 @@ class Saved:
         if entry is None:
             raise FormatError(f"the zip file has no {name}")
         header = self.content[entry.header_offset : entry.header_offset + _LOCAL_HEADER]
-        if len(header) < _LOCAL_HEADER or header[:4] != b"PK\3\4":
+        if len(header) < _LOCAL_HEADER or bytes(header[:4]) != b"PK\3\4":
             raise FormatError(f"{name} does not begin where the zip file says", byte=entry.header_offset)
         names, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
         begin = entry.header_offset + _LOCAL_HEADER + names + extra

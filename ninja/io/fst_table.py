@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from ninja.errors import OptionError
 from ninja.files.gzip import Packed
 from ninja.files.output import Bytes, PartFile, StandardOutput, target
-from ninja.io.sources import STDIN as STDOUT
+from ninja.files.place import STDIN as STDOUT
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from ninja.errors import FormatError, NinjaError
 from ninja.files.kind import kind_of
 from ninja.files.place import STDIN, Place, Table, check_listed
 from ninja.files.remote import is_remote
-from ninja.formats.content import BOM
+from ninja.files.text import BOM
 
 _NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
 LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at

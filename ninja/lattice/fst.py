@@ -24,9 +24,9 @@ class Fst:
     @property
     def num_states(self) -> int:
         """Number of states."""
-        return self.final_cost.shape[0]
+        return len(self.final_cost)
 
     @property
     def num_arcs(self) -> int:
         """Number of arcs."""
-        return self.dst.shape[0]
+        return len(self.dst)

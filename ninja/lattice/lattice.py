@@ -113,12 +113,12 @@ class Lattice:
     @property
     def num_states(self) -> int:
         """Number of states."""
-        return self.arc_begin.shape[0] - 1
+        return len(self.arc_begin) - 1
 
     @property
     def num_arcs(self) -> int:
         """Number of arcs."""
-        return self.dst.shape[0]
+        return len(self.dst)
 
     @property
     def src(self) -> npt.NDArray[np.int32]:
@@ -133,7 +133,7 @@ class Lattice:
     @property
     def has_labels(self) -> bool:
         """True if any arc or final state carries a part of the alignment."""
-        return self.ali.shape[0] > 0 or self.final_ali.shape[0] > 0
+        return len(self.ali) > 0 or len(self.final_ali) > 0
 
     def replace(self, **changed: Any) -> Lattice:
         """Return the same lattice with other fields; nothing is checked.

@@ -39,7 +39,7 @@ class _Lock:
 def _lock_of(shared: object) -> AbstractContextManager[bool]:
     """Return the lock of an object that several threads use; the same thread may take it again."""
     name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the same object in a forked process, has another
-    holder = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
+    holder: _Lock = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
     return holder.lock
 
 

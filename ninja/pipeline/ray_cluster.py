@@ -42,7 +42,7 @@ class Worker:
             self._work = self._start()
         return run_shard(self._plan, shard, self._work)
 
-    @ray.method(max_task_retries=-1)  # so it waits until Ray has restarted the actor
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]  # so it waits until Ray has restarted the actor
     def ready(self) -> None:
         """Answer."""
 
@@ -99,7 +99,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 def has_gpus() -> bool:
     """Tell whether a node of the cluster has a GPU."""
-    return ray.cluster_resources().get("GPU", 0) > 0
+    return bool(ray.cluster_resources().get("GPU", 0) > 0)
 
 
 def _connect(address: str | None) -> None:

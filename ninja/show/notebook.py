@@ -48,7 +48,7 @@ def _svg(drawing: Drawing) -> str:
     height = (max(lanes, default=0) - top) * LANE + 2 * MARGIN
 
     def x(number: int) -> float:
-        return round(state["x"][number] + MARGIN, 1)
+        return round(float(state["x"][number]) + MARGIN, 1)
 
     def y(lane: int) -> float:
         return (lane - top) * LANE + MARGIN

@@ -44,13 +44,14 @@ def render(
 
     code = [asset(name) for name in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in code)
-    return filled.render(
+    page: str = filled.render(
         policy=f"{POLICY}; script-src {hashes}",
         sheets=[Markup(asset(name)) for name in styles],
         scripts=[Markup(each) for each in code],
         payload=Markup(embedded(data)),
         **values,
     )
+    return page
 
 
 def embedded(data: dict[str, Any]) -> str:

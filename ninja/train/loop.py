@@ -79,7 +79,8 @@ def train(
         with launch.of_torchrun(options.device) as workers:
             return _train(*texts, output, options, progress, workers)
     if options.workers > 1:
-        return launch.run(_train, (*texts, output, options), options.workers, options.device, progress)
+        trained: Trained = launch.run(_train, (*texts, output, options), options.workers, options.device, progress)
+        return trained
     if options.parallel == "none":
         return _train(*texts, output, options, progress, Workers())
     with launch.one(options.device) as workers:

@@ -124,8 +124,8 @@ def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
         if len(words) > 1:
             other = words[rng.integers(len(words), size=(len(words), min(len(words), TRIES)))]
             found.append((words[:, None] * len(sounds) + other).ravel())
-    pairs = np.stack(np.divmod(np.unique(np.concatenate(found)), len(sounds)), axis=1)
-    return pairs[pairs[:, 0] != pairs[:, 1]]
+    pairs: npt.NDArray[np.int64] = np.stack(np.divmod(np.unique(np.concatenate(found)), len(sounds)), axis=1)
+    return np.compress(pairs[:, 0] != pairs[:, 1], pairs, axis=0)
 
 
 class Mishearing:

@@ -14,7 +14,7 @@ from ninja.cli.options import Command, command, lattice_output, reads, switch
 from ninja.cli.run import write
 from ninja.cli.source import reads_lattices
 from ninja.errors import LatticeError, NinjaError
-from ninja.formats.kaldi.word_phones import AlignLexicon, WordBoundary, read_align_lexicon, read_word_boundary
+from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
 from ninja.graph.align import (
     Aligned,
     LexiconAligner,
@@ -28,6 +28,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
+from ninja.lattice.word_phones import AlignLexicon, WordBoundary
 from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import call_safely

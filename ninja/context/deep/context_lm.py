@@ -357,7 +357,7 @@ class ContextLM(MixtureLM):
             first_word = np.where(known[places, None], self.word_vectors(first[places]), np.float32(0))
             num_words = torch.from_numpy(length[places]).float()
             keys = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), num_words)
-            return keys.numpy()
+            return np.asarray(keys)
 
         # The word of a lattice may come to be another of the model's, by the map of its words.
         model_word = np.where(known, self._parts[0].word[first], UNKNOWN).tolist()

@@ -39,4 +39,5 @@ def distances(said: Phones, heard: Phones, confusion: Confusion) -> Costs:
             best = np.minimum(before + substitution[phone, other], row[place + 1] + lost)
             before = row[place + 1].copy()
             np.minimum(best, row[place] + insertion[other], out=row[place + 1])
-    return row[-1]
+    distance: npt.NDArray[np.float32] = row[-1]
+    return distance

@@ -47,7 +47,7 @@ class PhraseEncoder:
     @property
     def takes_phones(self) -> bool:
         """Whether phones of phrases are looked at."""
-        return self.network.config.inputs != "letters"
+        return bool(self.network.config.inputs != "letters")
 
     @torch.inference_mode()
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:

@@ -345,7 +345,8 @@ def _best(
     if options.beam:
         inside &= np.arange(len(order)) - first < options.beam
     chosen = order[inside] - len(ended)
-    return chosen[chosen >= 0]
+    unfinished: npt.NDArray[np.int64] = chosen[chosen >= 0]
+    return unfinished
 
 
 def _rows(states: Any, rows: Ints) -> Any:

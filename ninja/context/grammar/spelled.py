@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.tracker import Match, Tracker, class_words, is_class
+from ninja.context.grammar.tracker import Match, Tracker, class_words
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError, VocabularyError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS
 

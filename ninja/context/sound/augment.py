@@ -335,7 +335,8 @@ class Augmenter:
             self._indices[phrases] = retriever.index([each.text for each in sounding.variants], phones)
         spoken = [tuple(names[each] for each in variants[0]) if variants else None for variants in sounds]
         spans = retriever.spans(lattice, unit, spoken, self.options.acoustic_scale)
-        return retriever.nearest(spans, self._indices[phrases]).tolist()
+        nearest: list[int] = retriever.nearest(spans, self._indices[phrases]).tolist()
+        return nearest
 
 
 class _Span(NamedTuple):
@@ -378,7 +379,8 @@ def _packed(strings: Sequence[Sequence[int]]) -> _Strings:
 
 def _string(strings: _Strings, number: int) -> list[int]:
     begin, phone = strings
-    return phone[begin[number] : begin[number + 1]].tolist()
+    string: list[int] = phone[begin[number] : begin[number + 1]].tolist()
+    return string
 
 
 def _runs(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:

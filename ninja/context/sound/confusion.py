@@ -156,7 +156,7 @@ class Confusion:
     def distance(self, said: Sequence[str], heard: Sequence[str]) -> float:
         """Return the weighted edit distance of two strings of phones, which must be among ``phones``."""
         rows, columns = self.numbers(said), self.numbers(heard)
-        before = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
+        before: list[float] = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
         for row in rows:
             now = [before[0] + float(self.deletion[row])]
             for place, column in enumerate(columns):

@@ -13,10 +13,10 @@ from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
-from ninja.formats.textual import EPSILON_NAME, Naming, check_encoding
+from ninja.formats.textual import Naming, check_encoding
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")

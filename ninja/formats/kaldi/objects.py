@@ -54,7 +54,7 @@ class Scalar:
 
     def _as(self, short: str, long: str, kind: type[Number]) -> Number | None:
         if self.binary:
-            return struct.unpack(short if len(self.content) == 4 else long, self.content)[0]
+            return kind(struct.unpack(short if len(self.content) == 4 else long, self.content)[0])
         try:
             return kind(self.content)
         except ValueError:
@@ -257,7 +257,8 @@ class ObjectReader:
         size, num = struct.unpack("<bi", self.take(5, "a vector"))
         if size != 4 or num < 0:
             self.fail(f"expected a vector of 4-byte integers; {DAMAGED}", place)
-        return self._items(num, "<i4").tolist()
+        integers: list[int] = self._items(num, "<i4").tolist()
+        return integers
 
     def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
         """Read rows of integers, each written for itself, up to a closing token, int32 [rows, columns]."""

@@ -12,10 +12,10 @@ from ninja.formats.content import Content, Entry
 from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
-from ninja.formats.textual import EPSILON_NAME, check_encoding, checked_shift
+from ninja.formats.textual import check_encoding, checked_shift
 from ninja.formats.window import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
 # File, channel, begin and duration, one of them with a decimal point, a word that is no weight, perhaps a confidence.

@@ -20,11 +20,10 @@ from ninja.formats.kaldi.named_text import NamedTextOptions, parse
 from ninja.formats.nbest.lattices import list_entries, nbest_lattice
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions
-from ninja.formats.textual import EPSILON_NAME
 from ninja.formats.window import Pieces
 from ninja.lattice import Lattice
 from ninja.lattice.nbest import Hypothesis, NBest
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 Integers = npt.NDArray[np.int32]
 _IMAGE_HEAD = 8192  # bytes within which a binary archive has its first lattice

@@ -8,11 +8,10 @@ import numpy as np
 
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.formats.content import Content, Entry
-from ninja.formats.textual import EPSILON_NAME
 from ninja.lattice import Lattice
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest, check, with_silence
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 LARGEST_FRAME = 2**31 - 1
 

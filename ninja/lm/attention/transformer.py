@@ -73,4 +73,5 @@ class TransformerLM(AttentionLM):
             query, key, value = (part.transpose(1, 2) for part in block.project(flow, turn))
             attended = scaled_dot_product_attention(query, key, value, mask[:, None])  # [blocks, heads, tokens, …]
             flow = block.combine(flow, attended.transpose(1, 2))
-        return self._module.norm(flow)
+        normalised: torch.Tensor = self._module.norm(flow)
+        return normalised

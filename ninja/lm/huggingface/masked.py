@@ -136,7 +136,7 @@ class MaskedLM(LanguageModel):
             .float()
         )  # [rows, pieces]
         logprob = logits.log_softmax(-1).gather(1, target[:, None])[:, 0]
-        return logprob.double().cpu().numpy()
+        return np.asarray(logprob.double().cpu())
 
     def _pieces(self, sentence: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         begin, count = self._spelling.places(sentence, np.arange(len(sentence)) == 0)

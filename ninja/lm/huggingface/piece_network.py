@@ -99,7 +99,7 @@ class PieceLM(AttentionLM):
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
         """Tell which histories are ``<s>`` alone, [n]."""
-        return self._depth[slots] == 0
+        return np.equal(self._depth[slots], 0)
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
@@ -269,7 +269,7 @@ class LogitsLM(PieceLM):
         return self._embedding.shape[1]
 
     def _outputs_of(self, output: Any) -> torch.Tensor:
-        logits = output.logits.float()
+        logits: torch.Tensor = output.logits.float()
         return logits.log_softmax(-1) if self._normalizes else logits
 
     def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:

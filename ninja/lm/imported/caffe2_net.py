@@ -112,7 +112,8 @@ def _value(message: Any) -> Argument:
         return np.array(message.floats, np.float32)
     for name in ("f", "i"):
         if message.HasField(name):
-            return getattr(message, name)
+            number: int | float = getattr(message, name)
+            return number
     return message.s.decode() if message.HasField("s") else tuple(message.ints)
 
 

@@ -62,11 +62,12 @@ class Fields:
 
     def integers(self, token: str) -> list[int]:
         """Return a vector of integers."""
-        return self._take(token, lambda v: isinstance(v, list) and bool(v), "no vector of integers")
+        integers: list[int] = self._take(token, lambda v: isinstance(v, list) and bool(v), "no vector of integers")
+        return integers
 
     def integer(self, token: str) -> int:
         """Return an integer."""
-        return self._take(token, lambda v: type(v) is int, "no integer")
+        return int(self._take(token, lambda v: type(v) is int, "no integer"))
 
     def real(self, token: str, default: float) -> float:
         """Return a real number."""

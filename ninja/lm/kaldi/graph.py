@@ -113,7 +113,8 @@ def _dim(line: _Line, components: Mapping[str, Component]) -> int:
     name = line.get("component")
     if name not in components:
         line.fail(f"there is no component named {name!r}")
-    return components[name].output_dim
+    dim: int = components[name].output_dim
+    return dim
 
 
 def _inputs(line: _Line) -> list[_Sum]:
@@ -127,7 +128,7 @@ class _Descriptor:
     """Parser of one descriptor."""
 
     def __init__(self, text: str, fail: Fail) -> None:
-        self.tokens = re.findall(r"[(),]|[^\s(),]+", text)
+        self.tokens: list[str] = re.findall(r"[(),]|[^\s(),]+", text)
         self.place = 0
         self.fail = fail
 

@@ -94,7 +94,7 @@ class KaldiModel:
     def num_parameters(self) -> int:
         """Number of trained parameters."""
         embedding = self.embedding if isinstance(self.embedding, torch.Tensor) else self.embedding.weight
-        return self.network.graph.num_parameters + embedding.numel()
+        return int(self.network.graph.num_parameters + embedding.numel())
 
 
 class KaldiRnnlm(StatePoolLM):
@@ -120,7 +120,8 @@ class KaldiRnnlm(StatePoolLM):
         return torch.cat(self._pieces(row, words), 1)
 
     def _pieces(self, row: torch.Tensor, words: np.ndarray) -> list[torch.Tensor]:
-        return self._network.step(row, self._embedding.index_select(0, self._tensor(words)))
+        pieces: list[torch.Tensor] = self._network.step(row, self._embedding.index_select(0, self._tensor(words)))
+        return pieces
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
         if not self._states.is_cpu:

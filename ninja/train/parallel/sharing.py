@@ -127,7 +127,8 @@ def _timed_average(
             workers.seconds += time.perf_counter() - begun
             return future.value()[0]
 
-        return work.get_future().then(done)
+        averaged: Future[torch.Tensor] = work.get_future().then(done)
+        return averaged
 
     average.__annotations__.clear()  # torch checks them, and does not understand those that are strings
     return average
