@@ -3,7 +3,6 @@
 import dataclasses
 import gzip
 import json
-from pathlib import Path
 
 import click
 import pytest
@@ -206,8 +205,3 @@ def test_options_are_named_as_the_fields_and_described():
         default = ",".join(map(str, field.default)) if field.name == "cutoffs" else field.default
         assert default is None or offered[field.name].default == default
     assert all(option.help for option in offered.values() if isinstance(option, click.Option))
-
-
-def test_the_page_of_commands_names_the_command_as_it_is_typed():
-    page = Path(__file__).parents[2] / "docs" / "cli.md"
-    assert "\n## ninja train ngram\n" in page.read_text()

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from command_page import command_page
 from test_floors import FLOORS
 
 from ninja.cli.commands import COMMANDS
@@ -38,7 +39,7 @@ def exists(span):
     if span.startswith("ninja "):
         return span.split()[1] in COMMANDS
     if span.startswith("--"):
-        return f"  {span} " in (ROOT / "docs" / "cli.md").read_text()
+        return f"  {span} " in command_page()
     name = span.removeprefix("FORMAT = ").partition("(")[0]
     found = [part for part in name.split(".") if part not in ("ninja", "lm")]
     return span in {*FLOORS, "ninja", "ninja-asr"} or (bool(found) and set(found) <= defined())
