@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 export NINJA_BENCH_ARCHIVE ?= $(firstword $(wildcard ../shared/data/korean/lat.ark.gz) examples/lat.ark.gz)
 EXTENSIONS = $(wildcard ext/*/*.pyx ext/*/*.pxd ext/*/*.hpp)
 
-.PHONY: demo test lint bench docs pages clean dist-check cluster-check programs fuzz fuzz-long tsan lock
+.PHONY: demo test lint format bench docs pages clean dist-check cluster-check programs fuzz fuzz-long tsan lock
 
 # `make demo` needs the package alone, the others its tools too.
 demo: $(VENV)/.package
@@ -16,15 +16,19 @@ test: $(VENV)/.tools programs
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint ext  # it calls pycodestyle
 	$(BIN)/mypy
+
+format: $(VENV)/.tools
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i ext/*/*.hpp
 
 bench: $(VENV)/.package
 	for what in formats graph rescore; do $(BIN)/python -m benchmarks.bench_$$what || exit; done
 
 # The site, in build/site, after its tutorials have run; then it is searched and looked at in a browser.
 docs: $(VENV)/.tools $(VENV)/.docs programs
-	$(BIN)/python docs/render_cli.py > docs/cli.md
 	$(BIN)/python docs/render_formats.py
 	$(BIN)/python -m pytest tests/project/test_tutorials.py tests/project/test_readme.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
