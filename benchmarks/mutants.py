@@ -293,7 +293,10 @@ def main() -> None:
                 near = [each for each, held in holders.items() if name in held]
                 if not near:
                     continue
-                kind, chosen = "native", [str(path) for each in TESTS_OF[room].split() for path in Path("tests").rglob(f"{each}.py")]
+                kind, chosen = (
+                    "native",
+                    [str(path) for each in TESTS_OF[room].split() for path in Path("tests").rglob(f"{each}.py")],
+                )
                 stems = [Path(each).stem for each in near]
                 kept = {path: path.read_bytes() for each in stems for path in folder.glob(f"ninja/{each}.*.so")}
             (folder / mutant.path).write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
