@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recipes import recipe_code
 
 import ninja as package
 from ninja import formats as rooms
@@ -18,51 +19,6 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
 ROOT = Path(__file__).resolve().parents[2]
-TOY = """
-from dataclasses import dataclass
-
-from ninja.errors import FormatError
-from ninja.formats.content import one_lattice
-from ninja.formats.format import Format, Read, Write
-from ninja.graph import from_arcs
-from ninja.lattice.symbols import SymbolTable
-
-
-@dataclass(frozen=True, slots=True)
-class ToyOptions:
-    scale: float = 1.0
-
-
-def read_toy(content, key, name, words, options):
-    mark, *arcs = [line.split() for line in content.decode().splitlines()]
-    if mark != ["TOY"]:
-        raise FormatError("this is no toy", name)
-    spelled = ["<eps>", *dict.fromkeys(word for word, _ in arcs)]
-    table = SymbolTable((word, number) for number, word in enumerate(spelled))
-    ids = [table.id(word) for word, _ in arcs]
-    costs = [float(cost) * options.scale for _, cost in arcs]
-    ends = range(len(arcs) + 1)
-    return from_arcs(key, ends[:-1], ends[1:], ids, costs, finals={len(arcs): 0.0}).with_words(table)
-
-
-def encode(lattice, settings):
-    words = settings.words or lattice.words
-    rows = zip(lattice.word.tolist(), (lattice.graph + lattice.acoustic).tolist())
-    arcs = [f"{words.word(word)} {cost * settings.options.scale:g}\\n" for word, cost in rows]
-    return "".join(["TOY\\n", *arcs]).encode()
-
-
-FORMAT = Format(
-    name="toy",
-    about="words and costs of a single path",
-    extensions=(".toy",),
-    aliases=("plaything",),
-    mark=lambda head: head.startswith(b"TOY\\n"),
-    read=Read(one_lattice(read_toy), ToyOptions),
-    keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "names"}),
-    write=Write(encode, options=ToyOptions, files="each"),
-)
-"""
 WORDS = SymbolTable([("<eps>", 0), ("hello", 1), ("world", 2)])
 TEXT = "TOY\nhello 1.5\nworld -2\n"
 
@@ -72,7 +28,8 @@ def toy(monkeypatch, tmp_path):
     """Add a format of one module to the registry by one entry; return a folder."""
     folder = tmp_path / "modules"
     folder.mkdir()
-    (folder / "toy.py").write_text(TOY)
+    (module,) = recipe_code("Add a format")
+    (folder / "toy.py").write_text(module)
     monkeypatch.setattr(rooms, "__path__", [*rooms.__path__, str(folder)])
     monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, "toy"))
     yield tmp_path

@@ -1,0 +1,54 @@
+"""The recipes of CONTRIBUTING.md: their files and code, and a copy of the package in which to follow them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _section(title):
+    _, _, rest = (ROOT / "CONTRIBUTING.md").read_text().partition(f"### {title}\n")
+    assert rest, f"CONTRIBUTING.md has no recipe {title!r}"
+    return re.split(r"^#{2,3} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def recipe_files(title, name):
+    """Return the files that a recipe lists for a thing of some name."""
+    return re.findall(r"^\| `([^`]+)` \|", _section(title).replace("NAME", name), re.MULTILINE)
+
+
+def recipe_code(title):
+    """Return the fenced Python blocks of a recipe."""
+    return re.findall(r"^```python\n(.*?)^```", _section(title), re.MULTILINE | re.DOTALL)
+
+
+class PackageCopy:
+    """A copy of the package, of links to its files, in which files are added and edited."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.touched = set()
+        shutil.copytree(ROOT / "ninja", folder / "ninja", copy_function=os.symlink)
+
+    def add(self, file, content):
+        (self.folder / file).write_text(content)
+        self.touched.add(file)
+
+    def replace(self, file, old, new):
+        path = self.folder / file
+        content = path.read_text()
+        assert old in content, f"{file} has no {old!r}"
+        path.unlink()
+        self.add(file, content.replace(old, new, 1))
+
+    def python(self, *arguments):
+        """Run Python with this copy as the package; return its output."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        command = [sys.executable, *map(str, arguments)]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=self.folder)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
