@@ -21,10 +21,11 @@ from ninja import read, rescore
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.compile import compile_list
 from ninja.context.options import ContextOptions
+from ninja.context.settings import Augmentation, Context
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
-from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.stage import Contextual
 from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
 from ninja.files import text as utf8
 from ninja.graph import best_path

@@ -30,7 +30,7 @@ from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 
 if TYPE_CHECKING:
-    from ninja.context.stage import Context
+    from ninja.context.settings import Context
 
 
 @command

@@ -85,7 +85,8 @@ def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None
     """Add what a context model gives each arc."""
     with needed_for("a context model", model):
         from ninja.context.deep.explain import explained
-        from ninja.context.stage import Context, Contextual
+        from ninja.context.settings import Context
+        from ninja.context.stage import Contextual
 
     stage = Contextual(Context(entities, context_model=model))
     found = explained(drawing.lattice, stage, load(rnnlm), drawing.options.scales, inputs.log)

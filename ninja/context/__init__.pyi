@@ -16,4 +16,5 @@ from .sound.augment import (
     AugmentOptions as AugmentOptions,
     extended as extended,
 )
-from .stage import Augmentation as Augmentation, Context as Context, Contextual as Contextual
+from .settings import Augmentation as Augmentation, Context as Context
+from .stage import Contextual as Contextual

@@ -33,7 +33,9 @@ from ninja.rescoring.vocabulary import VocabularyCheck, unknown_words
 class ContextStage(Protocol):
     """The stage that makes phrases more probable before lattices are rescored, as `ninja.context` does."""
 
-    old_model: Any  # the first pass's language model, where it is loaded
+    @property
+    def old_model(self) -> Any:
+        """The first pass's language model, if it is loaded."""
 
     def unchecked(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
         """Yield the lattices with their context, and None where the next is awaited."""

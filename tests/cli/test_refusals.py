@@ -15,8 +15,8 @@ from fake_lm import FakeLM, symbols
 import ninja
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.grammar.spelled import Spelling
+from ninja.context.loader import load_ngram
 from ninja.context.sound.confusion import Confusion
-from ninja.context.stage import load_ngram
 from ninja.decoding import log_probabilities
 from ninja.decoding.matrices import read_matrices
 from ninja.errors import FormatError, InputError, ModelError, NinjaError, OptionError

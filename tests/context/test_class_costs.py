@@ -6,9 +6,10 @@ from reference_ngram import SlowNgram, write_arpa
 
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
+from ninja.context.settings import Augmentation, Context
 from ninja.context.sound.augment import AugmentOptions
 from ninja.context.sound.class_costs import ClassCosts, Place
-from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.stage import Contextual
 from ninja.graph import from_arcs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import read_arpa

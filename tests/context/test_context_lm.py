@@ -179,10 +179,7 @@ def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
 
 
 def stage(given, **options) -> Contextual:
-    context = Context(given, options=ContextOptions(**options), context_model="tiny.pt")
-    made = Contextual(context)
-    made._pointer = POINTER
-    return made
+    return Contextual(Context(given, options=ContextOptions(**options), context_model=POINTER))
 
 
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"])

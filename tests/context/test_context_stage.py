@@ -13,7 +13,8 @@ from strategies import lattices
 
 from ninja import read, write
 from ninja.context.options import ContextOptions
-from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.settings import Augmentation, Context
+from ninja.context.stage import Contextual
 from ninja.errors import FormatError, InputError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.lattice.symbols import SymbolTable
@@ -73,7 +74,7 @@ def test_each_utterance_gets_its_own_phrases(file):
 def test_one_run_gives_what_context_and_language_models_say_together(
     file, lattice, phrases, model, with_old, with_class, share
 ):
-    """Boosts count in full; what the language models leave each other is said in `ninja.context.stage`."""
+    """Boosts count in full; what the language models leave each other is said in `ninja.context.booster`."""
     model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
     classes, neural, old = file("c.arpa", write_arpa(model)), file("n.arpa", write_arpa(UNIGRAM)), None
     if with_old:

@@ -10,9 +10,10 @@ from ninja.context.deep.index import PhraseIndex
 from ninja.context.deep.letter_grams import LetterGrams
 from ninja.context.entities.lists import Entities, Phrase, PhraseList
 from ninja.context.options import ContextOptions
+from ninja.context.settings import Augmentation, Context
 from ninja.context.sound.augment import Augmenter, AugmentOptions
 from ninja.context.sound.letters import EDIT, LetterPronouncer, letter_confusion
-from ninja.context.stage import Augmentation, Context, Contextual
+from ninja.context.stage import Contextual
 from ninja.errors import ModelError, OptionError
 from ninja.graph import from_arcs
 from ninja.lattice.symbols import SymbolTable
@@ -119,7 +120,7 @@ def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
     texts = ["москва", *(f"ыыы{chr(0x430 + at % 30)}{chr(0x430 + at // 30)}ъъъ" for at in range(1000))]
     made = stage(texts, tmp_path, context_model=saved("letters"))
     assert "москва" in [each.phrase for each in made.add_context(heard()) and made.added]
-    (note,) = (each for each in made._notes(TABLE) if "does not know" in each)
+    (note,) = (each for each in made._notes() if "does not know" in each)
     assert "letters.pt: does not know ы ъ" in note
     with pytest.raises(ModelError, match="knows phones only"):
         stage(texts, tmp_path, context_model=saved("phones"))

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from ninja import read
 from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.settings import Augmentation
 from ninja.context.sound.augment import Augmenter, AugmentOptions
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
-from ninja.context.stage import Augmentation
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import best_path, from_arcs

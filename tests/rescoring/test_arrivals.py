@@ -13,7 +13,8 @@ from fake_lm import FakeLM, symbols
 from test_rescore import random_lattice
 
 import ninja
-from ninja.context.stage import Context, Contextual
+from ninja.context.settings import Context
+from ninja.context.stage import Contextual
 from ninja.errors import LatticeError, OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, iterate, rescore

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,10 @@ class PhraseEncoder:
             parts = (torch.from_numpy(padded([part[at] for at in chosen]).T.copy()) for part in (letters, sounds))
             out[chosen] = self.network(*parts).numpy()
         return out
+
+    def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
+        """Count the letters of texts that the encoder does not know."""
+        return self.symbols.unknown(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder, its weights in half precision."""
@@ -156,6 +161,10 @@ class SpelledEncoder:
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:
         """Return the vectors of strings of letters; texts are not looked at."""
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
+
+    def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
+        """Count the letters of texts that the encoder does not know."""
+        return self._encoder.unknown_letters(texts)
 
 
 def _built(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from zlib import crc32
 
@@ -37,6 +38,10 @@ class LetterGrams:
         length = np.sqrt((out * out).sum(axis=1, keepdims=True))
         out /= np.where(length > 0, length, 1)
         return out
+
+    def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
+        """Return no letters: any can be hashed."""
+        return Counter()
 
 
 @lru_cache(maxsize=1 << 18)

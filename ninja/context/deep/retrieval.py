@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,9 @@ class Encoder(Protocol):
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
         """Return vectors of phrases, of length 1 or, where nothing is known of one, 0; float32 [phrases, size]."""
+
+    def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
+        """Count the letters of texts that the encoder does not know."""
 
 
 class Retriever:

@@ -164,7 +164,7 @@ class Augmenter:
         self._class_costs = class_costs
         self._phones = phones
         self._silent = silent
-        self._retriever = retriever
+        self.retriever = retriever
         self._indices: WeakKeyDictionary[PhraseList, PhraseIndex] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[PhraseList, _Sounding] = WeakKeyDictionary()
         self._sounds: dict[int, list[list[int]]] = {EPSILON: [[]]}
@@ -286,7 +286,7 @@ class Augmenter:
         options = self.options
         unit, sounds = self._units(lattice)
         variants, strings = sounding.variants, sounding.strings
-        retriever = self._retriever
+        retriever = self.retriever
         # To make the vectors of a list for one utterance takes longer than to compare its phrases.
         if retriever is not None and phrases.name and len(variants) >= retriever.options.from_phrases:
             chosen = self._retrieved(lattice, unit, sounds, sounding, phrases)
@@ -327,7 +327,7 @@ class Augmenter:
         phrases: PhraseList,
     ) -> list[int]:
         """Return the variants of a long list's phrases that are most like a span of the lattice."""
-        retriever, names = self._retriever, self.confusion.phones
+        retriever, names = self.retriever, self.confusion.phones
         assert retriever is not None
         if phrases not in self._indices:
             strings = [_string(sounding.strings, each) for each in range(len(sounding.variants))]

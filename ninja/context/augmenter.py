@@ -1,0 +1,105 @@
+"""Make the augmenter that adds phrases to lattices, from files and options."""
+
+from __future__ import annotations
+
+import os
+
+from ninja.context.deep.letter_grams import LetterGrams
+from ninja.context.deep.retrieval import Retriever
+from ninja.context.deep.retrieval_options import LONG_LIST
+from ninja.context.entities.lists import Entities
+from ninja.context.grammar.tracker import Tracker, class_words
+from ninja.context.loader import ContextModels
+from ninja.context.options import ContextOptions
+from ninja.context.settings import NO_MODEL, Augmentation
+from ninja.context.sound.augment import Augmenter
+from ninja.context.sound.class_costs import ClassCosts
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.letters import LetterPronouncer, letter_confusion
+from ninja.context.sound.old_costs import OldCosts
+from ninja.context.sound.phones import ArcPhones
+from ninja.context.sound.pronunciation import Pronouncer
+from ninja.errors import DependencyError, ModelError
+from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import needed_for
+from ninja.models import CONTEXT
+
+
+def make_augmenter(
+    augmentation: Augmentation,
+    options: ContextOptions,
+    words: SymbolTable,
+    entities: Entities,
+    models: ContextModels,
+    tracker: Tracker,
+) -> Augmenter:
+    """Make an augmenter of lattices with a symbol table that has the words of all phrases."""
+    old_costs = None
+    if models.old_lm is not None:
+        old_costs = OldCosts(words, models.old_lm, options.unk_penalty, options.map_words)
+    confusion = _confusion(augmentation, words, entities)
+    phones = None
+    if augmentation.transition_model is not None and augmentation.phones is not None:
+        phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
+    return Augmenter(
+        words,
+        LetterPronouncer() if augmentation.letters_only else Pronouncer.english(augmentation.lexicon),
+        confusion,
+        augmentation.options,
+        old_costs=old_costs,
+        class_costs=_class_costs(augmentation, options, models, tracker),
+        phones=phones,
+        retriever=_retriever(augmentation, entities, confusion),
+    )
+
+
+def _confusion(augmentation: Augmentation, words: SymbolTable, entities: Entities) -> Confusion:
+    if augmentation.confusion is not None:
+        return Confusion.read(augmentation.confusion)
+    if augmentation.letters_only:
+        return letter_confusion(entities.all_lists, (word for word, _ in words))
+    return Confusion.articulatory()
+
+
+def _class_costs(
+    augmentation: Augmentation, options: ContextOptions, models: ContextModels, tracker: Tracker
+) -> ClassCosts | None:
+    place_weight = augmentation.options.place_weight
+    if models.class_lm is None or place_weight is None:
+        return None
+    assert tracker.class_map is not None
+    return ClassCosts(
+        models.class_lm,
+        tracker.class_map,
+        dict(class_words(models.class_lm)),
+        class_boost=options.class_boost,
+        keyword_boost=options.keyword_boost,
+        place_weight=place_weight,
+        phone_reward=augmentation.options.phone_reward,
+    )
+
+
+def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confusion) -> Retriever | None:
+    """Make the retriever of long lists; None if no list is long, or no usable model is installed."""
+    path = augmentation.context_model
+    if path == NO_MODEL or not any(phrases.name and phrases.num_phrases >= LONG_LIST for phrases in entities.all_lists):
+        return None
+    if path is None and augmentation.letters_only:
+        return Retriever(LetterGrams())
+    try:
+        with needed_for("a context model", path):
+            from ninja.context.deep.encoder import PhraseEncoder, SpelledEncoder
+    except DependencyError:
+        if path is None:
+            return None  # without torch all phrases are compared
+        raise
+    encoder = PhraseEncoder.load(CONTEXT if path is None else path)
+    if path is not None and augmentation.letters_only:
+        return Retriever(SpelledEncoder(encoder, path))
+    if encoder.takes_phones and set(confusion.phones) <= set(encoder.symbols.phones):
+        return Retriever(encoder)
+    if path is None:
+        return None  # phones of another language: all phrases are compared
+    wanted = "phones" if encoder.takes_phones else "letters only"
+    reason = f"it knows {wanted}, not all phones of the confusion costs; leave it out, or train one with --confusion"
+    raise ModelError(reason, os.fspath(path))

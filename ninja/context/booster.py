@@ -1,0 +1,38 @@
+"""Make the tracker that boosts phrases, in proportion to a rescoring that follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ninja.context.grammar.tracker import Tracker
+from ninja.context.loader import ContextModels
+from ninja.context.options import ContextOptions
+from ninja.errors import OptionError
+from ninja.lattice.symbols import SymbolTable
+
+
+def make_booster(
+    words: SymbolTable, models: ContextModels, options: ContextOptions, *, lm_weight: float | None, has_old_lm: bool
+) -> Tracker:
+    """Make a tracker whose boosts have their full size after rescoring.
+
+    Args:
+        lm_weight: Share of the graph costs that another language model takes afterwards; None without rescoring.
+        has_old_lm: Rescoring subtracts the old model, so that graph costs keep their weight.
+
+    Raises:
+        OptionError: ``lm_weight`` is 1, which would remove the boosts together with the graph costs.
+    """
+    lm_scale = 1.0
+    if lm_weight is not None:
+        share = 1.0 - lm_weight
+        if has_old_lm:
+            lm_scale = share if models.class_lm is not None else 1.0  # rescoring subtracts its own share of the old LM
+        elif share > 0.0:
+            options = replace(
+                options, keyword_boost=options.keyword_boost / share, class_boost=options.class_boost / share
+            )
+        else:
+            raise OptionError("lm_weight 1 leaves nothing of the costs that carry the context; make it smaller")
+    old_lm = models.old_lm if models.class_lm is not None else None
+    return Tracker(words, models.class_lm, options, old_lm=old_lm, lm_scale=lm_scale)

@@ -1,0 +1,70 @@
+"""Load the entities and models that a `Context` names."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ninja.context.entities.lists import Entities
+from ninja.context.settings import DEFAULT_MODEL, Context, Name
+from ninja.context.sound.old_costs import with_unknown
+from ninja.errors import ModelError
+from ninja.formats.kaldi.tables import read_speakers
+from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import needed_for
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import DEFAULTS, LoadOptions
+from ninja.log import Log
+from ninja.models import CONTEXT
+from ninja.rescoring.models import load_model
+
+if TYPE_CHECKING:
+    from ninja.context.deep.pointer import ContextPointer
+
+
+@dataclass(frozen=True, slots=True)
+class ContextModels:
+    """The n-gram models of a context; threads may share them."""
+
+    class_lm: NgramLM | None
+    old_lm: NgramLM | None  # of the first pass; with augmentation it has <unk>
+
+
+def load_models(context: Context, old_lm: Name | NgramLM | None, words: SymbolTable, log: Log) -> ContextModels:
+    """Load the class model, and the old model if the class model or augmentation uses it."""
+    class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, log, context.load_options)
+    old = None
+    if old_lm is not None and (class_lm is not None or context.augmentation is not None):
+        old = load_ngram(old_lm, words, log, context.load_options)
+        if context.augmentation is not None:
+            old = with_unknown(old)
+    return ContextModels(class_lm, old)
+
+
+def load_entities(context: Context, words: SymbolTable) -> Entities:
+    """Read the entities of a context for a symbol table."""
+    if isinstance(context.entities, Entities):
+        return context.entities
+    groups = None if context.groups is None else read_speakers(context.groups)
+    return Entities.read(context.entities, words=words, groups=groups)
+
+
+def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: LoadOptions = DEFAULTS) -> NgramLM:
+    """Load an n-gram model; one without words of its own takes those of the lattices."""
+    if isinstance(path, NgramLM):
+        return path
+    lm = load_model(path, words, log, options)
+    if not isinstance(lm, NgramLM):
+        raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", os.fspath(path))
+    return lm
+
+
+def load_pointer(path: Name | ContextPointer) -> ContextPointer:
+    """Load a context model that reads phrases; ``"default"`` is the shipped one."""
+    if not isinstance(path, str | os.PathLike):
+        return path
+    with needed_for("a context model", path):
+        from ninja.context.deep.pointer import ContextPointer
+
+    return ContextPointer.load(CONTEXT if path == DEFAULT_MODEL else path)
