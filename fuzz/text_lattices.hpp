@@ -34,8 +34,7 @@ bool read_text(Parser& parser, int32_t fold, int64_t num_bytes, ninja::TextLatti
   expect_lattice(arrays.arcs(), arrays.alignments());
   const size_t num_states = made.final_graph.size(), num_arcs = made.dst.size();
   expect(made.arc_begin.size() == num_states + 1 && made.word.size() == num_arcs && made.graph.size() == num_arcs &&
-             made.acoustic.size() == num_arcs && made.link.size() == num_arcs && made.final_link.size() == num_states &&
-             made.node.size() == num_states && made.final_acoustic.size() == num_states &&
+             made.acoustic.size() == num_arcs && made.final_acoustic.size() == num_states &&
              (made.time.empty() || made.time.size() == num_states),
          "the arrays of a lattice are of one size");
   expect(static_cast<int64_t>(num_states + num_arcs) <= 4 * num_bytes + 4, "a lattice is no larger than its file");

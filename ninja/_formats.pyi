@@ -12,7 +12,6 @@ def read_slf(
     key: str | None,
     *,
     frame_shift: float,
-    keep: bool,
     words: int,
     fold: int,
     costs: list[tuple[bytes, int, bool]],
@@ -59,7 +58,7 @@ def read_fst_text(
     content: bytes, line: int, *, acceptor: bool, spelled: bool
 ) -> tuple[int, int, bytes, int, Machine | None]: ...
 
-K2Arrays = tuple[Int64, Int32, Int32, Float32, Float32, Float32, Float32, Int32 | None, Int32 | None]
+K2Arrays = tuple[Int64, Int32, Int32, Float32, Float32, Float32, Float32]
 
 def read_k2(
     arcs: Int32,
@@ -71,7 +70,6 @@ def read_k2(
     am: Float32 | None,
     *,
     as_graph: bool,
-    places: bool,
 ) -> tuple[str, int, bool, K2Arrays | None]: ...
 def whole_lattice(
     key: str,

@@ -11,8 +11,8 @@ from libcpp.vector cimport vector
 
 cimport formats.texts as c
 from core.lattice cimport (
-    Arcs, arcs_of, array_in, data_of, doubles, filled, floats, int32s, int64s, new_array, new_block,
-    owner_of, string_view,
+    Arcs, Block, arcs_of, array_in, data_of, doubles, filled, floats, int32s, int64s, new_block, owner_of,
+    string_view,
 )
 
 from ninja.errors import FormatError, LatticeError
@@ -43,7 +43,7 @@ ctypedef fused Parser:
 
 
 cdef dict _read(Parser* parser, int fold, const char* node_name, list null, list silent, str path, str key):
-    """Return the arrays of a lattice, ``(word, line)`` of each word and ``(word, times)`` of each one read as silence.
+    """Return the arrays of a lattice, and ``(word, line)`` of each word; words in the arrays count from 1.
 
     Args:
         fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
@@ -71,21 +71,12 @@ cdef dict _read(Parser* parser, int fold, const char* node_name, list null, list
         "acoustic": floats(made.acoustic),
         "final_graph": floats(made.final_graph),
         "final_acoustic": floats(made.final_acoustic),
-        "link": int32s(made.link),
-        "final_link": int32s(made.final_link),
-        "node": int32s(made.node),
         "time": int32s(made.time) if made.time.size() > 0 else None,
-        "end_node": made.end_node,
-        "end_time": made.end_time if made.end_time >= 0 else None,
         "words": [(_bytes(entry[0][i].text), entry[0][i].line) for i in range(entry[0].size()) if entry[0][i].word > 0],
-        "silent": [
-            (_bytes(entry[0][i].text), entry[0][i].num_silent) for i in range(entry[0].size())
-            if entry[0][i].num_silent > 0
-        ],
     }
 
 
-def read_slf(bytes content not None, str path, str key, *, double frame_shift, cbool keep, int words, int fold,
+def read_slf(bytes content not None, str path, str key, *, double frame_shift, int words, int fold,
              list costs not None, object missing_score, list silent not None, list null not None):
     """Read the bytes of an HTK lattice.
 
@@ -93,7 +84,6 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
         content: The whole file.
         path, key: For error messages.
         frame_shift: Seconds.
-        keep: Return the fields that have no place in a lattice.
         words: Where the words of nodes begin or end: 0 as the file says, 1 begin, 2 end.
         fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
@@ -102,12 +92,11 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
         null: Names of the null word.
 
     Returns:
-        A dict: the arrays of the lattice (words counted from 1), ``words`` as ``(word, line)``, and what else there is.
+        A dict: the arrays of the lattice, ``words``, ``utterance`` (its name in the header) and ``num_costs``.
     """
     cdef c.SlfOptions options
     cdef c.SlfCost cost
     options.frame_shift = frame_shift
-    options.keep = keep
     options.words = <c.SlfWords>words
     options.fill = missing_score is not None
     options.missing_score = missing_score or 0.0
@@ -122,21 +111,8 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, c
     owner.reset(new c.SlfParser(begin, begin + size, options))
     cdef c.SlfParser* parser = owner.get()
     found = _read(parser, fold, b"node", null, silent, path, key)
-    found["header"] = [
-        (_bytes(parser.header[i].name), _bytes(parser.header[i].value)) for i in range(parser.header.size())
-    ]
-    found["others"] = [
-        (_bytes(parser.names[i]), parser.on_links[i] != 0, parser.on_nodes[i] != 0) for i in range(parser.names.size())
-    ]
+    found["utterance"] = _bytes(parser.utterance)
     found["num_costs"] = list(parser.num_costs)
-    found["fields"] = [
-        (parser.fields[i].on_link, parser.fields[i].row, parser.fields[i].name, _bytes(parser.fields[i].value))
-        for i in range(parser.fields.size())
-    ]
-    found["num_rounded"] = parser.num_rounded
-    found["num_untimed"] = parser.num_untimed
-    found["num_impossible"] = parser.num_impossible
-    found["num_sublattices"] = parser.sections.size() - 1
     return found
 
 
@@ -152,14 +128,7 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
     cdef int64_t size = len(content)
     cdef unique_ptr[c.SphinxParser] owner
     owner.reset(new c.SphinxParser(begin, begin + size, base, bracketed))
-    cdef c.SphinxParser* parser = owner.get()
-    found = _read(parser, 0, b"node", [], silent, path, key)
-    found["base"] = parser.base
-    found["frames"] = parser.num_frames
-    found["variant"] = int32s(parser.variant)
-    found["first_end"] = int32s(parser.first_end)
-    found["last_end"] = int32s(parser.last_end)
-    return found
+    return _read(owner.get(), 0, b"node", [], silent, path, key)
 
 
 def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str key, *, int fold, list null not None):
@@ -190,11 +159,7 @@ def read_plf(bytes content not None, int64_t line, str path, str key, *, int kin
     cdef int64_t size = len(content)
     cdef unique_ptr[c.PlfParser] owner
     owner.reset(new c.PlfParser(begin, begin + size, line, <c.PlfScores>kind, graph, acoustic))
-    cdef c.PlfParser* parser = owner.get()
-    found = _read(parser, fold, b"state", null, [], path, key)
-    found["num_scores"] = max(parser.num_scores, 0)
-    found["scores"] = doubles(parser.scores)
-    return found
+    return _read(owner.get(), fold, b"state", null, [], path, key)
 
 
 def slf_lines(object lattice, object place, list texts not None, object time, *, double frame_shift, int decimals,
@@ -276,7 +241,7 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
 
 
 def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_states, object word, object lm, object am,
-            *, bint as_graph, bint places):
+            *, bint as_graph):
     """Make the arrays of a lattice of the arcs `first : last` of a k2 tensor.
 
     Args:
@@ -288,11 +253,10 @@ def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_state
         lm: float32 [all arcs] or None.
         am: float32 [all arcs] or None.
         as_graph: Scores without `lm` become graph costs.
-        places: Also tell which k2 arc each arc and each final cost was.
 
     Returns:
         (error, arc, malformed, arrays): what is wrong, or ""; the arc, counted from `first`, or -1; whether k2 would
-        refuse it; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic, arcs, final arcs).
+        refuse it; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic).
     """
     cdef c.K2Fsa fsa
     cdef int64_t count = np.PyArray_DIM(<np.ndarray?>arcs, 0) // 4
@@ -314,26 +278,20 @@ def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_state
     cdef c.K2Fault fault = plan.fault
     if not fault.error.empty():
         return fault.error.decode(), fault.arc, fault.malformed, None
-    cdef object row = new_array(plan.num_arcs, np.NPY_INT32) if places else None
-    cdef object final_row = new_array(plan.num_states, np.NPY_INT32) if places else None
-    cdef c.K2Target to
-    to.row = <int32_t*>np.PyArray_DATA(<np.ndarray>row) if places else NULL
-    to.final_row = <int32_t*>np.PyArray_DATA(<np.ndarray>final_row) if places else NULL
-    to.arrays = new_block(plan.num_states, plan.num_arcs, 0, 0)
-    cdef object owner = owner_of(&to.arrays)
+    cdef Block to = new_block(plan.num_states, plan.num_arcs, 0, 0)
+    cdef object owner = owner_of(&to)
     with nogil:
         fault = c.fill_k2(fsa, plan, to)
     if not fault.error.empty():
         return fault.error.decode(), fault.arc, fault.malformed, None
     return "", -1, False, (
-        array_in(to.arrays.arc_begin, plan.num_states + 1, np.NPY_INT64, owner),
-        array_in(to.arrays.dst, plan.num_arcs, np.NPY_INT32, owner),
-        array_in(to.arrays.word, plan.num_arcs, np.NPY_INT32, owner),
-        array_in(to.arrays.graph, plan.num_arcs, np.NPY_FLOAT32, owner),
-        array_in(to.arrays.acoustic, plan.num_arcs, np.NPY_FLOAT32, owner),
-        array_in(to.arrays.final_graph, plan.num_states, np.NPY_FLOAT32, owner),
-        array_in(to.arrays.final_acoustic, plan.num_states, np.NPY_FLOAT32, owner),
-        row, final_row,
+        array_in(to.arc_begin, plan.num_states + 1, np.NPY_INT64, owner),
+        array_in(to.dst, plan.num_arcs, np.NPY_INT32, owner),
+        array_in(to.word, plan.num_arcs, np.NPY_INT32, owner),
+        array_in(to.graph, plan.num_arcs, np.NPY_FLOAT32, owner),
+        array_in(to.acoustic, plan.num_arcs, np.NPY_FLOAT32, owner),
+        array_in(to.final_graph, plan.num_states, np.NPY_FLOAT32, owner),
+        array_in(to.final_acoustic, plan.num_states, np.NPY_FLOAT32, owner),
     )
 
 

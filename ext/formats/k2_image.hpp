@@ -45,13 +45,6 @@ struct K2Plan {
   int64_t num_arcs = 0;
 };
 
-// Where the lattice goes, without its alignments.
-struct K2Target {
-  Block arrays;
-  int32_t* row;            // [num_arcs], the k2 arc each arc was; none: not wanted
-  int32_t* final_row;      // [num_states], the k2 arc each final cost was, -1: none; none: not wanted
-};
-
 namespace k2_image {
 
 inline const int32_t* row_of(const K2Fsa& fsa, int64_t arc) { return fsa.arcs + 4 * arc; }
@@ -164,39 +157,35 @@ inline void sort(const K2Fsa& fsa, K2Plan& plan) {
 
 // Returns whether every cost is finite and every word one.
 template <Split split>
-inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
-  const Block& arrays = to.arrays;
+inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
   const int64_t last = fsa.num_states - 1;
   int64_t place = 0;
   bool sound = true;
   for (int64_t state = 0; state < plan.num_states; ++state) {
     const int64_t was = plan.sorted ? state : plan.state[state];
     const float end = !plan.fold && was == last ? 0 : INFINITY;
-    arrays.arc_begin[state] = place;
-    arrays.final_graph[state] = arrays.final_acoustic[state] = end;
-    if (to.final_row != nullptr) to.final_row[state] = -1;
+    to.arc_begin[state] = place;
+    to.final_graph[state] = to.final_acoustic[state] = end;
     const int64_t arcs_end = plan.row[was + 1];
     for (int64_t arc = plan.row[was]; arc < arcs_end; ++arc) {
       const int32_t dst = row_of(fsa, arc)[1];
       const Costs costs = costs_of<split>(fsa, arc);
       sound &= std::isfinite(costs.graph) & std::isfinite(costs.acoustic);
       if (plan.fold && dst == last) {
-        arrays.final_graph[state] = costs.graph;
-        arrays.final_acoustic[state] = costs.acoustic;
-        if (to.final_row != nullptr) to.final_row[state] = static_cast<int32_t>(arc);
+        to.final_graph[state] = costs.graph;
+        to.final_acoustic[state] = costs.acoustic;
         continue;
       }
       const int32_t word = word_of(fsa, arc);
       sound &= word >= 0;
-      arrays.dst[place] = plan.sorted ? dst : plan.number[dst];
-      arrays.word[place] = word;
-      arrays.graph[place] = costs.graph;
-      arrays.acoustic[place] = costs.acoustic;
-      if (to.row != nullptr) to.row[place] = static_cast<int32_t>(arc);
+      to.dst[place] = plan.sorted ? dst : plan.number[dst];
+      to.word[place] = word;
+      to.graph[place] = costs.graph;
+      to.acoustic[place] = costs.acoustic;
       ++place;
     }
   }
-  arrays.arc_begin[plan.num_states] = place;
+  to.arc_begin[plan.num_states] = place;
   return sound;
 }
 
@@ -215,7 +204,7 @@ inline K2Fault unsound(const K2Fsa& fsa) {
 }
 
 template <Split split>
-inline K2Fault filled(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
+inline K2Fault filled(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
   return fill<split>(fsa, plan, to) ? K2Fault{} : unsound<split>(fsa);
 }
 
@@ -233,8 +222,8 @@ inline K2Plan plan_k2(const K2Fsa& fsa) {
   return plan;
 }
 
-// Fill the arrays. If there is a fault they hold nothing.
-inline K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) {
+// Fill the to. If there is a fault they hold nothing.
+inline K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
   using k2_image::Split;
   if (fsa.lm == nullptr) return k2_image::filled<Split::kNone>(fsa, plan, to);
   if (fsa.am == nullptr) return k2_image::filled<Split::kLm>(fsa, plan, to);

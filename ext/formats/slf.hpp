@@ -23,38 +23,18 @@ enum class SlfWords : int32_t { kAuto, kBegin, kEnd };
 
 struct SlfOptions {
   double frame_shift = 0.01;  // seconds
-  bool keep = false;          // collect the fields that have no place in a lattice
   SlfWords words = SlfWords::kAuto;
   std::vector<SlfCost> costs;  // 32 at most
   bool fill = false;           // give links that lack a score of a cost this one; else they are refused
   double missing_score = 0;    // natural logarithm
 };
 
-// A field that has no place in a lattice, where it stands.
-struct SlfField {
-  bool on_link;
-  int32_t row;  // number of the node or link
-  int32_t name;
-  std::string_view value;  // with its quotes
-};
-
-struct SlfEntry {
-  std::string_view name, value;
-  int64_t line;
-};
-
 class SlfParser : public SlfScanner {
  public:
   std::vector<SlfSection> sections;  // the last one is the lattice, the others its sub-lattices
-  std::vector<SlfEntry> header;  // without what the lattice itself says
-  std::vector<SlfField> fields;
-  std::vector<std::string_view> names;  // of the fields without a place
-  std::vector<char> on_links, on_nodes;  // whether a link, a node has each name
-  std::vector<int64_t> num_costs;       // how often each cost was found
+  std::string_view utterance;      // name of the lattice in the header; empty: none
+  std::vector<int64_t> num_costs;  // number of fields that hold each cost
   bool word_begins = false;
-  int64_t num_rounded = 0;  // times that are no multiple of the frame shift
-  int64_t num_impossible = 0;  // links of probability 0, which are left out
-  int64_t num_untimed = 0;  // nodes without a time in a lattice with times
 
   SlfParser(const char* begin, const char* end, const SlfOptions& options)
       : SlfScanner(begin, end), num_costs(options.costs.size(), 0), options_(options), size_(end - begin) {}
@@ -139,7 +119,6 @@ class SlfParser : public SlfScanner {
   }
 
   void read_entry(std::string_view name, SlfSection& section) {
-    const int64_t line = line_;
     const char* from = at_;
     if (name == "base") {
       only_once(!base_given_, name);
@@ -155,25 +134,20 @@ class SlfParser : public SlfScanner {
       int32_t& node = name == "start" ? start_node_ : end_node_;
       only_once(node < 0, name);
       node = integer(name, std::numeric_limits<int32_t>::max());
-      return;
     } else if (name == "dir") {
       const std::string_view value = text_value(name);
       if (value != "f" && value != "b") fail("dir=" + std::string(value.substr(0, 20)) + ", but f and b are all there are");
       direction_given_ = true;
       word_begins = value == "b";
-      return;
     } else if (name == "SUBLAT" || name == "S") {
       only_once(section.name.empty(), name);
       section.name = text_value(name);
       if (number_of_.count(section.name) > 0) fail("a second sub-lattice " + shown(section.name));
       if (section.name.empty()) fail("the sub-lattice has no name");
-      return;
     } else {
       const std::string_view value = at_break(at_) ? std::string_view() : text_value(name);
-      header.push_back({name, value, line});
-      return;
+      if (utterance.empty() && (name == "UTTERANCE" || name == "U")) utterance = value;
     }
-    header.push_back({name, {from, static_cast<size_t>(at_ - from)}, line});
   }
 
   void only_once(bool first, std::string_view name) const {
@@ -274,7 +248,7 @@ class SlfParser : public SlfScanner {
           section.node_costs.assign(text.num_nodes, 0);
         }
       } else {
-        collect(name, false, node);
+        skip_value(name);
       }
     }
     if (!is_possible_) section.impossible_nodes.push_back(node);
@@ -302,7 +276,7 @@ class SlfParser : public SlfScanner {
         if (word != kNoWord) fail("two words on one line");
         word = words.add(text_value(name), line_);
       } else if (!add_costs(name, sums)) {
-        collect(name, true, link);
+        skip_value(name);
       }
     }
     if (start < 0 || end < 0) fail("link " + std::to_string(link) + " has no " + (start < 0 ? "S=" : "E="));
@@ -331,7 +305,6 @@ class SlfParser : public SlfScanner {
     if (!(rounded >= 0 && rounded <= std::numeric_limits<int32_t>::max())) {
       fail("time " + std::to_string(seconds) + " s is out of range");
     }
-    num_rounded += std::fabs(exact - rounded) > 0.001;
     return static_cast<int32_t>(rounded);
   }
 
@@ -386,20 +359,10 @@ class SlfParser : public SlfScanner {
     return any;
   }
 
-  void collect(std::string_view name, bool on_link, int32_t row) {
+  void skip_value(std::string_view name) {
     if (name == ".") fail("a '.' that does not stand alone on its line");
     bool plain = true;
-    const std::string_view value = raw_value(name, plain);
-    size_t number = 0;
-    while (number < names.size() && names[number] != name) ++number;
-    if (number == names.size()) {
-      if (names.size() == 64) fail("more than 64 kinds of fields; is this a lattice?");
-      names.push_back(name);
-      on_links.push_back(0);
-      on_nodes.push_back(0);
-    }
-    (on_link ? on_links : on_nodes)[number] = 1;
-    if (options_.keep) fields.push_back({on_link, row, static_cast<int32_t>(number), value});
+    raw_value(name, plain);
   }
 
   // What takes the word of a node that cannot be cannot be, either.
@@ -416,15 +379,11 @@ class SlfParser : public SlfScanner {
     }
     if (text.impossible.empty()) return;
     if (!section.name.empty() || !section.sub.empty()) fail("a score of probability 0 beside sub-lattices is not read");
-    num_impossible += std::count(text.impossible.begin(), text.impossible.end(), 1);
   }
 
   // A lattice has times at all of its states or at none.
   void settle_times(TextGraph& text) {
-    int64_t missing = 0;
-    for (const int32_t frame : text.time) missing += frame == kNoFrame;
-    num_untimed += missing;
-    if (missing > 0) text.time.clear();
+    if (std::count(text.time.begin(), text.time.end(), kNoFrame) > 0) text.time.clear();
   }
 
   // Find the first and the last node: as the header says, else the ones without links into or out of them.

@@ -48,7 +48,6 @@ class Vocabulary {
     std::string_view text;
     int64_t line;
     int32_t word;
-    int64_t num_silent;  // how often it was read as silence
   };
 
   Vocabulary() : slots_(64, -1) {}
@@ -67,15 +66,12 @@ class Vocabulary {
   int32_t place(std::string_view text, int64_t line, int32_t word) {
     size_t slot = keyed_hash(text) & (slots_.size() - 1);
     while (slots_[slot] >= 0) {
-      Entry& entry = entries_[slots_[slot]];
-      if (entry.text == text) {
-        entry.num_silent += entry.word == kSilent;
-        return entry.word;
-      }
+      const Entry& entry = entries_[slots_[slot]];
+      if (entry.text == text) return entry.word;
       slot = (slot + 1) & (slots_.size() - 1);
     }
     slots_[slot] = static_cast<int32_t>(entries_.size());
-    entries_.push_back({text, line, word, 0});
+    entries_.push_back({text, line, word});
     num_words_ += word > 0;
     if (2 * entries_.size() > slots_.size()) grow();
     return word;
@@ -133,11 +129,6 @@ struct TextLattice {
   std::vector<int32_t> dst, word;
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
   std::vector<int32_t> time;        // empty: none
-  std::vector<int32_t> link;        // [arcs], of the file; -1: a word that stood on the first or last node
-  std::vector<int32_t> final_link;  // [states], of the file; -1: no link ends the lattice here
-  std::vector<int32_t> node;        // [states], of the file; -1: made here
-  int32_t end_node = -1;            // of the file, where it was folded
-  int32_t end_time = -1;            // of that node, in frames
 };
 
 // Refuse what leads into the first node or out of the last: no path that begins and ends there would take it.
@@ -202,9 +193,7 @@ inline bool can_fold(const TextGraph& text, Fold fold) {
 
 // Make a lattice of what a file says. The states keep the order of the nodes where every link leads to a later one and
 // the first node is the start; else they are sorted as OpenFst's TopSort does, without those the start does not reach.
-// `made_nodes`, `made_links`: nodes and links from these numbers on stand in no file.
 inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
-  const int64_t made_nodes = text.num_nodes, made_links = text.num_links();
   move_words(text);
   const int64_t num_nodes = text.num_nodes, num_links = text.num_links();
   const bool folded = can_fold(text, fold);
@@ -249,27 +238,17 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
       refuse("a cycle: " + std::string(node_name) + "s " + nodes, line, Fault::kLattice);
     }
   }
-  std::vector<int32_t> node_at;
-  node_at.assign(num_nodes, -1);
-  int64_t num_states = 0;
-  for (int64_t node = 0; node < num_nodes; ++node) {
-    if (state_of[node] < 0) continue;
-    node_at[state_of[node]] = static_cast<int32_t>(node);
-    ++num_states;
-  }
+  const std::vector<int32_t> node_at = in_new_order(state_of);
+  const auto num_states = static_cast<int64_t>(node_at.size());
   made.final_graph.assign(num_states, kInfinity);
   made.final_acoustic.assign(num_states, kInfinity);
-  made.final_link.assign(num_states, -1);
   if (folded) {
     for (int64_t link = 0; link < num_links; ++link) {
       const int32_t state = ends(link) && text.is_possible(link) ? state_of[text.src[link]] : -1;
       if (state < 0) continue;
       made.final_graph[state] = text.graph[link];
       made.final_acoustic[state] = text.acoustic[link];
-      made.final_link[state] = link < made_links ? static_cast<int32_t>(link) : -1;
     }
-    if (!text.time.empty()) made.end_time = text.time[text.end];
-    made.end_node = text.end < made_nodes ? text.end : -1;
   } else if (state_of[text.end] >= 0) {
     made.final_graph[state_of[text.end]] = made.final_acoustic[state_of[text.end]] = 0;
   }
@@ -278,15 +257,12 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   made.word.reserve(num_kept);
   made.graph.reserve(num_kept);
   made.acoustic.reserve(num_kept);
-  made.link.reserve(num_kept);
-  made.node.reserve(num_states);
   std::vector<bool> reached(num_states, false);
   reached[state_of[text.start]] = true;
   bool has_end = false;
   for (int64_t state = 0; state < num_states; ++state) {
     const int32_t node = node_at[state];
     made.arc_begin.push_back(static_cast<int64_t>(made.dst.size()));
-    made.node.push_back(node < made_nodes ? node : -1);
     if (!text.time.empty()) made.time.push_back(text.time[node]);
     has_end |= reached[state] && made.final_graph[state] < kInfinity;
     for (int64_t place = begin[node]; place < begin[node + 1]; ++place) {
@@ -296,7 +272,6 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
       made.word.push_back(std::max(text.word[link], 0));
       made.graph.push_back(text.graph[link]);
       made.acoustic.push_back(text.acoustic[link]);
-      made.link.push_back(link < made_links ? link : -1);
     }
   }
   made.arc_begin.push_back(static_cast<int64_t>(made.dst.size()));

@@ -19,16 +19,12 @@ namespace ninja {
 // A lattice of Sphinx 3 or PocketSphinx: words begin at nodes, an edge holds the acoustic score of the word it leaves.
 class SphinxParser : public TextTokens {
  public:
-  std::vector<int32_t> variant, first_end, last_end;  // [nodes]
-  int32_t num_frames = 0;
-  double base = 0;  // 0: the file does not say
-
-  // `bracketed`: words within [] or ++ are silence, too.
+  // `base`: of the logarithms, 0 where the file must say it; `bracketed`: words within [] or ++ are silence, too.
   SphinxParser(const char* begin, const char* end, double base, bool bracketed)
-      : TextTokens(begin, end, 1), base(base), bracketed_(bracketed) {}
+      : TextTokens(begin, end, 1), base_(base), bracketed_(bracketed) {}
 
   void parse() {
-    num_frames = parameter("Frames", std::numeric_limits<int32_t>::max());
+    text.last_frame = parameter("Frames", std::numeric_limits<int32_t>::max());
     text.num_nodes = parameter("Nodes", (end_ - at_) / 10 + 1);
     skip_line();
     read_nodes();
@@ -46,7 +42,6 @@ class SphinxParser : public TextTokens {
     read_edges();
     refuse_passed_ends(text, "edge", Fault::kFormat);
     text.word_begins = true;
-    text.last_frame = num_frames;
   }
 
  private:
@@ -61,8 +56,8 @@ class SphinxParser : public TextTokens {
         at_ += kBase.size();
         const double given = decimal("the base of logarithms");
         if (!(given > 1)) fail("the base of logarithms must be greater than 1");
-        if (std::exchange(base_given_, true) && given != base) fail("a second base of logarithms");
-        base = given;
+        if (std::exchange(base_given_, true) && given != base_) fail("a second base of logarithms");
+        base_ = given;
       }
       skip_line();
     }
@@ -79,9 +74,6 @@ class SphinxParser : public TextTokens {
   void read_nodes() {
     text.node_word.assign(text.num_nodes, kNoWord);
     text.time.assign(text.num_nodes, -1);
-    variant.assign(text.num_nodes, 1);
-    first_end.resize(text.num_nodes);
-    last_end.resize(text.num_nodes);
     for (int64_t number = 0; number < text.num_nodes; ++number) {
       skip_space();
       if (at_ == end_) fail("the file ends within the nodes");
@@ -90,20 +82,20 @@ class SphinxParser : public TextTokens {
       skip_blanks();
       const std::string_view name = word();
       if (name.empty()) fail("node " + std::to_string(node) + " has no word");
-      text.node_word[node] = word_of(name, variant[node]);
+      text.node_word[node] = word_of(name);
       skip_blanks();
       constexpr int64_t kLatest = std::numeric_limits<int32_t>::max();
       text.time[node] = integer("the first frame", kLatest);
       skip_blanks();
-      first_end[node] = integer("the first end", kLatest);
+      integer("the first end", kLatest);
       skip_blanks();
-      last_end[node] = integer("the last end", kLatest);
+      integer("the last end", kLatest);
       skip_line();  // the best scores of Sphinx 3, or an id of PocketSphinx; edges have the scores that count
     }
   }
 
   // Take the number of the pronunciation off a word.
-  int32_t word_of(std::string_view name, int32_t& number) {
+  int32_t word_of(std::string_view name) {
     const size_t size = name.size();
     if (bracketed_ && size >= 2 && name.front() == '[' && name.back() == ']') return kSilent;
     if (bracketed_ && size >= 4 && name.substr(0, 2) == "++" && name.substr(size - 2) == "++") return kSilent;
@@ -111,10 +103,7 @@ class SphinxParser : public TextTokens {
     if (open != std::string_view::npos && open > 0 && open + 2 < size) {
       int32_t parsed = 0;
       const char* stop = parse_integer(name.data() + open + 1, parsed);
-      if (stop == name.data() + size - 1 && parsed > 0) {
-        number = parsed;
-        name = name.substr(0, open);
-      }
+      if (stop == name.data() + size - 1 && parsed > 0) name = name.substr(0, open);
     }
     return words.add(name, line_);
   }
@@ -129,8 +118,8 @@ class SphinxParser : public TextTokens {
   }
 
   void read_edges() {
-    if (base == 0) fail("no line '# -logbase' says what the scores are; give the base");
-    const double factor = std::log(base);
+    if (base_ == 0) fail("no line '# -logbase' says what the scores are; give the base");
+    const double factor = std::log(base_);
     while (true) {
       skip_space();
       if (at_ == end_) fail("the file ends within the edges: 'End' is missing");
@@ -157,6 +146,7 @@ class SphinxParser : public TextTokens {
     if (at_ != end_) fail("more behind 'End': " + shown(seen()));
   }
 
+  double base_;
   const bool bracketed_;
   bool base_given_ = false;
 };

@@ -21,9 +21,6 @@ enum class PlfScores : int32_t { kAuto, kLog, kProbability, kScore };
 // One lattice of Moses: a Python tuple of the arcs out of each state, ('word', score..., distance).
 class PlfParser : public TextTokens {
  public:
-  std::vector<double> scores;  // of all arcs, `num_scores` each
-  int32_t num_scores = -1;
-
   // `graph` and `acoustic`: which score is the cost, -1: none.
   PlfParser(const char* begin, const char* end, int64_t line, PlfScores kind, int32_t graph, int32_t acoustic)
       : TextTokens(begin, end, line), kind_(kind), graph_(graph), acoustic_(acoustic) {}
@@ -58,9 +55,9 @@ class PlfParser : public TextTokens {
     text.end = static_cast<int32_t>(num_states);
     skip_space();
     if (at_ != end_) fail("more behind the lattice: " + shown(seen()));
-    if (num_scores >= 0 && (graph_ >= num_scores || acoustic_ >= num_scores)) {
+    if (num_scores_ >= 0 && (graph_ >= num_scores_ || acoustic_ >= num_scores_)) {
       fail("score " + std::to_string(std::max(graph_, acoustic_)) + " is wanted, but arcs have " +
-           std::to_string(num_scores));
+           std::to_string(num_scores_));
     }
     settle_costs();
   }
@@ -128,7 +125,7 @@ class PlfParser : public TextTokens {
     open();
     const int64_t line = line_;
     const int32_t word = words.add(quoted(), line);
-    const size_t first = scores.size();
+    const size_t first = scores_.size();
     double last = 0;
     bool any = false;
     skip_space();
@@ -136,7 +133,7 @@ class PlfParser : public TextTokens {
       ++at_;
       skip_space();
       if (*at_ == ')') break;
-      if (any) scores.push_back(last);
+      if (any) scores_.push_back(last);
       last = number();
       any = true;
       skip_space();
@@ -144,10 +141,10 @@ class PlfParser : public TextTokens {
     if (*at_ != ')') fail("expected ',' or ')', found " + shown(seen()));
     ++at_;
     if (!any) fail("an arc needs a word, scores and a distance");
-    const int32_t found = static_cast<int32_t>(scores.size() - first);
-    if (num_scores < 0) num_scores = found;
-    if (found != num_scores) {
-      refuse("an arc has " + std::to_string(found) + " scores, the others " + std::to_string(num_scores), line);
+    const int32_t found = static_cast<int32_t>(scores_.size() - first);
+    if (num_scores_ < 0) num_scores_ = found;
+    if (found != num_scores_) {
+      refuse("an arc has " + std::to_string(found) + " scores, the others " + std::to_string(num_scores_), line);
     }
     if (!(last >= 1 && last <= std::numeric_limits<int32_t>::max() / 2) || last != std::floor(last)) {
       refuse("an arc needs a distance, a whole number from 1 on, as its last number", line);
@@ -165,7 +162,7 @@ class PlfParser : public TextTokens {
     double first = 0;
     bool ones = true, probabilities = true;
     for (int64_t link = 0; link < text.num_links(); ++link) {
-      const double score = scores[link * num_scores + which];
+      const double score = scores_[link * num_scores_ + which];
       if (text.src[link] == 0) first += score;
       ones &= score == 1;
       probabilities &= score > 0 && score <= 1;
@@ -177,10 +174,10 @@ class PlfParser : public TextTokens {
   void settle_costs() {
     for (const bool acoustic : {false, true}) {
       const int32_t which = acoustic ? acoustic_ : graph_;
-      if (which < 0 || num_scores < 0) continue;
+      if (which < 0 || num_scores_ < 0) continue;
       const PlfScores kind = kind_ == PlfScores::kAuto ? kind_of(which) : kind_;
       for (int64_t link = 0; link < text.num_links(); ++link) {
-        (acoustic ? text.acoustic : text.graph)[link] = cost(kind, scores[link * num_scores + which], text.line[link]);
+        (acoustic ? text.acoustic : text.graph)[link] = cost(kind, scores_[link * num_scores_ + which], text.line[link]);
       }
     }
   }
@@ -196,6 +193,8 @@ class PlfParser : public TextTokens {
     return static_cast<float>(0 - score);
   }
 
+  std::vector<double> scores_;  // of all arcs, `num_scores_` each
+  int32_t num_scores_ = -1;
   const PlfScores kind_;
   const int32_t graph_, acoustic_;
 };

@@ -18,7 +18,6 @@ cdef extern from "formats/text_lattices.hpp" namespace "ninja" nogil:
         string_view text
         int64_t line
         int32_t word
-        int64_t num_silent
     cdef cppclass Vocabulary:
         const vector[WordEntry]& entries()
     cdef cppclass TextLattice:
@@ -30,60 +29,31 @@ cdef extern from "formats/text_lattices.hpp" namespace "ninja" nogil:
         vector[float] final_graph
         vector[float] final_acoustic
         vector[int32_t] time
-        vector[int32_t] link
-        vector[int32_t] final_link
-        vector[int32_t] node
-        int32_t end_node
-        int32_t end_time
 
 cdef extern from "formats/text_lattices_read.hpp" namespace "ninja" nogil:
     cdef cppclass SlfCost:
         string field
         int32_t item
         cbool acoustic
-    cdef struct SlfEntry:
-        string_view name
-        string_view value
-    cdef struct SlfField:
-        cbool on_link
-        int32_t row
-        int32_t name
-        string_view value
     cdef enum class SlfWords(int):
         kAuto
     cdef cppclass SlfOptions:
         double frame_shift
-        cbool keep
         SlfWords words
         vector[SlfCost] costs
         cbool fill
         double missing_score
-    cdef cppclass SlfSection:
-        pass
     cdef cppclass SlfParser:
         SlfParser(const char*, const char*, const SlfOptions&) except +
         Vocabulary words
-        vector[SlfSection] sections
-        vector[SlfEntry] header
-        vector[SlfField] fields
-        vector[string_view] names
-        vector[char] on_links
-        vector[char] on_nodes
+        string_view utterance
         vector[int64_t] num_costs
-        int64_t num_rounded
-        int64_t num_untimed
-        int64_t num_impossible
     cdef cppclass TextTokens:
         Vocabulary words
         int64_t line()
         const char* at()
     cdef cppclass SphinxParser(TextTokens):
         SphinxParser(const char*, const char*, double base, cbool bracketed) except +
-        vector[int32_t] variant
-        vector[int32_t] first_end
-        vector[int32_t] last_end
-        int32_t num_frames
-        double base
     cdef cppclass PfsgParser(TextTokens):
         PfsgParser(const char*, const char*, int64_t line) except +
         string_view name
@@ -91,8 +61,6 @@ cdef extern from "formats/text_lattices_read.hpp" namespace "ninja" nogil:
         kAuto
     cdef cppclass PlfParser(TextTokens):
         PlfParser(const char*, const char*, int64_t line, PlfScores kind, int32_t graph, int32_t acoustic) except +
-        vector[double] scores
-        int32_t num_scores
     int kNull
     int kSilent
     void add_silent(Vocabulary& words, const vector[string]& names, int32_t word) except +
@@ -151,9 +119,5 @@ cdef extern from "formats/k2_image.hpp" namespace "ninja" nogil:
         K2Fault fault
         int64_t num_states
         int64_t num_arcs
-    cdef cppclass K2Target:
-        Block arrays
-        int32_t* row
-        int32_t* final_row
     K2Plan plan_k2(const K2Fsa& fsa) except +
-    K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const K2Target& to) except +
+    K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const Block& to) except +

@@ -1,4 +1,4 @@
-// Tensors of k2, whose numbers are all a stranger's.
+// Tensors of k2, whose numbers are all untrusted.
 // Covers: formats/k2_image.hpp core/top_sort.hpp
 #include "formats/k2_image.hpp"
 #include "lattices.hpp"
@@ -43,16 +43,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fsa.as_graph = how & 8;
   const ninja::K2Plan plan = ninja::plan_k2(fsa);
   if (!plan.fault.error.empty()) return 0;
-  std::vector<int32_t> row(static_cast<size_t>(plan.num_arcs)), final_row(static_cast<size_t>(plan.num_states));
-  const fuzz::Array<int32_t> rows_to(row), final_rows_to(final_row);
-  ninja::K2Target to{ninja::new_block(plan.num_states, plan.num_arcs, 0, 0), nullptr, nullptr};
-  if (how & 16) to.row = const_cast<int32_t*>(rows_to.data());
-  if (how & 32) to.final_row = const_cast<int32_t*>(final_rows_to.data());
-  const bool sound = ninja::fill_k2(fsa, plan, to).error.empty();
-  std::fill_n(to.arrays.ali_begin, plan.num_arcs + 1, 0);
-  std::fill_n(to.arrays.final_ali_begin, plan.num_states + 1, 0);
+  ninja::Block arrays = ninja::new_block(plan.num_states, plan.num_arcs, 0, 0);
+  const bool sound = ninja::fill_k2(fsa, plan, arrays).error.empty();
+  std::fill_n(arrays.ali_begin, plan.num_arcs + 1, 0);
+  std::fill_n(arrays.final_ali_begin, plan.num_states + 1, 0);
   ninja::Item item;
-  ninja::adopt(to.arrays, item);
+  ninja::adopt(arrays, item);
   if (sound) fuzz::expect_lattice(item.arcs, item.labels);
   return 0;
 }

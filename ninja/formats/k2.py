@@ -130,7 +130,6 @@ class _Reader:
             self._lm,
             self._am,
             as_graph=self._options.costs == "graph",
-            places=False,
         )
         if arrays is None:
             kind = FormatError if malformed else LatticeError

@@ -125,7 +125,7 @@ def read_slf(
     found = _found(content, key, path, options)
     naming = textual.Naming(key, path, words, options.encoding)
     lattice = naming.lattice(found, options.frame_shift)
-    return lattice if options.key == "file" else lattice.with_key(_utterance(found["header"], naming) or key)
+    return lattice if options.key == "file" else lattice.with_key(_utterance(found["utterance"], naming) or key)
 
 
 def is_slf(head: bytes) -> bool:
@@ -156,10 +156,9 @@ def header_scales(head: bytes) -> Scales:
         return Scales()
 
 
-def _utterance(header: list[tuple[bytes, bytes]], naming: textual.Naming) -> str:
-    """Return the name that a header gives, if any, without a duration that SRILM leaves behind it."""
-    given = next((value for name, value in header if name in (b"UTTERANCE", b"U")), b"")
-    return _DURATION.sub("", naming.decoded(given))
+def _utterance(name: bytes, naming: textual.Naming) -> str:
+    """Return the name in the header without the duration that SRILM appends."""
+    return _DURATION.sub("", naming.decoded(name))
 
 
 def _found(content: bytes, key: str, path: str | None, options: SlfOptions) -> dict[str, Any]:
@@ -171,7 +170,6 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions) -> d
         path,
         key,
         frame_shift=options.frame_shift,
-        keep=False,
         words=_POSITIONS[options.words_on],
         fold=_FOLDS[options.fold],
         costs=costs,
