@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -99,6 +100,13 @@ def pytest_runtest_makereport(item):
     if not any(re.search(re.escape(each), reason) for each in MAY_SKIP):
         report.outcome = "failed"
         report.longrepr = f"this is CI, where {item.nodeid} must run: {reason}"
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Run torch on one thread, which a command may have changed: small networks wait for each other on several."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_lm import FakeLM
-from test_rescore import TABLE, random_lattice
+from rescoring_cases import TABLE, random_lattice
 
 import ninja as package
 from ninja.errors import ModelError, OptionError

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from test_tune_boosts import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, dev_set, lattice
+from boost_cases import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, dev_set, lattice
 
 import ninja as package
 from ninja.graph import best_path

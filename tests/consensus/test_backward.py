@@ -10,9 +10,8 @@ from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rescore import LogProb, PathCost, close, path_costs, path_costs_under, spelled, total
+from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
 from strategies import lattices
-from test_mixture import mixed, models, under_penalty
-from test_rescore import EXACT, random_lattice
 
 from ninja.errors import OptionError
 from ninja.graph import connect, reverse

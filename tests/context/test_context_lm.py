@@ -13,32 +13,25 @@ from reference_rescore import path_costs, path_costs_under, spelled
 
 torch = pytest.importorskip("torch")
 
-from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, MODULE, VOCABULARY, make_module, one_thread  # noqa: E402, F401
+from tiny_lstm import BY_DEFINITION, EXACT, LATTICES, VOCABULARY, make_module  # noqa: E402
+from tiny_pointer import BASE, OTHERS, PENALTY, POINTER, TABLE, WORDS, entities  # noqa: E402
 
 from ninja.context import Context, Contextual, Entities  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
-from ninja.context.deep.encoder import PhraseEncoder  # noqa: E402
 from ninja.context.deep.explain import explained  # noqa: E402
 from ninja.context.deep.marks import Marks  # noqa: E402
-from ninja.context.deep.pointer import ContextPointer, digest  # noqa: E402
+from ninja.context.deep.pointer import ContextPointer  # noqa: E402
 from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.context.deep.recipe import PointerOptions  # noqa: E402
-from ninja.context.deep.symbols import Symbols  # noqa: E402
 from ninja.context.options import ContextOptions  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
 from ninja.lattice import Lattice, Scales  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
 from ninja.lm.mixture import Mixture  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
-from ninja.models import entity_encoder, phrase_pointer  # noqa: E402
 from ninja.rescoring import Rescorer, RescoreReport  # noqa: E402
 from ninja.train.pointer import train_pointer  # noqa: E402
 from ninja.tune.pointer import PointerSet, tune_pointer  # noqa: E402
-
-OTHERS = ("unheard-of", "never")  # words that the model below lacks
-WORDS = (*(f"w{number}" for number in range(1, 9)), *OTHERS)
-TABLE = SymbolTable.from_words(["<eps>", *WORDS, "<s>", "</s>"])
-PENALTY = math.log(len(OTHERS))
 
 
 def lists_of(words):
@@ -47,25 +40,6 @@ def lists_of(words):
 
 PHRASES = lists_of((*WORDS[5:], "elsewhere"))  # few words, so that phrases overlap
 SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
-
-
-def made_pointer(lm) -> ContextPointer:
-    torch.manual_seed(3)
-    encoder = entity_encoder.EntityEncoder(entity_encoder.Config(40, 4, "letters", hidden=4, vector=5)).eval()
-    network = phrase_pointer.PhrasePointer(phrase_pointer.Config(lm.state_size, 5, width=6, hidden=7)).eval()
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.normal_()  # phrases are likely, and some far more than others
-    symbols = Symbols("abcdefghijklmnopqrstuvwxyz'-0123456789", ("a", "b"))
-    return ContextPointer(PhraseEncoder(encoder, symbols, {}), network, {"name": "tiny", "digest": digest(lm)}, {})
-
-
-BASE = LstmLM(MODULE, VOCABULARY)
-POINTER = made_pointer(BASE)
-
-
-def entities(phrases, table=TABLE, key="*") -> Entities:
-    return Entities.from_dict({"utterances": {key: {"phrases": [" ".join(each) for each in phrases]}}}, words=table)
 
 
 def listed(*lists):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_formats_kaldi import parse, without_properties, written
+from kaldi_tables import parse, without_properties, written
 
 from ninja.io import read
 

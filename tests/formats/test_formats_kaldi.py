@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import re
 import struct
 from pathlib import Path
 
@@ -11,45 +10,15 @@ import pytest
 import reference_formats as slow
 from hypothesis import given
 from hypothesis import strategies as st
+from kaldi_tables import entries_of, parse, without_properties, written
 from strategies import lattices
 
-from ninja._tables import TableReader, TableWriter
+from ninja._tables import TableReader
 from ninja.errors import LatticeError
 from ninja.io import read, write
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
 
 SAMPLE = Path(__file__).parents[1] / "data/english/formats"
-
-
-def parse(content):
-    reader = TableReader("test")
-    reader.space(len(content))[:] = content
-    reader.advance(len(content))
-    return entries_of(reader.parse(0))
-
-
-def entries_of(found):
-    items, faults = found
-    return [entry for _, entry in Batch(items, faults=faults).entries()]
-
-
-def written(*entries, text=False, kind=None):
-    writer = TableWriter(text=text)
-    for lattice in entries:
-        writer.append(lattice, lattice.key.encode(), (kind or lattice.kind) == "compact")
-    return bytes(writer.view())
-
-
-def without_properties(content):
-    """Blank the two header fields that carry no meaning: properties and number of arcs."""
-    content = bytearray(content)
-    for header in re.finditer(
-        rb"\xd6\xfd\xb2\x7e\x06\0\0\0vector(?:\x10\0\0\0compactlattice44|\x08\0\0\0lattice4)", content
-    ):
-        at = header.end()
-        content[at + 8 : at + 16] = content[at + 32 : at + 40] = bytes(8)
-    return bytes(content)
 
 
 def paths(lattice, limit=4000):

@@ -20,9 +20,9 @@ from unittest import mock
 import pytest
 from linear_time import assert_linear
 from reference_ngram import TRIGRAM, write_arpa, write_const_arpa
-from test_mutated_files import FORMATS as WRITTEN
-from test_mutated_files import READERS as OF_PYTHON
-from test_mutated_files import written
+from small_files import FORMATS as WRITTEN
+from small_files import READERS as OF_PYTHON
+from small_files import written
 
 import ninja
 from benchmarks import bounds

@@ -15,7 +15,6 @@ from ninja.lm import load, sentence_logprobs
 torch = pytest.importorskip("torch")
 
 import tiny_lstm  # noqa: E402
-from tiny_lstm import one_thread  # noqa: E402, F401
 
 from ninja.lm.imported import caffe2_net, export  # noqa: E402
 from ninja.lm.imported.caffe2_net import Net, Operator, encode  # noqa: E402

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_graph import costs_of, paths
-from reference_ngram import SlowNgram, write_arpa
+from reference_ngram import CLASSES, MODEL, SlowNgram, write_arpa
 
 import ninja as package
 from ninja.errors import FormatError, OptionError
@@ -17,28 +17,6 @@ from ninja.lm import load, sentence_logprobs
 from ninja.lm.ngram.class_model import read_classes
 from ninja.lm.perplexity import LN10
 
-MODEL = SlowNgram(
-    3,
-    {
-        ("<s>",): (-99.0, -0.5),
-        ("</s>",): (-0.5, 0.0),
-        ("a",): (-1.0, -0.25),
-        ("CITY",): (-0.75, -0.125),
-        ("DAY",): (-1.25, 0.0),
-        ("<s>", "a"): (-0.25, -0.25),
-        ("a", "CITY"): (-0.5, -0.5),
-        ("CITY", "</s>"): (-0.0625, 0.0),
-        ("<s>", "a", "CITY"): (-0.125, 0.0),
-        ("a", "CITY", "DAY"): (-0.75, 0.0),
-    },
-)
-CLASSES = """CITY 0.5 york
-CITY 0.25 new york
-CITY 0.25 new york a
-DAY a
-
-DAY 0.5 new
-"""
 EXPANSIONS = {
     "CITY": {("york",): 0.5, ("new", "york"): 0.25, ("new", "york", "a"): 0.25},
     "DAY": {("a",): 1.0, ("new",): 0.5},

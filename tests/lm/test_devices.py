@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from test_rescoring_threads import OPTIONS, make_lm, run, same
+from threaded_rescoring import OPTIONS, make_lm, run, same
 
 import ninja
 from ninja.errors import OptionError

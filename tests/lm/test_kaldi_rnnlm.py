@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import SHARED
 from reference_nnet3 import Twin
-from strategies_nnet3 import Builder
+from tiny_rnnlm import COMPONENTS, EMBEDDING, FEATURE_EMBEDDING, FEATURES, LINES, WORDS, write_model
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
 from ninja.lm import LanguageModel, load, sentence_logprobs
@@ -18,16 +18,6 @@ torch = pytest.importorskip("torch")
 from ninja.lm import checkpoint  # noqa: E402
 from ninja.lm.convert import convert  # noqa: E402
 from ninja.lm.kaldi.rnnlm import KaldiRnnlm, read  # noqa: E402
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small networks on many threads wait for each other more than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
 
 RNNLM = SHARED / "data" / "rnnlm"
 SCORES = RNNLM / "scores"
@@ -85,28 +75,6 @@ def test_lm_score_prints_what_kaldi_prints(ninja, tmp_path):
 
 
 # A small model, written here.
-
-WORDS = ["<eps>", "<s>", "</s>", "<unk>", "a", "b", "ça", "<brk>"]
-FEATURES = [{}, *({0: 0.01, number % 4 + 1: 0.5} for number in range(1, len(WORDS)))]
-RANDOM = np.random.default_rng(5)
-EMBEDDING, FEATURE_EMBEDDING = (RANDOM.normal(size=(rows, 4)).astype(np.float32) for rows in (len(WORDS), 5))
-
-
-def tiny_network():
-    """An LSTM layer that also sees the last word but one."""
-    builder = Builder(3)
-    last = builder.cell("LstmNonlinearity", "Sum(input, IfDefined(Offset(input, -2)))", "lstm")
-    return [*builder.lines, f"output-node name=output input={last} objective=linear"], builder.components
-
-
-LINES, COMPONENTS = tiny_network()
-
-
-def write_model(folder, what="words", how="binary"):
-    features = FEATURES if what == "features" else None
-    embedding = EMBEDDING if features is None else FEATURE_EMBEDDING
-    options = {"bos": 1, "eos": 2, "oov": "<unk>", "features": features, "binary": how == "binary"}
-    return writer.directory(folder, LINES, COMPONENTS, WORDS, embedding, **options)
 
 
 @pytest.fixture

@@ -31,15 +31,6 @@ VOCABULARY = SymbolTable.from_words(["<s>", "</s>", "<unk>", *(f"w{number}" for 
 SENTENCES = st.lists(st.lists(st.integers(2, NUM_WORDS - 1), max_size=7), min_size=1, max_size=8)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small networks on many threads wait for each other more than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def make_module(layers=2, projection=0):
     torch.manual_seed(layers)
     module = LSTMLanguageModel(Config(NUM_WORDS, embedding=8, hidden=16, layers=layers, projection=projection))

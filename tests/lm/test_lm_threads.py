@@ -21,11 +21,10 @@ from ninja.rescoring import RescoreOptions, Rescorer, rescore
 
 torch = pytest.importorskip("torch")
 
-import test_context_lm as contextual  # noqa: E402
 import tiny_lstm  # noqa: E402
-from test_rescore import random_lattice  # noqa: E402
-from test_torch_module import Stepping, Whole  # noqa: E402
-from tiny_lstm import VOCABULARY, one_thread  # noqa: E402, F401
+import tiny_pointer  # noqa: E402
+from rescoring_cases import random_lattice  # noqa: E402
+from tiny_lstm import VOCABULARY, Stepping, Whole  # noqa: E402
 
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
 from ninja.context.deep.marks import Marks  # noqa: E402
@@ -57,7 +56,7 @@ def lstm(_: Path) -> LanguageModel:
 
 
 def transformer(_: Path) -> LanguageModel:
-    from test_transformer import make_lm
+    from tiny_transformer import make_lm
 
     return make_lm()
 
@@ -67,8 +66,7 @@ def ngram(_: Path) -> LanguageModel:
 
 
 def classes(folder: Path) -> LanguageModel:
-    from reference_ngram import write_arpa
-    from test_class_model import CLASSES, MODEL
+    from reference_ngram import CLASSES, MODEL, write_arpa
 
     (folder / "lm.arpa").write_bytes(write_arpa(MODEL))
     (folder / "classes").write_text(CLASSES)
@@ -77,13 +75,11 @@ def classes(folder: Path) -> LanguageModel:
 
 def kenlm(_: Path) -> LanguageModel:
     pytest.importorskip("kenlm")
-    from test_ngram_kenlm import HERE
-
-    return load(HERE / "trie.kenlm")
+    return load(Path(__file__).parents[1] / "data" / "ngram" / "trie.kenlm")
 
 
 def kaldi(folder: Path) -> LanguageModel:
-    from test_kaldi_rnnlm import write_model
+    from tiny_rnnlm import write_model
 
     return load(write_model(folder / "rnnlm"))
 
@@ -105,7 +101,7 @@ def multiwords(_: Path) -> LanguageModel:
 def onnx(folder: Path) -> LanguageModel:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
-    from test_onnx import counting
+    from tiny_onnx import counting
 
     return load(counting(folder / "model.onnx"))
 
@@ -224,7 +220,7 @@ def test_rescorers_of_one_model_and_interleaved_runs_are_right():
 
 
 def test_a_tracker_and_contextual_models_may_be_shared():
-    phrases = contextual.entities([contextual.WORDS[5:7], contextual.WORDS[6:8]]).of("*")
+    phrases = tiny_pointer.entities([tiny_pointer.WORDS[5:7], tiny_pointer.WORDS[6:8]]).of("*")
     texts = [np.random.default_rng(seed).integers(5, 9, 6).tolist() for seed in range(6)]
 
     def follow(tracker: PointerTracker) -> list[float]:
@@ -250,10 +246,10 @@ def test_a_tracker_and_contextual_models_may_be_shared():
         return scores
 
     marks = Marks()
-    lm = ContextMixture(((contextual.BASE, 1.0),), pointer=contextual.POINTER, marks=marks).over(
-        contextual.TABLE, contextual.PENALTY
+    lm = ContextMixture(((tiny_pointer.BASE, 1.0),), pointer=tiny_pointer.POINTER, marks=marks).over(
+        tiny_pointer.TABLE, tiny_pointer.PENALTY
     )
-    tracker = PointerTracker(contextual.TABLE, contextual.BASE, contextual.POINTER)
+    tracker = PointerTracker(tiny_pointer.TABLE, tiny_pointer.BASE, tiny_pointer.POINTER)
     expected = follow(tracker), shared(lm, marks)
     for _ in range(RUNS):
         for followed, scored in in_threads(lambda _: (follow(tracker), shared(lm, marks))):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_rescore import LogProb, close, path_costs, path_costs_under, spelled
+from reference_rescore import close, path_costs, path_costs_under, spelled
+from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
 from strategies import lattices
-from test_rescore import EXACT, random_lattice
 
 import ninja
 from ninja.errors import ModelError, OptionError, VocabularyError
@@ -25,27 +24,6 @@ from ninja.lm.trie import score_trie
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 TABLE = symbols()
-
-
-def models() -> list[FakeLM]:
-    """Three models that share words but neither ids, nor scores, nor all of the words."""
-    return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, others=("w0", "w00"))]
-
-
-def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
-    """What a mixture is, said once more."""
-
-    def logprob(history: tuple[str, ...], word: str) -> float:
-        each = [(part(history, word), weight) for part, weight in parts]
-        if how == "linear":
-            return math.log(sum(weight * math.exp(value) for value, weight in each))
-        return sum(weight * value for value, weight in each)
-
-    return logprob
-
-
-def under_penalty(lm: FakeLM) -> LogProb:
-    return spelled(lm, EXACT.unk_penalty or 0.0)
 
 
 def run(lattice: Lattice, lm: LanguageModel | Mixture, options: RescoreOptions = EXACT) -> Lattice:

@@ -14,8 +14,8 @@ pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
-from test_onnx import EMBEDDING, external, save, summing, value  # noqa: E402
 from tiny_lstm import NUM_WORDS, SENTENCES  # noqa: E402
+from tiny_onnx import EMBEDDING, external, save, summing, value  # noqa: E402
 
 WORDS_IN = [value("words", ["n", "t"], TensorProto.INT64)]
 SCORES_OUT = [value("logits", ["n", "t", NUM_WORDS])]

@@ -18,16 +18,16 @@ from ninja.lm import from_module, load, sentence_logprobs
 torch = pytest.importorskip("torch")
 
 import tiny_lstm  # noqa: E402
-from tiny_lstm import (  # noqa: E402
+from tiny_lstm import (  # noqa: E402  # noqa: E402
     EMBEDDING,
     HIDDEN,
     LAYERS,
-    MODULE,
     NUM_WORDS,
     SENTENCES,
     VOCABULARY,
     WORDS_TXT,
-    one_thread,  # noqa: F401
+    Stepping,
+    Whole,
 )
 
 from ninja.lm import checkpoint  # noqa: E402
@@ -38,35 +38,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The tensor attributes"),
 ]
 Tensor = torch.Tensor
-
-
-class Stepping(torch.nn.Module):
-    """The LSTM with a state as nn.LSTM has it: two tensors, layers first."""
-
-    def __init__(self):
-        super().__init__()
-        self.module = MODULE
-
-    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
-        return torch.zeros(2, batch, 6), torch.zeros(2, batch, 10)
-
-    def step(self, word: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        output, state = self.module.lstm(self.module.embedding(word)[None], state)
-        return self.module.logits(output[0]), state
-
-    def forward(self, words: Tensor) -> Tensor:
-        return self.module.logits(self.module(words.t())).transpose(0, 1)
-
-
-class Whole(torch.nn.Module):
-    """The LSTM without a state."""
-
-    def __init__(self):
-        super().__init__()
-        self.module = MODULE
-
-    def forward(self, words: Tensor) -> Tensor:
-        return self.module.logits(self.module(words.t())).transpose(0, 1)
 
 
 class OneTensor(torch.nn.Module):

@@ -11,12 +11,12 @@ from toy_training import toy
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load, sentence_logprobs, text
-from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import score_trie
 
 torch = pytest.importorskip("torch")
 
 from reference_transformer import attend_by_loops, score_by_sentences, stepwise  # noqa: E402
+from tiny_transformer import WORDS, make_lm, make_module  # noqa: E402
 
 from ninja.lm import checkpoint  # noqa: E402
 from ninja.lm.attention import network as attention  # noqa: E402
@@ -25,33 +25,6 @@ from ninja.lm.attention.transformer import TransformerLM  # noqa: E402
 from ninja.models.transformer import Config, TransformerLanguageModel  # noqa: E402
 from ninja.train import loop as train  # noqa: E402
 from ninja.train import objective  # noqa: E402
-
-WORDS = [*text.SPECIAL, *(f"w{number}" for number in range(37))]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def make_module(seed=0, **sizes):
-    torch.manual_seed(seed)
-    config = Config(len(WORDS), **{"embedding": 16, "hidden": 24, "layers": 2, "heads": 2, **sizes})
-    module = TransformerLanguageModel(config)
-    module.initialise()
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.mul_(2).add_(torch.randn_like(weight) * 0.1)  # so that every part of it shows in the scores
-    return module.eval()
-
-
-def make_lm(module=None, **options):
-    return TransformerLM(
-        module or make_module(), SymbolTable(zip(WORDS, range(len(WORDS)), strict=True)), LoadOptions(**options)
-    )
 
 
 def make_trie(random, size, reach=8):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fake_lm import FakeLM, symbols
-from test_rescore import random_lattice
+from rescoring_cases import random_lattice
 
 import ninja
 from benchmarks.interrupts import interrupt_calls, interrupt_commands

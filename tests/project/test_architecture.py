@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_page import command_page
-from test_floors import FLOORS
+from floors import FLOORS
 
 from ninja.cli.commands import COMMANDS
 

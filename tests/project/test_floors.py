@@ -7,37 +7,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from floors import FLOORS
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Lowest first.
-FLOORS = [
-    "errors",
-    "libraries",
-    "log",
-    "files",
-    "lattice",
-    "formats",
-    "openfst",
-    "graph",
-    "consensus",
-    "io",
-    "evaluate",
-    "show",
-    "lm",
-    "rescoring",
-    "context",
-    "decoding",
-    "tune",
-    "train",
-    "pipeline",
-    "self_test",
-    "build_tool",
-    "doctor",
-    "cli",
-    "_launch",
-    "__main__",
-]
 COMPILED = {
     "_core": "lattice",
     "_formats": "formats",

@@ -18,7 +18,7 @@ from pathlib import Path
 import nnet3_writer
 import numpy as np
 import pytest
-from test_mutated_files import FORMATS, READERS
+from small_files import FORMATS, READERS
 
 import ninja as package
 from ninja.consensus import confusion_network, mbr_decode
@@ -204,7 +204,7 @@ def index_of_weights(folder: Path, name: str) -> list[NinjaError]:
 
 def onnx_weights(folder: Path, name: str) -> list[NinjaError]:
     pytest.importorskip("onnx")
-    from test_onnx import external
+    from tiny_onnx import external
 
     model = external(folder / "model.onnx", name)
     (folder / "model.onnx").write_bytes(model.SerializeToString())

@@ -1,28 +1,11 @@
 """The worked examples of README.md and docs/ run as they stand."""
 
-import atexit
-import functools
-import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
+from page_examples import NOT_RUN, ROOT, run
 
-import ninja
-
-ROOT = Path(__file__).resolve().parents[2]
-NOT_RUN = "pip install"  # the block that installs
-
-# A decode folder of Kaldi's and what stands beside it, made of the examples.
-DECODED = {
-    "exp/decode_test/lat.1.gz": "lat.ark.gz",
-    "data/test/text": "text",
-    "data/lang/words.txt": "words.txt",
-}
 PAGES = ["README.md", "docs/python.md", "docs/context.md", "docs/look.md"]
 
 
@@ -34,58 +17,6 @@ def blocks(language):
             if NOT_RUN not in block:
                 found.append(pytest.param(block, id=f"{page}-{number}"))
     return found
-
-
-@functools.cache
-def examples():
-    """The examples without their seven largest lattices, which are two thirds of their arcs and time."""
-    folder = Path(tempfile.mkdtemp()) / "examples"
-    atexit.register(shutil.rmtree, folder.parent)
-    shutil.copytree(ROOT / "examples", folder)
-    small = {key: lattice for key, lattice in ninja.read(ROOT / "examples" / "lat.ark.gz") if lattice.num_arcs < 2000}
-    with ninja.write(folder / "lat.ark.gz") as output:
-        for lattice in small.values():
-            output.write(lattice)
-    lines = (ROOT / "examples" / "text").read_text().splitlines(keepends=True)
-    (folder / "text").write_text("".join(line for line in lines if line.split()[0] in small))
-    return folder
-
-
-def with_examples(folder, source=None):
-    """Return the folder with all that the pages name; a source other than the small examples holds for later calls."""
-    if not (folder / "bin").exists():
-        source = source or examples()
-        (folder / "examples").symlink_to(source)
-        for place, example in DECODED.items():
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source / example, folder / place)  # which a page may write anew
-        (folder / "bin").mkdir()
-        program = folder / "bin" / "ninja"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ninja "$@"\n')
-        program.chmod(0o755)
-    return folder
-
-
-def run(command, folder):
-    with_examples(folder)
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-@pytest.fixture
-def run_python(monkeypatch, capfd):
-    """Run code in a folder, in this process, where torch is imported already; return what it prints."""
-
-    def run_here(code, folder):
-        monkeypatch.chdir(with_examples(folder))
-        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
-        return "".join(capfd.readouterr())
-
-    return run_here
 
 
 @pytest.mark.parametrize("block", blocks("sh"))

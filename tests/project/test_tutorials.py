@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from test_readme import NOT_RUN, ROOT, run, run_python, with_examples  # noqa: F401
+from page_examples import NOT_RUN, ROOT, run, run_python, with_examples  # noqa: F401
 
 PAGES = sorted([ROOT / "docs" / "index.md", *ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/howto/*.md")])
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -10,7 +10,7 @@ from queue import Queue
 
 import pytest
 from fake_lm import FakeLM, symbols
-from test_rescore import random_lattice
+from rescoring_cases import random_lattice
 
 import ninja
 from ninja.context.settings import Context

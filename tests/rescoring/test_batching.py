@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from fake_lm import FakeLM
-from test_lm import MODULE, VOCABULARY
-from test_rescore import random_lattice
+from rescoring_cases import random_lattice
+from tiny_lstm import MODULE, VOCABULARY
 
 from ninja.errors import ModelError
 from ninja.lm import Mixture

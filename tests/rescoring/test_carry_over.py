@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
 from reference_rescore import LogProb, close, path_costs, path_costs_under, total
-from test_mixture import mixed, models, under_penalty
-from test_rescore import EXACT, random_lattice
+from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
 
 import ninja
 from ninja.errors import FormatError, LatticeError, OptionError

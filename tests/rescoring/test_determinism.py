@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_rescore import random_lattice
+from rescoring_cases import random_lattice
 
 import ninja as package
 from ninja.rescoring.determinism import ADVICE, is_ambiguous

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from reference_rescore import close, path_costs, path_costs_under
 from strategies import lattices
-from test_kaldi_rnnlm import write_model
 from tiny_lstm import EXACT, MODULE, NUM_WORDS, VOCABULARY
+from tiny_rnnlm import write_model
 
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load

@@ -11,9 +11,8 @@ from conftest import SHARED
 from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from reference_rescore import close, path_costs, path_costs_under
+from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
 from strategies import lattices
-from test_mixture import mixed, models, under_penalty
-from test_rescore import EXACT, random_lattice
 
 import ninja
 from ninja.errors import OptionError

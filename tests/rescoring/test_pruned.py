@@ -11,9 +11,9 @@ from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_pruned import Composition
-from reference_rescore import path_costs, rescored_path_costs, total
+from reference_rescore import close, path_costs, rescored_path_costs, total
+from rescoring_cases import TABLE, named, random_lattice, run
 from strategies import lattices
-from test_rescore import TABLE, close, named, random_lattice, run
 
 from ninja.errors import LatticeError, ModelError, OptionError
 from ninja.lattice import Lattice

@@ -11,6 +11,7 @@ from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rescore import close, path_costs, rescored_path_costs, total
+from rescoring_cases import EXACT, TABLE, named, random_lattice, run
 from strategies import lattices
 
 import ninja
@@ -19,34 +20,7 @@ from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.rescoring.options import LookAhead
 
-EXACT = RescoreOptions(
-    lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
-    max_hyps=0, max_active=0, beam=math.inf,
-)  # fmt: skip
 ALGORITHMS = ("arcbeam", "pushforward")
-TABLE = symbols()
-
-
-def run(lattice: Lattice, options: RescoreOptions, lm: FakeLM | None = None) -> Lattice:
-    [(_, result)] = rescore([(lattice.key, lattice)], lm or FakeLM(), options)
-    return result
-
-
-def named(lattice: Lattice) -> Lattice:
-    return replace(lattice, words=TABLE)
-
-
-def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
-    """A lattice too large to enumerate; every state is on a path."""
-    rng = np.random.default_rng(seed)
-    src = np.sort(np.concatenate([np.arange(num_states - 1), rng.integers(0, num_states - 1, num_states * fan)]))
-    dst = np.minimum(src + rng.integers(1, 4, src.size), num_states - 1)
-    dst[np.searchsorted(src, np.arange(num_states - 1))] = np.arange(1, num_states)
-    return Lattice.from_arrays(
-        f"seed-{seed}", np.searchsorted(src, np.arange(num_states + 1)), dst, rng.integers(0, 9, src.size),
-        rng.uniform(0, 8, src.size), rng.uniform(0, 8, src.size),
-        np.where(np.arange(num_states) == num_states - 1, 0.5, np.inf), words=TABLE,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -6,40 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fake_lm import FakeLM
-from test_rescore import TABLE, random_lattice
+from rescoring_cases import TABLE, random_lattice
 
 from ninja.errors import LatticeError, NinjaError
 from ninja.lm import Mixture
-from ninja.rescoring import CarryOver, RescoreOptions, Rescorer, RescoreReport
+from ninja.rescoring import CarryOver, Rescorer, RescoreReport
 
 pytest.importorskip("torch")
+
 import torch
-
-from ninja.lattice.symbols import SymbolTable
-from ninja.lm.recurrent.lstm import LstmLM
-from ninja.models.lstm import Config, LSTMLanguageModel
-
-OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400)
-LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(16))]
-
-
-def make_lm(seed=1):
-    torch.manual_seed(seed)
-    words = SymbolTable.from_words(["<s>", "</s>", "<unk>", *(f"w{i}" for i in range(1, 9))])
-    module = LSTMLanguageModel(Config(len(words), embedding=8, hidden=16, normaliser=4))
-    module.initialise()
-    return LstmLM(module.eval(), words)
-
-
-def run(lm, options=OPTIONS, threads=1, lattices=LATTICES, log=None, **how):
-    rescorer = Rescorer(lm, options, **how)
-    log = RescoreReport() if log is None else log
-    return list(rescorer.on_threads(lattices, log, threads))
-
-
-def same(found, expected):
-    assert [key for key, _ in found] == [key for key, _ in expected]
-    return all(one.identical(other) for (_, one), (_, other) in zip(found, expected, strict=True))
+from threaded_rescoring import LATTICES, OPTIONS, make_lm, run, same
 
 
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pruned", "nbest", "trie"])

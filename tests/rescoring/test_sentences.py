@@ -12,10 +12,10 @@ import reference_sentences as reference
 from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_rescore import PathCost, path_cost, path_costs, paths, rescored_path_costs, total
+from reference_rescore import PathCost, close, path_cost, path_costs, paths, rescored_path_costs, total
 from reference_sentences import spell_nodes
+from rescoring_cases import TABLE, named, random_lattice, run
 from strategies import lattices
-from test_rescore import TABLE, close, named, random_lattice, run
 
 import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError

@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
-from test_rescore import random_lattice
+from rescoring_cases import random_lattice
 
 import ninja
 from ninja.context import Context, ContextOptions, Contextual, Entities
@@ -422,7 +422,7 @@ def test_a_program_that_forgets_to_close_ends() -> None:
     program = """
 import sys; sys.path[:0] = ["tests/support", "tests/rescoring"]
 from fake_lm import FakeLM
-from test_rescore import random_lattice
+from rescoring_cases import random_lattice
 import ninja
 rescorer = ninja.Rescorer(FakeLM(), ninja.RescoreOptions(max_unknown=1.0))
 futures = [rescorer.submit(random_lattice(seed)) for seed in range(20)]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 from reference_graph import paths, through_costs
 from strategies import lattices
 from strategies_graph import scaled, timed_lattices
@@ -29,19 +30,6 @@ from ninja.show.layout import SMALLEST_STEP, lay_out
 from ninja.show.page import embedded
 
 ROOT = Path(__file__).resolve().parents[2]
-ARCHIVE, WORDS, TEXT = (ROOT / "examples" / name for name in ("lat.ark.gz", "words.txt", "text"))
-DATA = re.compile(r'<script type="application/json" id="lattice">(.*?)</script>', re.DOTALL)
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    '"><img/src=x/onerror=alert(1)>',
-    "{{7*7}}",
-    "<!--<script>",
-    "</title></textarea>&lt;",
-]
-
-
-def data_of(page: str) -> dict:
-    return json.loads(DATA.search(page)[1])
 
 
 @pytest.fixture(scope="module")
@@ -236,22 +224,6 @@ def test_a_reference_needs_words():
 
 
 # ---- Words are data.
-
-
-def hostile() -> Lattice:
-    """A lattice whose words and key would run, were they ever taken for anything but text."""
-    table = SymbolTable.from_words(["<eps>", *HOSTILE])
-    number = len(HOSTILE)
-    return Lattice.from_arrays(
-        HOSTILE[0],
-        [*range(number + 1), number],
-        range(1, number + 1),
-        range(1, number + 1),
-        np.zeros(number),
-        np.zeros(number),
-        [*[np.inf] * number, 0.0],
-        words=table,
-    )
 
 
 def test_words_cannot_end_the_script_they_stand_in():

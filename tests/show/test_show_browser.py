@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chromium import browser, opened
-from test_show import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
+from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 
 from ninja.evaluate import read_text
 from ninja.graph import best_path, oracle, posteriors, state_times

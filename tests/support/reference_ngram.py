@@ -214,3 +214,27 @@ def write_grammar(model: SlowNgram, word_id: dict[str, int], *, spelled: bool = 
         states += [(0.5, []), (math.inf, [(word_id["<s>"], word_id["<s>"], 0.0, start)])]
         start = end + 1
     return write_fst(states, start, **options)
+
+
+MODEL = SlowNgram(
+    3,
+    {
+        ("<s>",): (-99.0, -0.5),
+        ("</s>",): (-0.5, 0.0),
+        ("a",): (-1.0, -0.25),
+        ("CITY",): (-0.75, -0.125),
+        ("DAY",): (-1.25, 0.0),
+        ("<s>", "a"): (-0.25, -0.25),
+        ("a", "CITY"): (-0.5, -0.5),
+        ("CITY", "</s>"): (-0.0625, 0.0),
+        ("<s>", "a", "CITY"): (-0.125, 0.0),
+        ("a", "CITY", "DAY"): (-0.75, 0.0),
+    },
+)
+CLASSES = """CITY 0.5 york
+CITY 0.25 new york
+CITY 0.25 new york a
+DAY a
+
+DAY 0.5 new
+"""

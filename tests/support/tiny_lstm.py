@@ -19,21 +19,13 @@ torch = pytest.importorskip("torch")
 
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
+Tensor = torch.Tensor
 VOCABULARY = FakeLM().vocabulary  # <s> </s> <unk> w1 … w8
 WORDS = [VOCABULARY.word(number) for number in range(len(VOCABULARY))]
 NUM_WORDS = len(WORDS)
 WORDS_TXT = "".join(f"{word} {number}\n" for number, word in enumerate(WORDS))
 SENTENCES = [[5, 3, 2, 10, 5, 5], [], [7], [3, 4] * 9, [5, 3, 2], [5, 3]]
 EMBEDDING, HIDDEN, LAYERS = 6, 10, 2
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small networks on many threads wait for each other more than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def make_module(projection: int = 0, hidden: int = HIDDEN) -> LSTMLanguageModel:
@@ -103,3 +95,32 @@ def rescores_as_paths_score(lm: LanguageModel, lattice) -> None:
     assert [cost.words for cost in found] == [cost.words for cost in expected]
     for ours, theirs in zip(found, expected, strict=True):
         assert ours[1:3] == pytest.approx(theirs[1:3], abs=1e-4)
+
+
+class Stepping(torch.nn.Module):
+    """The LSTM with a state as nn.LSTM has it: two tensors, layers first."""
+
+    def __init__(self):
+        super().__init__()
+        self.module = MODULE
+
+    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
+        return torch.zeros(2, batch, 6), torch.zeros(2, batch, 10)
+
+    def step(self, word: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, state = self.module.lstm(self.module.embedding(word)[None], state)
+        return self.module.logits(output[0]), state
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.module.logits(self.module(words.t())).transpose(0, 1)
+
+
+class Whole(torch.nn.Module):
+    """The LSTM without a state."""
+
+    def __init__(self):
+        super().__init__()
+        self.module = MODULE
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.module.logits(self.module(words.t())).transpose(0, 1)

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from ninja.train import TrainOptions
 
@@ -54,3 +55,10 @@ def toy_texts(folder, count=200):
     (folder / "train.txt").write_text("\n".join(toy_sentences(count, 1)))
     (folder / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
     return folder / "train.txt", folder / "dev.txt"
+
+
+@pytest.fixture
+def texts(tmp_path):
+    train_text, dev = toy_texts(tmp_path)
+    dev.write_text(dev.read_text() + "\nsubject1 sleeps")
+    return train_text, dev

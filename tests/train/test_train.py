@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_training import TOY, toy, toy_command, toy_texts
+from toy_training import TOY, toy, toy_command
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
 from ninja.lm import load, sentence_logprobs, text
@@ -26,22 +26,6 @@ from ninja.train import objective, step  # noqa: E402
 from ninja.train.objective import Sampler  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small networks on many threads wait for each other more than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def texts(tmp_path):
-    train_text, dev = toy_texts(tmp_path)
-    dev.write_text(dev.read_text() + "\nsubject1 sleeps")
-    return train_text, dev
 
 
 # What is minimised

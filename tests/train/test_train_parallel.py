@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_train import one_thread, texts  # noqa: F401
-from toy_training import TOY, toy, toy_sentences, toy_texts
+from toy_training import (
+    TOY,
+    texts,  # noqa: F401
+    toy,
+    toy_sentences,
+    toy_texts,
+)
 
 from ninja.errors import ModelError, OptionError, WorkerError
 

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from boost_cases import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, VOCABULARY, dev_set, lattice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import edits
-from ninja.graph import best_path, from_arcs
+from ninja.graph import best_path
 from ninja.lattice import Scales
 from ninja.lm.ngram.model import read_arpa
 from ninja.log import Log
@@ -26,51 +27,6 @@ from ninja.tune import boosts as tuning
 from ninja.tune.boosts import DevSet, Figures, TunedContext, _With, _Without, tune_context
 from ninja.tune.plot import plot_trade_off
 from ninja.tune.trials import Errors, Setting, Trials
-
-VOCABULARY = ["call", "tom", "chen", "time", "chin", "tell", "gin", "mary", "now", "in"]
-TABLE = package.SymbolTable.from_words(["<eps>", *VOCABULARY])
-NAMES = Entities.from_dict({"@name": ["tom chen", "mary chen"]})
-
-CLASS_LM = """\\data\\
-ngram 1=14
-
-\\1-grams:
--99	<s>
--1	</s>
--2	<unk>
--1	@name
-{words}
-
-\\end\\
-""".format(words="\n".join(f"-{1 + number % 3 / 2}\t{word}" for number, word in enumerate(VOCABULARY)))
-
-
-def lattice(key: str, *sentences: tuple[str, float]):
-    """A lattice of sentences, each with its graph cost."""
-    src, dst, word, graph = [], [], [], []
-    states = 1
-    for sentence, cost in sentences:
-        ids = TABLE.ids(sentence.split())
-        src += [0, *range(states, states + len(ids) - 1)]
-        dst += list(range(states, states + len(ids)))
-        word += ids
-        graph += [cost] + [0.0] * (len(ids) - 1)
-        states += len(ids)
-    ends = np.cumsum([len(sentence.split()) for sentence, _ in sentences])
-    return from_arcs(key, src, dst, word, graph, finals={int(end): 0.0 for end in ends}, words=TABLE)
-
-
-def dev_set(entities, **utterances):
-    """Utterances by key: what was said, then its lattice's sentences."""
-    lattices = [(key, lattice(key, *sentences)) for key, (_, *sentences) in utterances.items()]
-    return DevSet(lattices, {key: said.split() for key, (said, *_) in utterances.items()}, entities)
-
-
-# A boost above 2.5 a word finds the first name, one above 8 the second; one above 5.5 hears a name nobody said.
-NEAR = ("call tom chen", ("call time chin", 0.0), ("call tom chen", 5.0))
-FAR = ("tell mary chen", ("tell mary gin", 0.0), ("tell mary chen", 16.0))
-MISLED = ("in time gin", ("in time gin", 0.0), ("in tom chen", 11.0))
-OTHER = ("tell time now", ("tell time now", 0.0), ("tell time chin", 3.0))
 
 
 def tuned(*, near=NEAR, far=FAR, **chosen) -> TunedContext:
@@ -230,9 +186,9 @@ def test_trials_count_what_each_setting_gives_by_itself(class_lm, tried, heard, 
             keyword_boost=each.keyword_boost, class_boost=each.class_boost, class_weight=each.class_weight
         )
         total = 0
-        for key, lattice in part.lattices:
+        for key, first_pass in part.lattices:
             tracker = Tracker(TABLE, lm, options, old_lm=old_lm)
-            composed = add_context(lattice, tracker, entities.of(key) if with_entities else ())
+            composed = add_context(first_pass, tracker, entities.of(key) if with_entities else ())
             best = best_path(composed, Scales(each.acoustic_scale, word_penalty=each.word_penalty))
             total += edits(part.references[key], TABLE.spell(best.words))
         return total

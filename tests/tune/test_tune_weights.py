@@ -14,8 +14,8 @@ from fake_lm import FakeLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_rescore import path_costs
+from rescoring_cases import random_lattice
 from strategies import lattices
-from test_rescore import random_lattice
 
 import ninja as package
 from ninja import _search

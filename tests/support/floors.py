@@ -1,0 +1,30 @@
+"""The floors of the package, from the bottom: a module imports only from its own floor and those below."""
+
+# Lowest first.
+FLOORS = [
+    "errors",
+    "libraries",
+    "log",
+    "files",
+    "lattice",
+    "formats",
+    "openfst",
+    "graph",
+    "consensus",
+    "io",
+    "evaluate",
+    "show",
+    "lm",
+    "rescoring",
+    "context",
+    "decoding",
+    "tune",
+    "train",
+    "pipeline",
+    "self_test",
+    "build_tool",
+    "doctor",
+    "cli",
+    "_launch",
+    "__main__",
+]

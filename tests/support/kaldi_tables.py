@@ -1,0 +1,36 @@
+"""Kaldi's archives in memory, read and written by the kernels."""
+
+import re
+
+from ninja._tables import TableReader, TableWriter
+from ninja.lattice.batch import Batch
+
+
+def parse(content):
+    reader = TableReader("test")
+    reader.space(len(content))[:] = content
+    reader.advance(len(content))
+    return entries_of(reader.parse(0))
+
+
+def entries_of(found):
+    items, faults = found
+    return [entry for _, entry in Batch(items, faults=faults).entries()]
+
+
+def written(*entries, text=False, kind=None):
+    writer = TableWriter(text=text)
+    for lattice in entries:
+        writer.append(lattice, lattice.key.encode(), (kind or lattice.kind) == "compact")
+    return bytes(writer.view())
+
+
+def without_properties(content):
+    """Blank the two header fields that carry no meaning: properties and number of arcs."""
+    content = bytearray(content)
+    for header in re.finditer(
+        rb"\xd6\xfd\xb2\x7e\x06\0\0\0vector(?:\x10\0\0\0compactlattice44|\x08\0\0\0lattice4)", content
+    ):
+        at = header.end()
+        content[at + 8 : at + 16] = content[at + 32 : at + 40] = bytes(8)
+    return bytes(content)

@@ -1,0 +1,44 @@
+"""Lattices for pages, among them one whose words are HTML, and the data of a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ARCHIVE, WORDS, TEXT = (ROOT / "examples" / name for name in ("lat.ark.gz", "words.txt", "text"))
+DATA = re.compile(r'<script type="application/json" id="lattice">(.*?)</script>', re.DOTALL)
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img/src=x/onerror=alert(1)>',
+    "{{7*7}}",
+    "<!--<script>",
+    "</title></textarea>&lt;",
+]
+
+
+def data_of(page: str) -> dict:
+    return json.loads(DATA.search(page)[1])
+
+
+def hostile() -> Lattice:
+    """A lattice whose words and key would run, were they ever taken for anything but text."""
+    table = SymbolTable.from_words(["<eps>", *HOSTILE])
+    number = len(HOSTILE)
+    return Lattice.from_arrays(
+        HOSTILE[0],
+        [*range(number + 1), number],
+        range(1, number + 1),
+        range(1, number + 1),
+        np.zeros(number),
+        np.zeros(number),
+        [*[np.inf] * number, 0.0],
+        words=table,
+    )

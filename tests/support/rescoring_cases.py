@@ -1,0 +1,64 @@
+"""Options, lattices and mixtures that several tests of rescoring share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from fake_lm import FakeLM, symbols
+from reference_rescore import LogProb, spelled
+
+from ninja.lattice import Lattice
+from ninja.lm.mixture import How
+from ninja.rescoring import RescoreOptions, rescore
+
+EXACT = RescoreOptions(
+    lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
+    max_hyps=0, max_active=0, beam=math.inf,
+)  # fmt: skip
+TABLE = symbols()
+
+
+def run(lattice: Lattice, options: RescoreOptions, lm: FakeLM | None = None) -> Lattice:
+    [(_, result)] = rescore([(lattice.key, lattice)], lm or FakeLM(), options)
+    return result
+
+
+def named(lattice: Lattice) -> Lattice:
+    return replace(lattice, words=TABLE)
+
+
+def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
+    """A lattice too large to enumerate; every state is on a path."""
+    rng = np.random.default_rng(seed)
+    src = np.sort(np.concatenate([np.arange(num_states - 1), rng.integers(0, num_states - 1, num_states * fan)]))
+    dst = np.minimum(src + rng.integers(1, 4, src.size), num_states - 1)
+    dst[np.searchsorted(src, np.arange(num_states - 1))] = np.arange(1, num_states)
+    return Lattice.from_arrays(
+        f"seed-{seed}", np.searchsorted(src, np.arange(num_states + 1)), dst, rng.integers(0, 9, src.size),
+        rng.uniform(0, 8, src.size), rng.uniform(0, 8, src.size),
+        np.where(np.arange(num_states) == num_states - 1, 0.5, np.inf), words=TABLE,
+    )  # fmt: skip
+
+
+def models() -> list[FakeLM]:
+    """Three models that share words but neither ids, nor scores, nor all of the words."""
+    return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, others=("w0", "w00"))]
+
+
+def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
+    """What a mixture is, said once more."""
+
+    def logprob(history: tuple[str, ...], word: str) -> float:
+        each = [(part(history, word), weight) for part, weight in parts]
+        if how == "linear":
+            return math.log(sum(weight * math.exp(value) for value, weight in each))
+        return sum(weight * value for value, weight in each)
+
+    return logprob
+
+
+def under_penalty(lm: FakeLM) -> LogProb:
+    return spelled(lm, EXACT.unk_penalty or 0.0)
