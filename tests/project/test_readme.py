@@ -4,7 +4,7 @@ import re
 import sys
 
 import pytest
-from page_examples import NOT_RUN, ROOT, run, run_python  # noqa: F401
+from page_examples import NOT_RUN, ROOT, python_runner, run  # noqa: F401
 
 PAGES = ["README.md", "docs/python.md", "docs/context.md", "docs/look.md"]
 
@@ -29,7 +29,7 @@ def test_shell_examples_run_and_those_that_score_lower_the_word_error_rate(block
 
 
 @pytest.mark.parametrize("block", blocks("python"))
-def test_python_examples_run(block, tmp_path, run_python):  # noqa: F811
+def test_python_examples_run(block, tmp_path, run_python):
     if '"gpt2"' in block:
         pytest.importorskip("transformers")
         import tiny_hf

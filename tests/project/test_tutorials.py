@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from page_examples import NOT_RUN, ROOT, run, run_python, with_examples  # noqa: F401
+from page_examples import NOT_RUN, ROOT, python_runner, run, with_examples  # noqa: F401
 
 PAGES = sorted([ROOT / "docs" / "index.md", *ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/howto/*.md")])
 BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -56,7 +56,7 @@ def lines_of(block: str, printed: str) -> list[str]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if code(page.read_text())], ids=lambda page: f"{page.parent.name}-{page.stem}"
 )
-def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path, run_python):  # noqa: F811
+def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path, run_python):
     text = page.read_text()
     if "transformers" in text:
         pytest.importorskip("transformers")

@@ -63,8 +63,8 @@ def run(command, folder):
     return done
 
 
-@pytest.fixture
-def run_python(monkeypatch, capfd):
+@pytest.fixture(name="run_python")
+def python_runner(monkeypatch, capfd):
     """Run code in a folder, in this process, where torch is imported already; return what it prints."""
 
     def run_here(code, folder):

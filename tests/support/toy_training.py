@@ -57,8 +57,8 @@ def toy_texts(folder, count=200):
     return folder / "train.txt", folder / "dev.txt"
 
 
-@pytest.fixture
-def texts(tmp_path):
+@pytest.fixture(name="texts")
+def toy_text_files(tmp_path):
     train_text, dev = toy_texts(tmp_path)
     dev.write_text(dev.read_text() + "\nsubject1 sleeps")
     return train_text, dev

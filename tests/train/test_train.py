@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_training import TOY, toy, toy_command
+from toy_training import TOY, toy, toy_command, toy_text_files  # noqa: F401
 
 from ninja.errors import FormatError, ModelError, OptionError, OutputError
 from ninja.lm import load, sentence_logprobs, text

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_training import (
     TOY,
-    texts,  # noqa: F401
     toy,
     toy_sentences,
+    toy_text_files,  # noqa: F401
     toy_texts,
 )
 
@@ -153,7 +153,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("method", ["ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd"])
-def test_one_worker_of_any_method_is_plain_training(tmp_path, texts, method):  # noqa: F811
+def test_one_worker_of_any_method_is_plain_training(tmp_path, texts, method):
     options = toy(epochs=1, dropout=0.2)
     loop.train(*texts, tmp_path / "plain.pt", options)
     result = loop.train(*texts, tmp_path / "lm.pt", dataclasses.replace(options, parallel=method))
@@ -316,12 +316,12 @@ def test_a_worker_that_is_killed_is_named_at_once():
     assert time.monotonic() - begun < 60  # of which all but a second go into starting two processes
 
 
-def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):  # noqa: F811
+def test_the_cause_of_a_failure_is_told_not_its_consequences(tmp_path, texts):
     with pytest.raises(ModelError, match="training diverged"):
         loop.train(*texts, tmp_path / "lm.pt", toy(workers=2, parallel="ma", learning_rate=1e30, epochs=50))
 
 
-def test_nodes_must_be_equal(tmp_path, texts):  # noqa: F811
+def test_nodes_must_be_equal(tmp_path, texts):
     with pytest.raises(OptionError, match="node_size is 2, which does not divide the 1 workers"):
         loop.train(*texts, tmp_path / "lm.pt", toy(parallel="h-adpsgd", node_size=2))
 
