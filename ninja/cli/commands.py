@@ -1,99 +1,134 @@
-"""The table of commands. It imports nothing: the launcher reads it before it knows that a call is ours."""
+"""The table of commands. It imports nothing: the launcher reads it before it knows that a call is for this program."""
 
-# Section of `ninja --help` → name → (module below ninja.cli, one line of help). The function in the module is the
-# command's name with underscores, unless the module names another after a colon.
+
+class Entry:
+    """A command.
+
+    Args:
+        module: Module below ``ninja.cli``. The function in it has the command's name with underscores, unless another
+            follows a colon.
+        help: The first line of its help.
+    """
+
+    def __init__(self, module: str, help: str) -> None:
+        self.module, _, self.function = module.partition(":")
+        self.help = help
+
+
+# Section of `ninja --help` → name → record.
 SECTIONS = {
     "Language models and context": {
-        "rescore": ("rescore", "Rescore lattices with language models."),
-        "lmrescore": ("kaldi.lmrescore", "Add the scores of an n-gram model to lattices, or take them out, exactly."),
-        "context": ("context", "Make the names, places and titles that matter to an utterance more probable."),
-        "train": ("train", "Train a language model on a text."),
-        "train ngram": ("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
-        "train context": ("train_context:context", "Train an encoder of phrases, which finds those that sound alike."),
-        "train context-lm": ("train_context:context_lm", "Train a pointer to phrases beside a language model."),
-        "tune": ("tune", "Choose the weights of a rescoring on a development set."),
-        "lm": ("lm", "Ask language models for scores, show what they are, convert them."),
+        "rescore": Entry("rescore", "Rescore lattices with language models."),
+        "lmrescore": Entry(
+            "kaldi.lmrescore", "Add the scores of an n-gram model to lattices, or take them out, exactly."
+        ),
+        "context": Entry("context", "Make the names, places and titles that matter to an utterance more probable."),
+        "train": Entry("train", "Train a language model on a text."),
+        "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
+        "train context": Entry(
+            "train_context:context", "Train an encoder of phrases, which finds those that sound alike."
+        ),
+        "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
+        "tune": Entry("tune", "Choose the weights of a rescoring on a development set."),
+        "lm": Entry("lm", "Ask language models for scores, show what they are, convert them."),
     },
     "Word sequences of lattices": {
-        "best": ("best", "Print the best word sequence of each lattice."),
-        "nbest": ("best", "Print the n best word sequences of each lattice."),
-        "best-path": ("kaldi.paths", "Write words and alignment of the best path of each lattice."),
-        "mbr-decode": ("kaldi.mbr_decode", "Print the word sequence of least expected word error of each lattice."),
-        "to-ctm-conf": ("kaldi.ctm", "Print each word of lattices with its time and confidence."),
-        "nbest-to-ctm": ("kaldi.ctm", "Print each word of single-path lattices with its time."),
-        "confidence": ("kaldi.mbr_decode", "Print the cost difference between the two best word sequences."),
-        "nbest-to-linear": ("kaldi.paths", "Write words, alignment and costs of single-path lattices."),
-        "oracle": ("oracle", "Find the path of each lattice with the fewest errors."),
-        "nbest-to-prons": ("kaldi.ctm", "Print the phones of each word of single-path lattices."),
+        "best": Entry("best", "Print the best word sequence of each lattice."),
+        "nbest": Entry("best", "Print the n best word sequences of each lattice."),
+        "best-path": Entry("kaldi.paths", "Write words and alignment of the best path of each lattice."),
+        "mbr-decode": Entry(
+            "kaldi.mbr_decode", "Print the word sequence of least expected word error of each lattice."
+        ),
+        "to-ctm-conf": Entry("kaldi.ctm", "Print each word of lattices with its time and confidence."),
+        "nbest-to-ctm": Entry("kaldi.ctm", "Print each word of single-path lattices with its time."),
+        "confidence": Entry("kaldi.mbr_decode", "Print the cost difference between the two best word sequences."),
+        "nbest-to-linear": Entry("kaldi.paths", "Write words, alignment and costs of single-path lattices."),
+        "oracle": Entry("oracle", "Find the path of each lattice with the fewest errors."),
+        "nbest-to-prons": Entry("kaldi.ctm", "Print the phones of each word of single-path lattices."),
     },
     "Lattices from lattices": {
-        "prune": ("prune", "Remove the arcs of lattices that lie outside a beam."),
-        "limit-depth": ("kaldi.operations", "Limit how many arcs of a lattice cross any frame."),
-        "determinize-pruned": ("kaldi.determinize", "Keep the best path of each word sequence within a beam."),
-        "determinize-phone-pruned": ("kaldi.determinize", "Determinize phones, then words, within a beam."),
-        "determinize": ("kaldi.determinize", "Keep the best path of each word sequence."),
-        "minimize": ("kaldi.operations", "Merge states of lattices that have the same completions."),
-        "push": ("kaldi.operations", "Push alignments and costs of lattices towards their start."),
-        "reverse": ("kaldi.operations", "Reverse lattices, for language models that read backwards."),
-        "topsort": ("kaldi.operations", "Sort the states of lattices topologically."),
-        "project": ("kaldi.operations", "Make lattices of words alone, or of transition ids alone."),
-        "rmali": ("kaldi.operations", "Remove the alignments of lattices."),
-        "scale": ("kaldi.operations", "Multiply the costs of lattices, or mix graph and acoustic ones."),
-        "add-penalty": ("kaldi.operations", "Add a word insertion penalty to the graph costs of lattices."),
-        "boost-ali": ("kaldi.training", "Lower the graph costs of arcs by their wrong phone frames."),
-        "add-trans-probs": ("kaldi.operations", "Add transition costs to the graph costs of lattices."),
-        "expand-ngram": ("kaldi.operations", "Split the states of lattices until each has one history of n - 1 words."),
-        "compose": ("kaldi.compose", "Compose lattices with an FST, or with other lattices."),
-        "difference": ("kaldi.compose", "Remove transcripts from lattices."),
-        "1best": ("kaldi.paths:one_best", "Write the best path of each lattice as a lattice."),
-        "to-nbest": ("kaldi.paths", "Write the n best paths of each lattice as lattices."),
+        "prune": Entry("prune", "Remove the arcs of lattices that lie outside a beam."),
+        "limit-depth": Entry("kaldi.operations", "Limit how many arcs of a lattice cross any frame."),
+        "determinize-pruned": Entry("kaldi.determinize", "Keep the best path of each word sequence within a beam."),
+        "determinize-phone-pruned": Entry("kaldi.determinize", "Determinize phones, then words, within a beam."),
+        "determinize": Entry("kaldi.determinize", "Keep the best path of each word sequence."),
+        "minimize": Entry("kaldi.operations", "Merge states of lattices that have the same completions."),
+        "push": Entry("kaldi.operations", "Push alignments and costs of lattices towards their start."),
+        "reverse": Entry("kaldi.operations", "Reverse lattices, for language models that read backwards."),
+        "topsort": Entry("kaldi.operations", "Sort the states of lattices topologically."),
+        "project": Entry("kaldi.operations", "Make lattices of words alone, or of transition ids alone."),
+        "rmali": Entry("kaldi.operations", "Remove the alignments of lattices."),
+        "scale": Entry("kaldi.operations", "Multiply the costs of lattices, or mix graph and acoustic ones."),
+        "add-penalty": Entry("kaldi.operations", "Add a word insertion penalty to the graph costs of lattices."),
+        "boost-ali": Entry("kaldi.training", "Lower the graph costs of arcs by their wrong phone frames."),
+        "add-trans-probs": Entry("kaldi.operations", "Add transition costs to the graph costs of lattices."),
+        "expand-ngram": Entry(
+            "kaldi.operations", "Split the states of lattices until each has one history of n - 1 words."
+        ),
+        "compose": Entry("kaldi.compose", "Compose lattices with an FST, or with other lattices."),
+        "difference": Entry("kaldi.compose", "Remove transcripts from lattices."),
+        "1best": Entry("kaldi.paths:one_best", "Write the best path of each lattice as a lattice."),
+        "to-nbest": Entry("kaldi.paths", "Write the n best paths of each lattice as lattices."),
     },
     "Several lattices": {
-        "union": ("kaldi.compose", "Unite the lattices of several archives."),
-        "combine": ("kaldi.compose", "Combine the lattices of several systems for consensus decoding."),
-        "interp": ("kaldi.compose", "Interpolate the costs of two archives of lattices."),
-        "equivalent": ("kaldi.copy", "Test whether two archives hold equivalent lattices."),
-        "nbest-to-lattice": ("kaldi.linear", "Unite n-best paths, keys ending in -1, -2, …, in lattices."),
+        "union": Entry("kaldi.compose", "Unite the lattices of several archives."),
+        "combine": Entry("kaldi.compose", "Combine the lattices of several systems for consensus decoding."),
+        "interp": Entry("kaldi.compose", "Interpolate the costs of two archives of lattices."),
+        "equivalent": Entry("kaldi.copy", "Test whether two archives hold equivalent lattices."),
+        "nbest-to-lattice": Entry("kaldi.linear", "Unite n-best paths, keys ending in -1, -2, …, in lattices."),
     },
     "Times and phones": {
-        "align-words": ("kaldi.align", "Align arcs with words and silences, by word positions."),
-        "align-words-lexicon": ("kaldi.align", "Align arcs with words, by a lexicon."),
-        "align-phones": ("kaldi.align", "Align arcs with phones."),
-        "to-phone-lattice": ("kaldi.operations", "Convert word lattices to phone lattices by their transition ids."),
+        "align-words": Entry("kaldi.align", "Align arcs with words and silences, by word positions."),
+        "align-words-lexicon": Entry("kaldi.align", "Align arcs with words, by a lexicon."),
+        "align-phones": Entry("kaldi.align", "Align arcs with phones."),
+        "to-phone-lattice": Entry(
+            "kaldi.operations", "Convert word lattices to phone lattices by their transition ids."
+        ),
     },
     "Archives and formats": {
-        "convert": ("archives", "Convert lattices between formats."),
-        "ctc-decode": ("ctc_decode", "Decode the output matrices of a CTC model into lattices by prefix beam search."),
-        "copy": ("kaldi.copy", "Copy lattices, all or those of some keys, to another archive or form."),
-        "copy-backoff": ("kaldi.copy", "Copy lattices, those of a second archive where it has them."),
-        "merge": ("archives", "Merge archives: one after the other, each key once."),
-        "split": ("archives", "Split lattices into several archives."),
-        "gather": ("gather", "Join the results of all shards of a run."),
-        "shard-script": ("gather", "Print the array script of a run in shards, for Slurm, SGE or Kubernetes."),
-        "to-fst": ("archives", "Convert lattices to OpenFst FSTs, without costs unless scales are given."),
-        "linear-to-nbest": ("kaldi.linear", "Make single-path lattices from alignments, words and costs."),
-        "string-to-lattice": ("kaldi.linear", "Make a lattice from each line of word ids, or of words with --words."),
+        "convert": Entry("archives", "Convert lattices between formats."),
+        "ctc-decode": Entry(
+            "ctc_decode", "Decode the output matrices of a CTC model into lattices by prefix beam search."
+        ),
+        "copy": Entry("kaldi.copy", "Copy lattices, all or those of some keys, to another archive or form."),
+        "copy-backoff": Entry("kaldi.copy", "Copy lattices, those of a second archive where it has them."),
+        "merge": Entry("archives", "Merge archives: one after the other, each key once."),
+        "split": Entry("archives", "Split lattices into several archives."),
+        "gather": Entry("shard_commands", "Join the results of all shards of a run."),
+        "shard-script": Entry(
+            "shard_commands", "Print the array script of a run in shards, for Slurm, SGE or Kubernetes."
+        ),
+        "to-fst": Entry("archives", "Convert lattices to OpenFst FSTs, without costs unless scales are given."),
+        "linear-to-nbest": Entry("kaldi.linear", "Make single-path lattices from alignments, words and costs."),
+        "string-to-lattice": Entry(
+            "kaldi.linear", "Make a lattice from each line of word ids, or of words with --words."
+        ),
     },
     "Figures": {
-        "info": ("info", "Show the size of lattices and how well a vocabulary covers them."),
-        "posteriors": ("posteriors", "Print the posterior of each arc of lattices."),
-        "arc-post": ("posteriors", "Print the posterior of each arc of lattices, as Kaldi does."),
-        "to-post": ("kaldi.training", "Write the posterior of each transition id at each frame of lattices."),
-        "to-mpe-post": ("kaldi.training", "Write MPFE posteriors of transition ids at each frame."),
-        "to-smbr-post": ("kaldi.training", "Write sMBR posteriors of transition ids at each frame."),
-        "depth": ("posteriors", "Print the mean number of arcs that cross a frame of each lattice."),
-        "depth-per-frame": ("posteriors", "Print how many arcs of each lattice cross each frame."),
-        "show": ("show", "Write a page that shows a lattice as a graph, for any browser."),
-        "report": ("show", "Write a page that compares lattices before and after rescoring with the references."),
+        "info": Entry("info", "Show the size of lattices and how well a vocabulary covers them."),
+        "posteriors": Entry("posteriors", "Print the posterior of each arc of lattices."),
+        "arc-post": Entry("posteriors", "Print the posterior of each arc of lattices, as Kaldi does."),
+        "to-post": Entry("kaldi.training", "Write the posterior of each transition id at each frame of lattices."),
+        "to-mpe-post": Entry("kaldi.training", "Write MPFE posteriors of transition ids at each frame."),
+        "to-smbr-post": Entry("kaldi.training", "Write sMBR posteriors of transition ids at each frame."),
+        "depth": Entry("posteriors", "Print the mean number of arcs that cross a frame of each lattice."),
+        "depth-per-frame": Entry("posteriors", "Print how many arcs of each lattice cross each frame."),
+        "show": Entry("show", "Write a page that shows a lattice as a graph, for any browser."),
+        "report": Entry("show", "Write a page that compares lattices before and after rescoring with the references."),
     },
     "Scores": {
-        "score": ("score", "Compute the word error rate of transcripts or lattices."),
-        "compute-wer": ("kaldi.wer", "Compute word and sentence error rates of transcripts, as Kaldi's compute-wer."),
-        "compute-wer-bootci": ("kaldi.wer", "Compute a confidence interval of a word error rate."),
-        "align-text": ("kaldi.wer", "Align the words of two texts, as Kaldi's align-text."),
+        "score": Entry("score", "Compute the word error rate of transcripts or lattices."),
+        "compute-wer": Entry(
+            "kaldi.wer", "Compute word and sentence error rates of transcripts, as Kaldi's compute-wer."
+        ),
+        "compute-wer-bootci": Entry("kaldi.wer", "Compute a confidence interval of a word error rate."),
+        "align-text": Entry("kaldi.wer", "Align the words of two texts, as Kaldi's align-text."),
     },
-    "This program": {"doctor": ("doctor", "Check the installation."), "version": ("doctor", "Print the version.")},
+    "This program": {
+        "doctor": Entry("doctor", "Check the installation."),
+        "version": Entry("doctor", "Print the version."),
+    },
 }
-COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 WITHOUT_SHARDS = {"merge", "split", "nbest-to-lattice", "score", "tune", "show", "report"}  # results of all lattices
 WITH_SCALED_COSTS = {"scale", "combine", "add-penalty"}  # write costs that have their scales in them

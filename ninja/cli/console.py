@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from ninja.cli.wording import in_options
+from ninja.cli.messages import with_option_names
 from ninja.errors import InputError, NinjaError, named
 from ninja.files.cores import num_cores
 from ninja.log import Log
 
 if TYPE_CHECKING:
-    from ninja.cli.bar import Bar
+    from ninja.cli.progress_bar import ProgressBar
     from ninja.io.inputs import Inputs
 
 # Keys in a context's meta: the words of the command line, and the parameters before files are loaded; the part of the
@@ -29,7 +29,7 @@ _CONSOLE, ARGUMENTS, VALUES, TABLES, INPUTS, SCALES, FACTS = (
 SHOWN = 3  # failures of a kind
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # from one failure of a kind to another
 AnyLog = TypeVar("AnyLog", bound=Log)
-_shown: Bar | None = None  # a terminal has room for one progress line
+_shown: ProgressBar | None = None  # a terminal has room for one progress line
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Console:
     log: Log = field(default_factory=Log)
     tolerant: bool = True  # go on after a lattice failed
     start: float = field(default_factory=time.perf_counter)
-    bar: Bar | None = None  # that is shown
+    bar: ProgressBar | None = None  # that is shown
     jobs: int | None = None  # threads; None: all cores
     _prints: bool = False  # results are being printed on the terminal
     _kinds: dict[str, Kind] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Console:
             self.say(f"{len(keys)} {what}: {named(keys)}")
 
     @contextmanager
-    def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[Bar | None]:
+    def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[ProgressBar | None]:
         """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it.
 
         Args:
@@ -154,9 +154,9 @@ class Console:
         if _shown is not None or self._prints or not sys.stderr.isatty():
             yield None
             return
-        from ninja.cli.bar import Bar
+        from ninja.cli.progress_bar import ProgressBar
 
-        self.bar = _shown = Bar(unit, by_reading=by_reading)
+        self.bar = _shown = ProgressBar(unit, by_reading=by_reading)
         self.bar.start()
         try:
             yield self.bar
@@ -186,4 +186,4 @@ class Console:
 def _worded(message: str) -> str:
     """Return a message in the words of the command that is running."""
     context = click.get_current_context(silent=True)
-    return message if context is None else in_options(message, context.command)
+    return message if context is None else with_option_names(message, context.command)

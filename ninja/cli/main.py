@@ -16,7 +16,7 @@ from typing import cast
 
 import click
 
-from ninja.cli import wording
+from ninja.cli import messages
 from ninja.cli.commands import COMMANDS, SECTIONS
 from ninja.errors import NinjaError, NinjaWarning, OptionError
 from ninja.files.terminal import printing
@@ -26,71 +26,74 @@ DEBUG, COMMAND = "ninja.debug", "ninja.command"  # keys in a context's meta
 
 
 class UnreadOutput(Exception):
-    """Standard output was closed by its reader."""
+    """The reader of stdout closed it."""
 
 
 class Ended(BaseException):
-    """Termination by the signal of this number."""
+    """A signal, of this number, terminates the program."""
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
+        """List the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import a command, or return None when there is none of this name."""
+        """Import a command; return None for an unknown name."""
         if name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[name][0].partition(":")
-        command = getattr(importlib.import_module(f"ninja.cli.{module}"), function or name.replace("-", "_"))
-        return cast(click.Command, command)
+        entry = COMMANDS[name]
+        module = importlib.import_module(f"ninja.cli.{entry.module}")
+        return cast(click.Command, getattr(module, entry.function or name.replace("-", "_")))
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and give its switches that stand alone their value: ``--rm-eps`` is ``--rm-eps=true``."""
+        """Find the command, and complete switches without a value: ``--rm-eps`` means ``--rm-eps=true``."""
         if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
             arguments = [pair, *arguments[2:]]
         if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
-            likely = wording.meant(arguments[0], COMMANDS, wording.PROGRAMS)
-            found = f"did you mean {' or '.join(likely)}?" if likely else "see ninja --help"
-            raise click.UsageError(f"there is no command {arguments[0]!r}; {found}", context)
-        name, command, left = super().resolve_command(context, arguments)
+            names = messages.suggestions(arguments[0], COMMANDS, messages.PROGRAMS)
+            advice = f"did you mean {' or '.join(names)}?" if names else "see ninja --help"
+            raise click.UsageError(f"there is no command {arguments[0]!r}; {advice}", context)
+        name, command, arguments = super().resolve_command(context, arguments)
         context.meta[COMMAND] = command
-        options = [each for each in command.params if isinstance(each, click.Option)] if command is not None else []
-        switches = {name for each in options if each.type is click.BOOL and not each.is_flag for name in each.opts}
-        alone = [
-            argument in switches and following.lower() not in ("true", "false")
-            for argument, following in zip(left, [*left, ""][1:], strict=True)
-        ]
-        return name, command, [f"{each}=true" if bare else each for each, bare in zip(left, alone, strict=True)]
+        options = [option for option in (command.params if command else ()) if isinstance(option, click.Option)]
+        switches = {
+            flag for option in options if option.type is click.BOOL and not option.is_flag for flag in option.opts
+        }
+        for place, argument in enumerate(arguments):
+            value = arguments[place + 1].lower() if place + 1 < len(arguments) else ""
+            if argument in switches and value not in ("true", "false"):
+                arguments[place] = f"{argument}=true"
+        return name, command, arguments
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command; click itself would end the process when its output is not read."""
+        """Run the command; click itself would exit when the reader of stdout closes it."""
         try:
             return super().invoke(context)
         except click.NoSuchOption as error:
             command = context.meta.get(COMMAND, self)
-            options = [option for each in command.params for option in each.opts]
-            likely = wording.meant(error.option_name, options, wording.ALIASES)
-            found = f"did you mean {' or '.join(likely)}?" if likely else "see --help"
-            raise click.UsageError(f"there is no option {error.option_name!r}; {found}", error.ctx) from None
+            options = [option for parameter in command.params for option in parameter.opts]
+            names = messages.suggestions(error.option_name, options, messages.ALIASES)
+            advice = f"did you mean {' or '.join(names)}?" if names else "see --help"
+            raise click.UsageError(f"there is no option {error.option_name!r}; {advice}", error.ctx) from None
         except (NinjaError, OSError) as error:
             if isinstance(error, BrokenPipeError) or isinstance(error.__cause__, BrokenPipeError):
                 raise UnreadOutput from error
-            if isinstance(error, NinjaError) and ".toml" not in str(error):  # whose keys are spelled as in Python
-                error.message = wording.in_options(error.message, context.meta.get(COMMAND, self))
+            if isinstance(error, NinjaError) and ".toml" not in str(error):  # its keys are Python names
+                error.message = messages.with_option_names(error.message, context.meta.get(COMMAND, self))
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, in sections."""
+        """Write the commands in sections."""
         width = max(map(len, COMMANDS))
-        for title, rows in SECTIONS.items():
+        for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()], col_max=width)
+                rows = [(name.ljust(width), command.help) for name, command in commands.items()]
+                formatter.write_dl(rows, col_max=width)
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -129,22 +132,22 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        Exit code: 0 done; 1 bad input, or a lattice failed; 2 wrong usage; 130 interrupted; 141 output not read; 143
-        (129) told to end by SIGTERM (SIGHUP).
+        Exit code: 0 success; 1 bad input or a failed lattice; 2 wrong usage; 130 interrupted; 141 the reader of stdout
+        closed it; 143 (129) terminated by SIGTERM (SIGHUP).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    # Before numpy is imported: its BLAS starts a thread for each core, and each spins for a tenth of a second.
+    # Set before numpy is imported: its BLAS starts a thread for each core, which spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 processor cycles
-    # Closed by the caller: results cannot be written, and messages go nowhere.
+    # The caller closed them: writing results must fail, and messages are discarded.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)  # as the words are, whatever the locale
+            stream.reconfigure(encoding="utf-8", errors=errors)  # words are UTF-8 in every locale
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # what libraries warn programmers of is noise to users
+        warnings.simplefilter("ignore")  # warnings of libraries are for programmers
         warnings.simplefilter("default", NinjaWarning)
         warnings.showwarning = lambda message, *_, **__: _say(str(message))
     with printing():
@@ -153,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        with _ends_in_order():
+        with _raising_on_signals():
             code = group.main(arguments, prog_name="ninja", standalone_mode=False)
             sys.stdout.flush()
         return int(code or 0)
@@ -183,28 +186,28 @@ def _run(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _ends_in_order() -> Iterator[None]:
-    """Turn signals of termination into an exception, so that no unfinished output is left."""
+def _raising_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exception, so that unfinished outputs are removed."""
 
     def end(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # once is enough
+        signal.signal(number, signal.SIG_IGN)  # the first one suffices
         raise Ended(number)
 
-    before = {}
+    handlers = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
+                handlers[number] = signal.signal(number, end)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def describe(error: Exception) -> str:
-    """Describe an error and its remedy in one line."""
+    """Describe an error and its remedy on one line."""
     if isinstance(error, ImportError):
         error = explained(error)
     if isinstance(error, NinjaError):
@@ -212,15 +215,15 @@ def describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; use a smaller --batch-arcs, fewer --jobs, or prune the lattices first"
     if isinstance(error, OSError):
-        nameless = "standard output" if error.errno == errno.ENOSPC else "input or output"  # files say their names
-        place = nameless if error.filename is None else error.filename
+        unnamed = "standard output" if error.errno == errno.ENOSPC else "input or output"
+        place = unnamed if error.filename is None else error.filename
         return f"{place}: {error.strerror or error}"
     name = f"{type(error).__name__}: {error}".replace("\n", " ")
     return f"internal error ({name}); please report it; --debug before the command shows the traceback"
 
 
 def _drop_output() -> None:
-    """Discard the output that Python would still flush at its end: that must not fail again."""
+    """Discard buffered output, which Python would flush at exit and fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -16,7 +16,7 @@ from ninja.pipeline.execution import Progress, Stage
 from ninja.pipeline.stages import Pairs
 
 if TYPE_CHECKING:
-    from ninja.cli.bar import Bar
+    from ninja.cli.progress_bar import ProgressBar
 
 Result = TypeVar("Result")
 
@@ -32,7 +32,7 @@ def write(
         return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=_shown(bar), **how)
 
 
-def _shown(bar: Bar | None) -> Progress | None:
+def _shown(bar: ProgressBar | None) -> Progress | None:
     """Return the function that shows a pipeline's progress."""
     return None if bar is None else lambda key, count, share: bar.step(key, count, share=share)
 

@@ -14,11 +14,11 @@ import click
 from ninja import evaluate
 from ninja.cli.console import current_console
 from ninja.cli.files import InputFile, OutputFolder
-from ninja.cli.grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command, reads, section, typed, writes
 from ninja.cli.run import results
 from ninja.cli.scales import grid_of_scales, say_default
+from ninja.cli.score_grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.source import reads_lattices
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, NinjaError, OptionError

@@ -29,7 +29,7 @@ from ninja.lm.text import read_sentences
 from ninja.train.recipe import Progress, TrainOptions
 
 if TYPE_CHECKING:
-    from ninja.cli.bar import Bar
+    from ninja.cli.progress_bar import ProgressBar
 
 
 @command
@@ -98,7 +98,7 @@ def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progr
         yield write
 
 
-def _show(console: Console, bar: Bar | None, progress: Progress) -> None:
+def _show(console: Console, bar: ProgressBar | None, progress: Progress) -> None:
     """Show how far the training is: a line that changes, and one that stays for each measurement."""
     facts = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
     if progress.communication:

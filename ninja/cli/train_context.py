@@ -24,7 +24,7 @@ from ninja.models import CONTEXT
 from ninja.train.pairs import alphabet, lexicon_entries
 
 if TYPE_CHECKING:
-    from ninja.cli.bar import Bar
+    from ninja.cli.progress_bar import ProgressBar
 
 
 @command
@@ -119,7 +119,7 @@ def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_f
     )
 
 
-def _shown(console: Console, bar: Bar | None) -> Callable[[EncoderProgress], None]:
+def _shown(console: Console, bar: ProgressBar | None) -> Callable[[EncoderProgress], None]:
     """Return what shows how far a training is."""
 
     def show(progress: EncoderProgress) -> None:

@@ -30,7 +30,7 @@ def options(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_a_line_of_help_an_example_and_described_options(name):
     command = group.get_command(CONTEXT, name)
-    assert command.help.splitlines()[0] == COMMANDS[name][1]
+    assert command.help.splitlines()[0] == COMMANDS[name].help
     assert f"ninja {name}" in command.help.partition("Example")[2]
     for option in command.params:
         if isinstance(option, click.Option):

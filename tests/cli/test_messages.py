@@ -11,7 +11,7 @@ import pytest
 from fake_lm import FakeLM
 
 import ninja as package
-from ninja.cli.wording import in_options
+from ninja.cli.messages import with_option_names
 from ninja.decoding import log_probabilities
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError, TableError
 from ninja.formats.slf import header_scales
@@ -297,7 +297,7 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
         "lm_weight.txt: no such file": "lm_weight.txt: no such file",
         "'lm_weight' is no word": "'lm_weight' is no word",
     }.items():
-        assert in_options(message, command) == told
+        assert with_option_names(message, command) == told
 
 
 @pytest.mark.parametrize(

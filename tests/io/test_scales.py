@@ -251,7 +251,7 @@ def test_a_config_gives_scales_to_commands_that_compare_paths(ninja: Ninja, resc
     assert ninja("best", rescored, "--config", config, "--lmwt", "10")[1] == "utt 2\n"
     config.write_text("lm_weight = 0.4\n")
     code, _, errors = ninja("best", rescored, "--config", config)
-    assert (code, "holds none of acoustic_scale, lm_scale, word_penalty" in errors) == (2, True)
+    assert (code, "has none of the options acoustic_scale, lm_scale, word_penalty" in errors) == (2, True)
 
 
 def test_a_folder_of_which_some_files_have_no_scales_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 """The recipes of CONTRIBUTING.md work: each is followed in a copy of the package, and touches the files it lists."""
 
-from recipes import PackageCopy, recipe_code, recipe_files
+import re
+
+from recipes import ROOT, PackageCopy, recipe_code, recipe_files
+
+import ninja
 
 TOY_LATTICE = "TOY\nhello 1.5\nworld -2\n"
 CONVERT_IN_PYTHON = """
@@ -10,6 +14,13 @@ with ninja.write("written.toy") as output:  # by its extension
     output.write(lattice)
 print(ninja.__file__, key, lattice.graph.tolist())
 """
+
+PAGE_TESTS = (
+    "tests/cli/test_cli_help.py::test_each_command_has_a_line_of_help_an_example_and_described_options",
+    "tests/project/test_checks_page.py::test_every_command_has_its_line",
+    "tests/project/test_python_api.py::test_every_command_has_its_call",
+    "tests/project/test_verbs_page.py",
+)
 
 
 def test_a_format_is_added_by_its_recipe(tmp_path):
@@ -26,3 +37,24 @@ def test_a_format_is_added_by_its_recipe(tmp_path):
     package.python("-m", "ninja", "convert", "written.toy", "-o", "converted.slf")
     package.python("-m", "ninja", "convert", "converted.slf", "--to", "toy:scale=2", "-o", "folder")
     assert (tmp_path / "folder" / "converted.toy").read_text() == "TOY\nhello 3\nworld -4\n"
+
+
+def test_a_command_is_added_by_its_recipe(tmp_path):
+    package = PackageCopy(tmp_path)
+    for path in ("docs", "pyproject.toml", "tests/conftest.py", "tests/support/command_page.py", *PAGE_TESTS):
+        package.copy(path.partition("::")[0])
+    (module,) = recipe_code("Add a command")
+    package.add("ninja/cli/kaldi/clear_graph.py", module)
+    for file, place, line in (
+        ("ninja/cli/commands.py", '"add-penalty":', '"clear-graph": Entry("kaldi.clear_graph", HELP),'),
+        ("docs/kaldi.md", "| lattice-add-penalty", "| lattice-clear-graph | `ninja clear-graph` | No options. |"),
+        ("docs/python.md", "| `boost-ali`", "| `clear-graph` | `ninja.graph.scale` |"),
+        ("docs/checks.md", "| `add-penalty`", "| `clear-graph` | the lattice | exact | `test_clear_graph` |"),
+    ):
+        package.replace(file, place, f"{line}\n{place}".replace("HELP", '"Set the graph costs of lattices to zero."'))
+    package.add("tests/cli/test_clear_graph.py", "")
+    files = recipe_files("Add a command", "clear_graph")
+    assert package.touched == {re.sub("MODULE|COMMAND", "clear_graph", file) for file in files}
+    package.python("-m", "ninja", "clear-graph", ROOT / "examples" / "lat.ark.gz", "-o", "acoustic.ark")
+    assert not any(lattice.graph.any() for _, lattice in ninja.read(tmp_path / "acoustic.ark"))
+    package.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *PAGE_TESTS)

@@ -33,6 +33,13 @@ class PackageCopy:
         self.folder = folder
         self.touched = set()
         shutil.copytree(ROOT / "ninja", folder / "ninja", copy_function=os.symlink)
+        (folder / "ninja" / "models").symlink_to(ROOT / "models")
+
+    def copy(self, path):
+        """Copy a file or a folder of the checkout."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / path).is_dir() else shutil.copy)(ROOT / path, target)
 
     def add(self, file, content):
         (self.folder / file).write_text(content)
@@ -50,5 +57,5 @@ class PackageCopy:
         environment = {**os.environ, "PYTHONPATH": str(self.folder)}
         command = [sys.executable, *map(str, arguments)]
         process = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=self.folder)
-        assert process.returncode == 0, process.stderr
+        assert process.returncode == 0, process.stdout + process.stderr
         return process.stdout

@@ -1,4 +1,4 @@
-"""The progress line of a terminal, drawn by rich; imported when there is one to draw on."""
+"""The progress line on a terminal, drawn by rich; imported only where stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rich.text import Text
 from ninja.files.terminal import printable
 
 
-class Bar:
-    """A progress line: a bar, a percentage and the time left where the whole is known, else a rate.
+class ProgressBar:
+    """A progress line: a bar, a percentage and the remaining time if the total is known, else a rate.
 
     Args:
-        unit: What is counted.
-        by_reading: It is moved as lattices are read, not by their results.
+        unit: Name of the items counted.
+        by_reading: The line advances when lattices are read rather than when their results arrive.
     """
 
     def __init__(self, unit: str, *, by_reading: bool = False) -> None:
@@ -29,18 +29,20 @@ class Bar:
         self._task = self._progress.add_task("", total=None, count=0)
 
     def step(self, description: str, count: int | None = None, *, share: float | None = None) -> None:
-        """Show one more done, or so many in all.
+        """Advance by one, or to a count.
 
         Args:
-            share: How much of the whole is done, 0 to 1; None: that is not known.
+            description: Text behind the figures.
+            count: Number of items done; one more than before by default.
+            share: Part of the total that is done, 0 to 1; None if unknown.
         """
         self._count = self._count + 1 if count is None else count
-        shown = printable(description.replace("[", ""))
-        total = None if share is None else 1.0  # None leaves what there was
-        self._progress.update(self._task, completed=share, total=total, count=self._count, description=shown)
+        text = printable(description.replace("[", ""))
+        total = None if share is None else 1.0  # None keeps the total
+        self._progress.update(self._task, completed=share, total=total, count=self._count, description=text)
 
     def say(self, message: str) -> None:
-        """Print a line above."""
+        """Print a message above the line."""
         self._progress.console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
     def start(self) -> None:
@@ -48,19 +50,19 @@ class Bar:
         self._progress.start()
 
     def stop(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._progress.stop()
 
 
 class _Share(BarColumn):
-    """A bar, where there is a whole."""
+    """A bar, if the total is known."""
 
     def render(self, task: Task) -> Text:  # type: ignore[override]
         return Text("") if task.total is None else super().render(task)  # type: ignore[return-value]
 
 
 class _Facts(ProgressColumn):
-    """Percentage, count, rate, time and time left."""
+    """Percentage, count, rate, elapsed and remaining time."""
 
     max_refresh = 0.2  # seconds
 
@@ -82,5 +84,4 @@ class _Facts(ProgressColumn):
 
 
 def _clock(seconds: float) -> str:
-    """Return a duration as hours, minutes and seconds."""
     return str(timedelta(seconds=round(seconds)))

@@ -1,4 +1,4 @@
-"""Messages in the words of the command line: names of options, and what was meant by one that there is not."""
+"""Messages in the terms of the command line: option names, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-# Options of Kaldi's, SRILM's and HTK's programs, and of the same meaning ours.
+# Options of the programs of Kaldi, SRILM and HTK, and the options of the same meaning here.
 ALIASES = {
     "--acwt": "--acoustic-scale",
     "--inv-acwt": "--inv-acoustic-scale",
@@ -39,7 +39,7 @@ ALIASES = {
     "--gpu": "--device",
     "--cuda": "--device",
 }
-# Programs of others, and the command that does the same.
+# Programs of other toolkits, and the equivalent command.
 PROGRAMS = {
     "lattice-to-post": "to-post",
     "lattice-tool": "convert",
@@ -58,25 +58,25 @@ PROGRAMS = {
 }
 
 
-def in_options(message: str, command: click.Command) -> str:
-    """Return a message with the options of a command as they are typed, not as arguments of Python."""
-    message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # how Python spells it
-    for each in command.params:
-        if not isinstance(each, click.Option) or not each.name:
+def with_option_names(message: str, command: click.Command) -> str:
+    """Replace Python arguments in a message by the names of a command's options."""
+    message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # the hint for Python callers
+    for parameter in command.params:
+        if not isinstance(parameter, click.Option) or not parameter.name:
             continue
-        name = re.escape(each.name)
-        option = max(each.opts, key=len)
+        name = re.escape(parameter.name)
+        option = max(parameter.opts, key=len)
         message = re.sub(rf"^{name}(?= is | has | and | cannot | must )", option, message)
-        if "_" in each.name:
+        if "_" in parameter.name:
             message = re.sub(rf"(?<![\w.=:/'\"-]){name}(?![\w./'\"(-]|=\w)", option, message)
     return re.sub(r"(--[\w-]+)((?: [A-Z]+)?) \(\1\)", r"\1\2", message)
 
 
-def meant(name: str, known: Iterable[str], others: dict[str, str]) -> list[str]:
-    """Return what may be meant by a name that there is not: what others call so, or else the likeliest of ours."""
+def suggestions(name: str, known: Iterable[str], aliases: dict[str, str]) -> list[str]:
+    """Suggest corrections for an unknown name: its equivalent in another toolkit, or else similar names."""
     from difflib import get_close_matches
 
     known = set(known)
-    if others.get(name) in known:
-        return [others[name]]
+    if aliases.get(name) in known:
+        return [aliases[name]]
     return get_close_matches(name.removeprefix("lattice-"), sorted(known), 3, 0.7)
