@@ -18,11 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ninja import read, rescore
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.compile import compile_list
 from ninja.context.options import ContextOptions
 from ninja.context.settings import Augmentation, Context
-from ninja.context.sound.augment import AugmentOptions
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Contextual

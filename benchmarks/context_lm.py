@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.bench_context import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, Bed, transcripts
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import Entities
 from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, Augmentation, Context
-from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Contextual
 from ninja.evaluate import score_biased
 from ninja.lm import LanguageModel, load

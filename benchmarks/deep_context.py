@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.deep.distances import NO_PHONE, distances
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.distances import NO_PHONE, distances
 from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.evaluate import align, read_text
 from ninja.train.pairs import lexicon_entries

@@ -21,9 +21,9 @@ from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.cli.vocabulary import checked
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
-from ninja.context.sound.augment import AugmentOptions
 from ninja.context.stage import Contextual
 from ninja.errors import OptionError
 from ninja.files.output import text_output

@@ -84,12 +84,12 @@ def show(
 def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, inputs: Inputs) -> Drawing:
     """Add what a context model gives each arc."""
     with needed_for("a context model", model):
-        from ninja.context.deep.explain import explained
+        from ninja.context.pointer_scores import pointer_scores
         from ninja.context.settings import Context
         from ninja.context.stage import Contextual
 
     stage = Contextual(Context(entities, context_model=model))
-    found = explained(drawing.lattice, stage, load(rnnlm), drawing.options.scales, inputs.log)
+    found = pointer_scores(drawing.lattice, stage, load(rnnlm), drawing.options.scales, inputs.log)
     return replace(drawing, gain=found.gain, copied=found.copied)
 
 

@@ -18,11 +18,11 @@ from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
+from ninja.context.augmentation.old_costs import with_unknown
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.loader import load_ngram, load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import Context
-from ninja.context.sound.augment import AugmentOptions
-from ninja.context.sound.old_costs import with_unknown
 from ninja.context.stage import Contextual
 from ninja.errors import OptionError
 from ninja.evaluate import read_text

@@ -10,11 +10,11 @@ from .grammar.decode import (
 from .grammar.spelled import SpelledTracker as SpelledTracker, Spelling as Spelling
 from .grammar.tracker import Match as Match, Tracker as Tracker, add_context as add_context
 from .options import ContextOptions as ContextOptions
-from .sound.augment import (
+from .augmentation.augment import (
     Added as Added,
     Augmenter as Augmenter,
-    AugmentOptions as AugmentOptions,
-    extended as extended,
+    with_phrase_words as with_phrase_words,
 )
+from .augmentation.options import AugmentOptions as AugmentOptions
 from .settings import Augmentation as Augmentation, Context as Context
 from .stage import Contextual as Contextual

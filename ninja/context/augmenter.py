@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 
-from ninja.context.deep.letter_grams import LetterGrams
-from ninja.context.deep.retrieval import Retriever
-from ninja.context.deep.retrieval_options import LONG_LIST
+from ninja.context.augmentation.augment import Augmenter
+from ninja.context.augmentation.class_costs import ClassCosts
+from ninja.context.augmentation.old_costs import OldCosts
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.tracker import Tracker, class_words
 from ninja.context.loader import ContextModels
 from ninja.context.options import ContextOptions
+from ninja.context.retrieval.letter_grams import LetterGrams
+from ninja.context.retrieval.retriever import LONG_LIST, Retriever
 from ninja.context.settings import NO_MODEL, Augmentation
-from ninja.context.sound.augment import Augmenter
-from ninja.context.sound.class_costs import ClassCosts
+from ninja.context.sound.arc_phones import ArcPhones
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.letters import LetterPronouncer, letter_confusion
-from ninja.context.sound.old_costs import OldCosts
-from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, ModelError
 from ninja.lattice.symbols import SymbolTable

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.entities.lists import Entities
 from ninja.context.settings import DEFAULT_MODEL, Context, Name
-from ninja.context.sound.old_costs import with_unknown
 from ninja.errors import ModelError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice.symbols import SymbolTable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ninja.context.augmentation.augment import Augmenter
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.tracker import NO_CLASS, class_words
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Augmentation
-from ninja.context.sound.augment import Augmenter
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 

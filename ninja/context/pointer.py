@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ninja.context.deep.marks import Mark, Marks
+from ninja.context.deep.phrase_list_ids import PhraseListIds, PhraseSet
 from ninja.context.entities.lists import PhraseList
 from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
@@ -33,7 +33,7 @@ class PointerStage:
         self._path = path
         self._options = options
         self._lm_weight = lm_weight
-        self._marks = Marks()
+        self._marks = PhraseListIds()
 
     @cached_property
     def model(self) -> ContextPointer:
@@ -69,6 +69,6 @@ class PointerStage:
             prior=self._options.context_prior,
         )
 
-    def mark_of(self, lists: Sequence[PhraseList]) -> Mark | None:
+    def mark_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
         """Return the mark by which the language model finds some lists; None if they have no phrase."""
         return self._marks.of(lists)

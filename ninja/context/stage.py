@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ninja.context.augmentation.augment import Added, Augmenter, with_phrase_words
 from ninja.context.augmenter import make_augmenter
 from ninja.context.booster import make_booster
-from ninja.context.deep.marks import Mark
+from ninja.context.deep.phrase_list_ids import PhraseSet
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.tracker import Match, Tracker, add_context
 from ninja.context.loader import ContextModels, load_entities, load_models
 from ninja.context.notes import augmenter_notes, class_notes, entity_notes, pointer_notes
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Context, Name
-from ninja.context.sound.augment import Added, Augmenter, extended
 from ninja.errors import NinjaError, OptionError, VocabularyError
 from ninja.files.threads import in_order
 from ninja.lattice import Lattice
@@ -181,7 +181,7 @@ class Contextual:
         """Return the language model that reads the phrases; without a context model, the same."""
         return lm if self._pointer is None else self._pointer.over(lm)
 
-    def mark_of(self, lattice: Lattice) -> Mark | None:
+    def mark_of(self, lattice: Lattice) -> PhraseSet | None:
         """Return the phrases of a lattice that the stage returned, for a model that reads phrases."""
         if self._pointer is None:
             return None
@@ -255,7 +255,7 @@ class Contextual:
         if self._models is None:
             self._models = load_models(context, self.old_lm, words, log)
         if context.augmentation is not None:
-            words = extended(words, entities.all_lists)
+            words = with_phrase_words(words, entities.all_lists)
         weight = None if self._pointer is not None else self.lm_weight
         tracker = make_booster(
             words, self._models, context.options, lm_weight=weight, has_old_lm=self.old_lm is not None

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ninja.context.deep.distances import NO_PHONE, distances
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.distances import NO_PHONE, distances
 from ninja.context.sound.pronunciation import Phones
 from ninja.lm.checkpoint import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.deep.distances import NO_PHONE, distances
-from ninja.context.deep.symbols import FIRST, Symbols, padded, plain
+from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.entities.lists import Phrase
 from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.distances import NO_PHONE, distances
+from ninja.context.sound.letters import plain_letters
 from ninja.context.sound.pronunciation import Phones, Pronouncer, PronunciationError
 from ninja.errors import OptionError
 
@@ -208,7 +209,7 @@ def _glued(parts: Sequence[Heard]) -> Heard:
 
 def alphabet(texts: Iterable[str]) -> str:
     """Return the letters of texts that are no rarities among them, sorted."""
-    counts = Counter(letter for text in texts for letter in plain(text))
+    counts = Counter(letter for text in texts for letter in plain_letters(text))
     return "".join(sorted(letter for letter, count in counts.items() if count >= RARE * counts.total()))
 
 
@@ -220,6 +221,6 @@ def lexicon_entries(pronouncer: Pronouncer, texts: Iterable[str]) -> list[tuple[
             sound = sum(pronouncer.of_phrase(Phrase(text))[0], ())
         except PronunciationError:
             sound = ()
-        if plain(text):
+        if plain_letters(text):
             found.append((text, sound))
     return found

@@ -13,8 +13,8 @@ from command_page import command_page
 from ninja import graph
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.options import ContextOptions
-from ninja.context.sound.augment import AugmentOptions
 from ninja.decoding.search import CtcOptions
 from ninja.lm.ngram.kneser_ney import NgramOptions
 from ninja.rescoring import RescoreOptions

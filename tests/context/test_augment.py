@@ -19,11 +19,12 @@ from strategies import lattices
 
 import ninja
 from ninja import _context
+from ninja.context.augmentation.augment import Added, Augmenter, with_phrase_words
+from ninja.context.augmentation.insertion import Chain, insert
+from ninja.context.augmentation.old_costs import OldCosts, with_unknown
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.sound.augment import Added, Augmenter, AugmentOptions, extended
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.insertion import Chain, insert
-from ninja.context.sound.old_costs import OldCosts, with_unknown
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.graph import from_arcs
@@ -309,9 +310,9 @@ def test_what_cannot_be_pronounced_is_left_out_and_named() -> None:
 
 
 def test_the_symbol_table_is_extended_by_what_it_lacks() -> None:
-    larger = extended(WORDS, [phrases("one seven", "eight"), phrases("seven")])
+    larger = with_phrase_words(WORDS, [phrases("one seven", "eight"), phrases("seven")])
     assert list(larger) == [*WORDS, ("seven", 6), ("eight", 7)]
-    assert extended(WORDS, [phrases("one two")]) is WORDS
+    assert with_phrase_words(WORDS, [phrases("one two")]) is WORDS
 
 
 def test_a_table_that_was_not_extended_is_refused() -> None:
@@ -402,7 +403,7 @@ def test_names_the_recogniser_missed_come_into_reach() -> None:
         each["utt"]: PhraseList("", {"@name": tuple(Phrase(one["text"]) for one in each["list_100"])})
         for each in records
     }
-    augment = Augmenter(extended(words, lists.values()), Pronouncer.english())
+    augment = Augmenter(with_phrase_words(words, lists.values()), Pronouncer.english())
     true = {each["utt"]: each["entity"] for each in records}
     reached = num_added = 0
     for key, lattice in ninja.read(ENGLISH / "dev" / "calls" / "lat.ark.gz", words=words):

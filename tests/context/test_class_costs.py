@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from reference_ngram import SlowNgram, write_arpa
 
+from ninja.context.augmentation.class_costs import ClassCosts, Place
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import Augmentation, Context
-from ninja.context.sound.augment import AugmentOptions
-from ninja.context.sound.class_costs import ClassCosts, Place
 from ninja.context.stage import Contextual
 from ninja.graph import from_arcs
 from ninja.lattice.symbols import SymbolTable

@@ -18,12 +18,12 @@ from tiny_pointer import BASE, OTHERS, PENALTY, POINTER, TABLE, WORDS, entities 
 
 from ninja.context import Context, Contextual, Entities  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
-from ninja.context.deep.explain import explained  # noqa: E402
-from ninja.context.deep.marks import Marks  # noqa: E402
+from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
 from ninja.context.deep.pointer import ContextPointer  # noqa: E402
 from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.context.deep.recipe import PointerOptions  # noqa: E402
 from ninja.context.options import ContextOptions  # noqa: E402
+from ninja.context.pointer_scores import pointer_scores  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
 from ninja.lattice import Lattice, Scales  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
@@ -44,7 +44,7 @@ SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
 
 def listed(*lists):
     """Return a contextual model, and the slots of histories that begin with each list of phrases."""
-    marks = Marks()
+    marks = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
     found = [marks.of(entities(phrases).of("*")) for phrases in lists]
     root = lm.start(1)
@@ -127,7 +127,7 @@ def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, se
 @given(st.lists(PHRASES, min_size=2, max_size=3), SENTENCES)
 def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
     parts = [entities(phrases).of("*") for phrases in lists]
-    marks = Marks()
+    marks = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
     mark = marks.of(sum(map(tuple, parts), ()))
     slots = lm.start(1) if mark is None else lm.advance(lm.start(1), np.array([mark.number], np.int32))
@@ -236,7 +236,7 @@ def test_a_tracker_gains_what_the_list_adds_step_by_step():
 def test_arcs_are_explained_after_the_best_path_to_each():
     lattice = Lattice.from_arrays("one", [0, 2, 3, 3], [1, 1, 2], [1, 8, 8], [0.0, 1.0, 0.0], [0.0] * 3,
                                   [np.inf, np.inf, 0.0])  # fmt: skip
-    found = explained(
+    found = pointer_scores(
         lattice.replace(words=TABLE), stage(entities([("w8",)], key="one")), BASE, Scales(), RescoreReport()
     )
     twin = slow([("w8",)])
@@ -272,7 +272,7 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
     made = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
     assert losses[-1] < losses[0]
     table = SymbolTable.from_words(["<eps>", *WORDS, *names, "<s>", "</s>"])
-    marks = Marks()
+    marks = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=made, marks=marks).over(table, math.log(300))
     for size in (1, 100):
         mark = marks.of(entities([(name,) for name in names[:size]], table).of("*"))

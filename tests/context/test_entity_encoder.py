@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.cli.main import main
-from ninja.context.deep.distances import NO_PHONE, distances
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS, EncoderOptions
-from ninja.context.deep.symbols import FIRST, Symbols, padded, plain
+from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.distances import NO_PHONE, distances
+from ninja.context.sound.letters import plain_letters
 from ninja.errors import ModelError, OptionError
 from ninja.models.entity_encoder import Config, EntityEncoder, joined
 from ninja.train.encoder import train_encoder
@@ -155,7 +156,7 @@ def test_an_unknown_variant_is_refused(field):
 
 
 def test_letters_fall_back_to_what_is_known():
-    assert plain("Côte d'Azur-2") == "coted'azur2"
+    assert plain_letters("Côte d'Azur-2") == "coted'azur2"
     assert SYMBOLS.spelled("서울 Ab") == [FIRST, FIRST + 1]
     assert not SYMBOLS.spelled("Москва")
     assert SYMBOLS.unknown(["Ян", "ab"])["я"] == 1

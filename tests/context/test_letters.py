@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja.context.deep import index
-from ninja.context.deep.index import PhraseIndex
-from ninja.context.deep.letter_grams import LetterGrams
+from ninja.context.augmentation.augment import Augmenter
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities, Phrase, PhraseList
 from ninja.context.options import ContextOptions
+from ninja.context.retrieval import phrase_index
+from ninja.context.retrieval.letter_grams import LetterGrams
+from ninja.context.retrieval.phrase_index import PhraseIndex
 from ninja.context.settings import Augmentation, Context
-from ninja.context.sound.augment import Augmenter, AugmentOptions
 from ninja.context.sound.letters import EDIT, LetterPronouncer, letter_confusion
 from ninja.context.stage import Contextual
 from ninja.errors import ModelError, OptionError
@@ -38,7 +39,7 @@ def test_short_lists_are_searched_whole(seed, count, others):
 @pytest.mark.parametrize("installed", [True, False])
 def test_long_lists_are_searched_by_cells_or_whole(monkeypatch, installed):
     pytest.importorskip("faiss")
-    monkeypatch.setattr(index, "EXACT", 1000)
+    monkeypatch.setattr(phrase_index, "EXACT", 1000)
     if not installed:
         monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     vectors, asked = unit_vectors(3000), unit_vectors(40, 2)

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import lattices
 
+from ninja.context.augmentation.augment import Augmenter
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.deep.index import PhraseIndex
-from ninja.context.deep.kept_vectors import KeptVectors
-from ninja.context.deep.retrieval import Retriever, spans_of
-from ninja.context.deep.retrieval_options import RetrievalOptions
 from ninja.context.deep.symbols import Symbols
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.sound.augment import Augmenter, AugmentOptions
+from ninja.context.retrieval.phrase_index import PhraseIndex
+from ninja.context.retrieval.retriever import RetrievalOptions, Retriever, likely_spans
+from ninja.context.retrieval.vector_cache import VectorCache
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError
@@ -83,9 +83,9 @@ def test_spans_are_those_of_all_paths(lattice, max_words, beam):
         slow = enumerated(lattice, unit, options)
     except LatticeError:
         with pytest.raises(LatticeError):
-            spans_of(lattice, unit, SOUNDS, SCALE, options)
+            likely_spans(lattice, unit, SOUNDS, SCALE, options)
         return
-    fast = spans_of(lattice, unit, SOUNDS, SCALE, options)
+    fast = likely_spans(lattice, unit, SOUNDS, SCALE, options)
     assert set(fast) == set(slow)
     costs = [slow[each] for each in fast]
     assert all(one <= other + 1e-5 for one, other in pairwise(costs))
@@ -109,7 +109,7 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), max_size=12), st.integers(1, 15))
 def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
-    kept, asked = KeptVectors(most), []
+    kept, asked = VectorCache(most), []
     for keys in calls:
         made = []
 
@@ -117,7 +117,7 @@ def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
             made += [keys[place] for place in places]
             return np.array([[keys[place], -keys[place]] for place in places], np.float32)
 
-        np.testing.assert_array_equal(kept.of(keys, make), np.array([[key, -key] for key in keys], np.float32))
+        np.testing.assert_array_equal(kept.get(keys, make), np.array([[key, -key] for key in keys], np.float32))
         assert len(kept) <= most
         if len({*asked, *keys}) <= most:
             assert sorted(made) == sorted(set(keys) - set(asked))
@@ -125,14 +125,14 @@ def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
 
 
 def test_vectors_that_were_asked_for_last_stay():
-    kept = KeptVectors(6)
+    kept = VectorCache(6)
     made = []
 
     def make(keys):
         return lambda places: (made.extend(keys[place] for place in places), np.ones((len(places), 2), np.float32))[1]
 
     for keys in ([1, 2, 3, 4, 5], [4, 2], [6, 7], [4, 2], [5]):
-        kept.of(keys, make(keys))
+        kept.get(keys, make(keys))
     assert made == [1, 2, 3, 4, 5, 6, 7, 5]
 
 

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja import read
+from ninja.context.augmentation.augment import Augmenter
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.settings import Augmentation
-from ninja.context.sound.augment import Augmenter, AugmentOptions
+from ninja.context.sound.arc_phones import ArcPhones
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.phones import ArcPhones
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError, OptionError, SymbolError, VocabularyError
 from ninja.formats.kaldi.transition_model import read_transition_model

@@ -27,7 +27,7 @@ from rescoring_cases import random_lattice  # noqa: E402
 from tiny_lstm import VOCABULARY, Stepping, Whole  # noqa: E402
 
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
-from ninja.context.deep.marks import Marks  # noqa: E402
+from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
 from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 
@@ -232,7 +232,7 @@ def test_a_tracker_and_contextual_models_may_be_shared():
                 scores.append(float(gain[0]))
         return scores
 
-    def shared(lm: LanguageModel, marks: Marks) -> list[float]:
+    def shared(lm: LanguageModel, marks: PhraseListIds) -> list[float]:
         mark = marks.of(phrases)
         assert mark is not None
         scores = []
@@ -245,7 +245,7 @@ def test_a_tracker_and_contextual_models_may_be_shared():
             lm.release(slots)
         return scores
 
-    marks = Marks()
+    marks = PhraseListIds()
     lm = ContextMixture(((tiny_pointer.BASE, 1.0),), pointer=tiny_pointer.POINTER, marks=marks).over(
         tiny_pointer.TABLE, tiny_pointer.PENALTY
     )

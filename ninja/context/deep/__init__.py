@@ -1,1 +1,1 @@
-"""Deep context: vectors of phrases by their letters and phones, and what is found with them."""
+"""Networks that read phrases: an encoder, and a pointer beside a language model."""

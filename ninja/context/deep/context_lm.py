@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja.context.deep.marks import Mark, Marks, texts_of
+from ninja.context.deep.phrase_list_ids import PhraseListIds, PhraseSet, texts_of
 from ninja.context.deep.phrase_tree import END, NOWHERE, UNKNOWN, PhraseTree
 from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import PhraseList
@@ -42,7 +42,7 @@ class ContextMixture(Mixture):
     """A language model with a pointer; `over` makes one model of them once the lattices' words are known."""
 
     pointer: ContextPointer | None = None
-    marks: Marks | None = None  # of the utterances' phrases
+    marks: PhraseListIds | None = None  # of the utterances' phrases
     gain: float = 1.0  # share of ln Q - ln P that is added to the model's ln P; at 1 probabilities sum to 1
     prior: float = 0.0  # added to the log-odds that a phrase is said
 
@@ -111,15 +111,15 @@ class _Lists:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.of: WeakKeyDictionary[Mark, _List] = WeakKeyDictionary()
+        self.of: WeakKeyDictionary[PhraseSet, _List] = WeakKeyDictionary()
         self.part: WeakKeyDictionary[PhraseList, _Part] = WeakKeyDictionary()
 
 
 class ContextLM(MixtureLM):
     """A language model with a pointer behind the protocol of `LanguageModel`; its words are those of a symbol table.
 
-    The history of an utterance with phrases begins with their mark, see `Marks`; without a mark, the model is the one
-    below, bit for bit.
+    The history of an utterance with phrases begins with their id, see `PhraseListIds`; without an id, the scores are
+    those of the language model below, bit for bit.
     """
 
     def __init__(
@@ -361,7 +361,7 @@ class ContextLM(MixtureLM):
 
         # The word of a lattice may come to be another of the model's, by the map of its words.
         model_word = np.where(known, self._parts[0].word[first], UNKNOWN).tolist()
-        return torch.from_numpy(self._pointer.keys.of(list(zip(texts, model_word, strict=True)), made))
+        return torch.from_numpy(self._pointer.keys.get(list(zip(texts, model_word, strict=True)), made))
 
     def _deepen(self, depth: int) -> None:
         """Make room for longer phrases."""

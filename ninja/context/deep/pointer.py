@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ninja.context.deep.encoder import RETRAIN, PhraseEncoder, fill, in_half, read_content
-from ninja.context.deep.kept_vectors import KeptVectors
+from ninja.context.retrieval.vector_cache import VectorCache
 from ninja.errors import ModelError
 from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
 from ninja.lm.protocol import LanguageModel
@@ -37,7 +37,7 @@ class ContextPointer:
     base: dict[str, str]  # the language model's name and digest
     card: dict[str, CardEntry]  # how it was made
     path: str = ""  # where it came from
-    keys: KeptVectors = field(default_factory=KeptVectors, compare=False)  # of phrases, by text and first word
+    keys: VectorCache = field(default_factory=VectorCache, compare=False)  # of phrases, by text and first word
 
     def refuse_other(self, lm: LanguageModel) -> None:
         """Raise a `ModelError` if a language model is another than this goes with."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.context.deep.context_lm import ContextLM, ContextMixture
-from ninja.context.deep.marks import Mark, Marks
+from ninja.context.deep.phrase_list_ids import PhraseListIds, PhraseSet
 from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import PhraseList
 from ninja.context.grammar.tracker import Match
@@ -55,7 +55,7 @@ class PointerTracker:
         self.words = words
         self.options = options or ContextOptions()
         self._all = scores == "all"
-        self._marks = Marks()
+        self._marks = PhraseListIds()
         mixture = ContextMixture(
             ((lm, 1.0),),
             pointer=context_model,
@@ -65,7 +65,7 @@ class PointerTracker:
         )
         self._lm: ContextLM = mixture.over(words, self.options.unk_penalty, self.options.map_words)
         self._no_word = {EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)}
-        self._used: list[Mark | None] = []  # marks live while their histories do
+        self._used: list[PhraseSet | None] = []  # marks live while their histories do
         self._slot: list[int] = []  # the model's slot of each state
         self._from: list[tuple[int, int]] = []  # the state before each, and the word that follows it
         self._state: dict[tuple[int, int], int] = {}

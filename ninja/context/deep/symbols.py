@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from ninja.context.sound.letters import plain_letters
 
 FIRST = 2  # number of the first letter, and of the first phone; 0 is padding, 1 the end
 MOST_SYMBOLS = 200  # of a phrase that are looked at
@@ -33,7 +34,7 @@ class Symbols:
     def spelled(self, text: str) -> list[int]:
         """Return the numbers of a phrase's letters; those that the encoder does not know are left out."""
         known = self._of_letter
-        return [known[letter] for letter in plain(text) if letter in known][:MOST_SYMBOLS]
+        return [known[letter] for letter in plain_letters(text) if letter in known][:MOST_SYMBOLS]
 
     def pronounced(self, phones: Iterable[str]) -> list[int]:
         """Return the numbers of phones; none if one of them is unknown."""
@@ -43,18 +44,9 @@ class Symbols:
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
         """Count the letters of texts that the encoder does not know."""
         known = self._of_letter
-        return Counter(letter for text in texts for letter in plain(text) if letter.isalpha() and letter not in known)
-
-
-def plain(text: str) -> str:
-    """Return a text's letters in lower case, without marks such as accents and without blanks and punctuation.
-
-    Hangul stays in syllables' parts, as Unicode decomposes it.
-    """
-    if text.isascii():
-        return "".join(letter for letter in text.lower() if letter.isalnum() or letter == "'")
-    decomposed = unicodedata.normalize("NFKD", text.lower())
-    return "".join(letter for letter in decomposed if letter.isalnum() or letter == "'")
+        return Counter(
+            letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in known
+        )
 
 
 def padded(strings: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:

@@ -1,1 +1,1 @@
-"""Sound of phrases: pronunciations, phone confusions, and arcs for phrases that sound like recognised words."""
+"""Sound of words: pronunciations, letters, and costs of confusing phones."""

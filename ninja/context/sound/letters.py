@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +10,6 @@ from itertools import chain
 
 import numpy as np
 
-from ninja.context.deep.symbols import plain
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.confusion import MOST_PHONES, Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer
@@ -45,5 +45,16 @@ def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confu
     return Confusion(letters, edit * costs.substitution, edit * costs.insertion, edit * costs.deletion, "letters")
 
 
+def plain_letters(text: str) -> str:
+    """Return the letters and digits of a text in lower case, and apostrophes; without accents.
+
+    Hangul syllables are decomposed into their jamo.
+    """
+    if text.isascii():
+        return "".join(letter for letter in text.lower() if letter.isalnum() or letter == "'")
+    decomposed = unicodedata.normalize("NFKD", text.lower())
+    return "".join(letter for letter in decomposed if letter.isalnum() or letter == "'")
+
+
 def _letters(text: str) -> Phones:
-    return tuple(letter for letter in plain(text) if letter != "'")
+    return tuple(letter for letter in plain_letters(text) if letter != "'")

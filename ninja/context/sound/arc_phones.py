@@ -1,4 +1,4 @@
-"""Phones of lattices, by the alignments of their arcs."""
+"""Phones of arcs, from their alignments."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ NO_PHONE = -1
 class ArcPhones:
     """Phones of arcs by the transition ids of a model, and by its ``phones.txt``.
 
-    A phone stands where it ends: on the arc that has its final transition. So each phone of a path counts once; but
-    only in word-aligned lattices does it stand on its own word's arc, and those of final states stand on none. Marks of
-    position (``AH0_B``) and stress are taken off. `known` are the phones of pronunciations, in the order of their
-    numbers; a phone of the model must be one of them, or a kind of silence.
+    A phone belongs to the arc that has its final transition, so that each phone of a path counts once. Only in
+    word-aligned lattices is that the arc of its own word; phones of final states belong to no arc. Position suffixes
+    (``AH0_B``) and stress digits are removed.
+
+    Args:
+        known: Phones of pronunciations in the order of their numbers; a phone of the model must be one of them, or a
+            kind of silence.
     """
 
     def __init__(self, model: TransitionModel, phones: SymbolTable, known: Collection[str]) -> None:
@@ -40,11 +43,11 @@ class ArcPhones:
 
     @classmethod
     def read(cls, model: str | os.PathLike[str], phones: str | os.PathLike[str], known: Collection[str]) -> ArcPhones:
-        """Read the files."""
+        """Read a model and its ``phones.txt``."""
         return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:
-        """Return the phones of each arc, by their place in ``known``; the lattice needs alignments of this model."""
+        """Return the phones of each arc as indices into ``known``; the lattice needs alignments of this model."""
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(
                 "the lattice has no alignments to tell phones by; leave the transition model out", key=lattice.key

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _context
-from ninja.context.sound.old_costs import words_along
+from ninja.context.augmentation.old_costs import words_along
 from ninja.lattice import Lattice
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap

@@ -1,4 +1,4 @@
-"""Vectors of phrases by the letters that stand together in them: for any script, without training."""
+"""Vectors of phrases by their letter n-grams: for any script, without training."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-SIZE = 256  # numbers of a vector
-LONGEST = 3  # letters that are looked at together
+SIZE = 256  # of a vector
+LONGEST = 3  # letters of an n-gram
 EDGE = "\0"  # before the first letter and behind the last
 
 
 class LetterGrams:
-    """Vectors of strings of letters: how often one, two and three stand together, each at a place drawn by its hash.
+    """Hashed counts of 1- to 3-grams of letters; strings that share many have similar vectors.
 
-    Strings that share many of them have similar vectors. It takes the place of a trained encoder where none knows the
-    letters.
+    It replaces a trained encoder where none knows the letters.
     """
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
-        """Return the vectors of phrases, of length 1; texts are not looked at, ``phones`` are letters here.
+        """Return the vectors of phrases, of length 1; texts are ignored, ``phones`` are letters here.
 
         Returns:
             float32 [phrases, `SIZE`]; zeros for an empty string.
@@ -46,6 +45,6 @@ class LetterGrams:
 
 @lru_cache(maxsize=1 << 18)
 def _place(letters: str) -> tuple[int, int]:
-    """Return where letters that stand together count, and with which sign, so that chance meetings cancel out."""
+    """Return the element of the vector that counts an n-gram, and its sign, so that collisions cancel on average."""
     number = crc32(letters.encode("utf-8", "surrogatepass"))
     return number % SIZE, 1 if (number >> 16) & 1 else -1

@@ -1,0 +1,1 @@
+"""Arcs for phrases that sound like words of a lattice."""

@@ -1,0 +1,44 @@
+"""Options of adding phrases to lattices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninja.errors import OptionError, check_range, described, documented
+
+LARGEST_PENALTY = 1e5  # acoustic cost; with larger ones, float32 costs could not tell paths apart
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class AugmentOptions:
+    """Bounds and costs of the phrases added.
+
+    The excess of a path is its cost beyond the lattice's best, ``acoustic_scale · acoustic + graph``.
+    """
+
+    max_distance: float = described(0.25, "Largest distance per phone between a phrase and the words it replaces.")
+    penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
+    choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
+    acoustic_scale: float = 0.1  # of the acoustic costs when paths are compared
+    place_weight: float | None = described(
+        None, "Factor of -ln P(class | words before), paid in place of boosts; 2 for thousands of phrases."
+    )
+    phone_reward: float = 0.8  # with a place_weight: gain of each phone of a phrase, nats
+    beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
+    max_spans: int = 4  # arcs added for a phrase, each between different states
+    max_arcs: int = 1000  # words added to a lattice; the likeliest phrases are kept
+
+    def __post_init__(self) -> None:
+        for name in ("penalty", "acoustic_scale"):
+            check_range(name, getattr(self, name), above=0, finite=True)
+        if self.place_weight is not None:
+            check_range("place_weight", self.place_weight, least=0, finite=True)
+        for name in ("max_distance", "choice_penalty", "phone_reward", "beam"):
+            check_range(name, getattr(self, name), least=0, finite=True)
+        for name in ("penalty", "choice_penalty"):
+            if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
+                most = f"{LARGEST_PENALTY:g} times the acoustic scale"
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be {most} at most")
+        for name in ("max_spans", "max_arcs"):
+            check_range(name, getattr(self, name), least=1)

@@ -1,0 +1,93 @@
+"""Pronunciations of a phrase list, packed for the search for similar spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import PhraseList
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
+from ninja.errors import OptionError, SymbolError
+from ninja.lattice.symbols import SymbolTable
+
+# (begin, phone): string i is phone[begin[i] : begin[i + 1]]
+PhoneStrings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpronounced:
+    """A phrase without a pronunciation."""
+
+    cls: str
+    phrase: str
+    reason: str
+
+
+class Variant(NamedTuple):
+    """A pronunciation of a phrase."""
+
+    cls: str
+    text: str
+    words: tuple[int, ...]  # ids
+    num_phones: tuple[int, ...]  # of each word
+
+
+class PronouncedList(NamedTuple):
+    """The pronunciations of a list's phrases."""
+
+    variants: list[Variant]
+    phrases: frozenset[tuple[int, ...]]  # word ids of the phrases that have one
+    strings: PhoneStrings  # phones of each variant
+    left_out: list[Unpronounced]
+
+
+def pronounce(phrases: PhraseList, words: SymbolTable, pronouncer: Pronouncer, confusion: Confusion) -> PronouncedList:
+    """Pronounce the phrases of positive weight.
+
+    Raises:
+        SymbolError: A word of a phrase is not in the symbol table.
+    """
+    variants: list[Variant] = []
+    strings: list[list[int]] = []
+    left_out: list[Unpronounced] = []
+    for name, members in phrases.classes.items():
+        for phrase in members:
+            if phrase.weight <= 0:
+                continue
+            spellings = phrase.text.split()
+            ids = words.ids(spellings)
+            if -1 in ids:
+                message = f"{spellings[ids.index(-1)]!r} of the phrase {phrase.text!r} is not in the symbol table"
+                raise SymbolError(f"{message}; extend it, see ninja.context.with_phrase_words", words.path)
+            try:
+                pronunciations = pronouncer.of_phrase(phrase)
+                strings += [confusion.numbers(sum(phones, ())) for phones in pronunciations]
+            except (PronunciationError, OptionError) as error:
+                left_out.append(Unpronounced(name, phrase.text, str(error)))
+                continue
+            variants += [Variant(name, phrase.text, tuple(ids), tuple(map(len, phones))) for phones in pronunciations]
+    return PronouncedList(variants, frozenset(variant.words for variant in variants), pack(strings), left_out)
+
+
+def count_phrases(lists: Sequence[PronouncedList]) -> int:
+    """Count the distinct phrases of lists, of which the longest may be very long."""
+    longest, *others = sorted((pronounced.phrases for pronounced in lists), key=len, reverse=True) or [frozenset()]
+    return len(longest) + len(frozenset().union(*others) - longest)
+
+
+def pack(strings: Sequence[Sequence[int]]) -> PhoneStrings:
+    """Return strings of phones as one array, with the offset of each."""
+    begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
+    return begin, np.fromiter((phone for string in strings for phone in string), np.int32, int(begin[-1]))
+
+
+def unpack(strings: PhoneStrings, number: int) -> list[int]:
+    """Return one string of phones."""
+    begin, phone = strings
+    string: list[int] = phone[begin[number] : begin[number + 1]].tolist()
+    return string

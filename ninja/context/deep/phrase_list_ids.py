@@ -1,0 +1,63 @@
+"""Ids of phrase lists: the first word of a history, which tells a language model the phrases of the utterance."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from weakref import WeakValueDictionary
+
+from ninja.context.entities.lists import PhraseList
+from ninja.lm.protocol import FIRST_MARK
+
+MAX_UNUSED = 32  # phrase sets kept although no utterance in flight has them
+
+
+class PhraseSet:
+    """The phrases of an utterance with their id; see `ninja.lm.protocol.PhraseMark`."""
+
+    __slots__ = ("__weakref__", "lists", "number")
+
+    def __init__(self, lists: tuple[PhraseList, ...], number: int) -> None:
+        self.lists = lists
+        self.number = number
+
+    def texts(self) -> list[str]:
+        """Return the distinct texts of the phrases of no negative weight, sorted."""
+        return texts_of(self.lists)
+
+
+def texts_of(lists: Sequence[PhraseList]) -> list[str]:
+    """Return the distinct texts of the phrases of no negative weight, sorted."""
+    phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
+    return sorted({phrase.text for phrase in phrases if phrase.weight >= 0})
+
+
+class PhraseListIds:
+    """The ids in use; the same lists have the same id as long as it is in use."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._in_use: WeakValueDictionary[int, PhraseSet] = WeakValueDictionary()
+        self._recent: OrderedDict[tuple[int, ...], PhraseSet] = OrderedDict()  # by the identities of their lists
+        self._last = FIRST_MARK + 1
+
+    def of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
+        """Return the phrase set of some lists; None if they have no phrase."""
+        lists = tuple(phrases for phrases in lists if phrases.num_phrases)
+        if not lists:
+            return None
+        key = tuple(map(id, lists))
+        with self._lock:
+            phrase_set = self._recent.pop(key, None)
+            if phrase_set is None:
+                self._last -= 1
+                phrase_set = self._in_use[self._last] = PhraseSet(lists, self._last)
+            self._recent[key] = phrase_set
+            if len(self._recent) > MAX_UNUSED:
+                self._recent.popitem(last=False)
+        return phrase_set
+
+    def numbered(self, number: int) -> PhraseSet:
+        """Return the phrase set of an id in use."""
+        return self._in_use[number]

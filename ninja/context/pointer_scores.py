@@ -1,0 +1,86 @@
+"""Scores of a pointer to phrases for each arc of a lattice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.deep.context_lm import ContextLM
+from ninja.context.deep.phrase_list_ids import PhraseSet
+from ninja.context.stage import Contextual
+from ninja.errors import VocabularyError
+from ninja.lattice import Lattice, Scales
+from ninja.lm import LanguageModel
+from ninja.log import Log
+from ninja.rescoring.models import BoundModels
+from ninja.rescoring.options import RescoreOptions
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointerScores:
+    """Scores of arcs after the best path to each; NaN for arcs without a word, and for unreachable ones."""
+
+    gain: Floats  # ln Q - ln P: what the phrases add to the word's log-probability, [num_arcs]
+    copied: Floats  # probability that the word is one of a phrase, [num_arcs]
+
+
+def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scales: Scales, log: Log) -> PointerScores:
+    """Score the arcs of a lattice with the context model and the phrases of a stage.
+
+    Raises:
+        VocabularyError: The lattice has no symbol table, or words for which the language model has no <unk>.
+        ModelError: The context model is for another language model.
+    """
+    if lattice.words is None:
+        raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
+    lattice.words.complete()
+    stage.bind(lattice.words, log)
+    models = BoundModels(stage.over(lm), None, RescoreOptions())
+    lm_word, _ = models.of(lattice)
+    assert isinstance(models.lm, ContextLM)
+    return score_arcs(lattice, models.lm, lm_word, stage.mark_of(lattice), scales)
+
+
+def score_arcs(
+    lattice: Lattice, lm: ContextLM, lm_word: npt.NDArray[np.int32], phrases: PhraseSet | None, scales: Scales
+) -> PointerScores:
+    """Score the arcs of a lattice, each after the words of the best path to it.
+
+    Args:
+        lm_word: The model's word of each arc, int32 [num_arcs], -1 = none.
+        phrases: The utterance's phrases; without any, no arc gains.
+    """
+    gain, copied = (np.full(lattice.num_arcs, np.nan, np.float32) for _ in range(2))
+    cost = scales.acoustic * lattice.acoustic.astype(np.float64) + scales.lm * lattice.graph.astype(np.float64)
+    reached = np.full(lattice.num_states, np.inf)
+    reached[0] = 0.0
+    best_in = np.full(lattice.num_states, -1)  # last arc of the best path to each state
+    src = lattice.src
+    for arc, (start, end) in enumerate(zip(src.tolist(), lattice.dst.tolist(), strict=True)):
+        if reached[start] + cost[arc] < reached[end]:
+            reached[end], best_in[end] = reached[start] + cost[arc], arc
+    slot = np.full(lattice.num_states, -1, np.int64)
+    slots = [lm.start(1)]
+    if phrases is not None:
+        slots.append(lm.advance(slots[0], np.array([phrases.number], np.int32)))
+    slot[0] = slots[-1][0]
+    for state in range(lattice.num_states):
+        arc = int(best_in[state])
+        if arc >= 0 and lm_word[arc] < 0:
+            slot[state] = slot[src[arc]]
+        elif arc >= 0:
+            slots.append(lm.advance(slot[src[arc : arc + 1]], lm_word[arc : arc + 1]))
+            slot[state] = slots[-1][0]
+    scored = np.flatnonzero((lm_word >= 0) & (slot[src] >= 0))
+    if phrases is None:
+        gain[scored], copied[scored] = 0.0, 0.0
+    elif len(scored):
+        before, word = slot[src[scored]], lm_word[scored]
+        gain[scored] = lm.logprob(before, word) - lm.below(before, word)
+        copied[scored] = lm.given(before, word)[1]
+    lm.release(np.concatenate(slots))
+    return PointerScores(gain, copied)
