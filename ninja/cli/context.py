@@ -20,7 +20,6 @@ from ninja.cli.options import command, from_fields, lattice_output, reads, secti
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
-from ninja.cli.vocabulary import checked
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
@@ -220,11 +219,11 @@ def context(
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
         if report is None and destination.name == "-" and sys.stdout.isatty():
-            for key, lattice in results(stage, inputs, read=checked(check), to_stdout=True):
+            for key, lattice in results(stage, inputs, read=check.read, to_stdout=True):
                 take(lattice)
                 click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = write(stage, inputs, destination, read=checked(check), on_result=take).arcs
+            arcs = write(stage, inputs, destination, read=check.read, on_result=take).arcs
     check.close()
     log.tell_coverage()
     write_words(destination.words_out, stage)

@@ -18,7 +18,6 @@ from ninja.cli.options import command, from_fields, lattice_output
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
-from ninja.cli.vocabulary import checked
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
 from ninja.io.scales_beside import ChosenScales
@@ -97,11 +96,11 @@ def rescore(
             phrases.count(lattice)
 
     if destination.name == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, inputs, read=checked(check), to_stdout=True):
+        for key, lattice in results(rescorer, inputs, read=check.read, to_stdout=True):
             take(lattice)
             click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
-        write(rescorer, inputs, destination, read=checked(check), on_result=take)
+        write(rescorer, inputs, destination, read=check.read, on_result=take)
     check.close()
     log.tell_coverage()
     if phrases is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ninja.context.augmentation.augment import Added, Augmenter, with_phrase_words
 from ninja.context.augmenter import make_augmenter
@@ -28,9 +27,9 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
-from ninja.rescoring.engine import AsGiven
 from ninja.rescoring.models import Model, ModelFiles
 from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.utterances import Utterance
 from ninja.rescoring.vocabulary import VocabularyCheck
 
 Keyed = tuple[str, Lattice]
@@ -67,7 +66,6 @@ class Contextual:
         self._pointer: PointerStage | None = None
         if context.context_model is not None:
             self._pointer = PointerStage(context.context_model, context.options, lm_weight)
-        self._live: dict[int, tuple[Lattice, Sequence[PhraseList]]] = {}  # lists given with lattices, by identity
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
@@ -105,11 +103,8 @@ class Contextual:
         """The old language model, if the stage has loaded it."""
         return None if self._models is None else self._models.old_lm
 
-    def __call__(self, lattices: Iterable[AsGiven], log: RescoreReport | None = None) -> Iterator[AsGiven]:
-        """Yield the lattices with their context; faults of the files are raised, even where failures are tolerated.
-
-        None, which means that the next lattice is awaited, is passed on.
-        """
+    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
+        """Yield the lattices with their context; faults of the files are raised, even where failures are tolerated."""
         log = RescoreReport() if log is None else log
         if log.vocabulary is not None:
             yield from self.unchecked(lattices, log)
@@ -117,13 +112,9 @@ class Contextual:
         yield from self.unchecked(self.vocabulary_check(log)(lattices), log)
         log.tell_coverage()
 
-    def unchecked(self, lattices: Iterable[AsGiven], log: RescoreReport) -> Iterator[AsGiven]:
+    def unchecked(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
         """Yield the lattices with their context, without counting words that models lack."""
-        for pair in lattices:
-            if pair is None:
-                yield pair
-                continue
-            key, lattice = pair
+        for key, lattice in lattices:
             self._bind_to(lattice, log)
             try:
                 result = self.add_context(lattice)
@@ -150,16 +141,19 @@ class Contextual:
         if log.vocabulary is None:
             log.tell_coverage()
 
-    def live(self, lattice: Lattice, entities: Entities | Mapping[str, Any] | None, log: Log) -> Lattice:
-        """Add the context to a lattice, with phrases given with it beside those of the files.
+    def prepare(self, utterance: Utterance, log: Log) -> None:
+        """Add the context to the lattice of an utterance, with its own phrases beside those of the files.
 
-        Args:
-            entities: Entities, or the content of a JSON file of them, such as ``{"@name": ["tom chen"]}``.
+        Raises:
+            NinjaError: The lattice or its phrases cannot be used.
         """
+        lattice, entities = utterance.lattice, utterance.entities
         self._bind_to(lattice, log)
         if entities is not None and not isinstance(entities, Entities):
             entities = Entities.from_dict(entities, words=lattice.words)
-        return self.add_context(lattice, () if entities is None else entities.of(lattice.key))
+        more = () if entities is None else entities.of(lattice.key)
+        utterance.lattice = self.add_context(lattice, more)
+        utterance.phrases = self.mark_of(lattice, more)
 
     def add_context(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
         """Add the context, and more lists of phrases, to one lattice, once the stage is bound to its words."""
@@ -173,20 +167,17 @@ class Contextual:
         if self._pointer is None:
             boosted = add_context(lattice, self.tracker, lists)
             return as_list_of(lattice, boosted) if augmenter is None else boosted
-        if more:
-            self._live[id(lattice)] = lattice, lists  # with the lattice, so that no other gets its identity
         return lattice
 
     def over(self, lm: Model) -> Model:
         """Return the language model that reads the phrases; without a context model, the same."""
         return lm if self._pointer is None else self._pointer.over(lm)
 
-    def mark_of(self, lattice: Lattice) -> PhraseSet | None:
-        """Return the phrases of a lattice that the stage returned, for a model that reads phrases."""
+    def mark_of(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> PhraseSet | None:
+        """Return the mark of a lattice's phrases, for a model that reads them."""
         if self._pointer is None:
             return None
-        _, lists = self._live.pop(id(lattice), (None, None))
-        return self._pointer.mark_of(self.entities.of(lattice.key) if lists is None else lists)
+        return self._pointer.mark_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
         """Return the stage with other weights of its context model; loaded files are shared."""

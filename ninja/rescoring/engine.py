@@ -1,287 +1,287 @@
-"""The engine: many lattices in flight, the language model called for all of them at once, results in input order.
+"""The engine: many utterances in flight, the language model called for all of them at once, results in input order.
 
-Half of the lattices wait for the language model, which runs in a thread of its own, while the other half's bookkeeping
-is done; then they change places. On several threads each takes the next lattice whenever it has room for one, and asks
-a twin of the model itself. What a lattice gets does not depend on which others are in flight.
+The result of an utterance does not depend on the others in flight. On several threads each takes the next utterance
+when its batch has capacity, and calls a twin of the model.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
+import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
-from itertools import chain
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _search
 from ninja.errors import LatticeError, ModelError, NinjaError
-from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
+from ninja.files.cores import starting_threads
+from ninja.graph import connect, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.list_lattice import as_list_of
 from ninja.lm import LanguageModel
-from ninja.lm.protocol import PhraseMark
-from ninja.rescoring.carry_over import RecordingQueue, Utterance
+from ninja.rescoring.carry_over import RecordingQueue
 from ninja.rescoring.models import BoundModels
-from ninja.rescoring.options import MAX_ARCS, RescoreOptions, RescoreReport
-from ninja.rescoring.threads import InFlight, InThisThread, on_threads
+from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.utterances import Source, Utterance
 
-Keyed = tuple[str, Lattice]
-Coming = Keyed | None  # None: the next lattice is awaited; those in flight are to be given out
-AsGiven = TypeVar("AsGiven", Keyed, Coming)
-MarkOf = Callable[[Lattice], PhraseMark | None]
+SECONDS_TO_STOP = 10.0  # for threads whose results are no longer wanted
+
+Slots = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int32]
+Answers = tuple[Slots, npt.NDArray[np.float32], float]
+Scalar = TypeVar("Scalar", bound=np.generic)
+Result = TypeVar("Result")
 
 
-def unmarked(_: Lattice) -> None:
-    """Return the phrases of a lattice where no model takes any: none."""
+class InFlight:
+    """Utterances from when they are read until their results are returned, and the lock of all shared state.
+
+    The lock also guards the source, the queue of recordings, the report, and symbol tables that grow.
+    """
+
+    def __init__(self) -> None:
+        self.num_arcs = 0  # of all utterances
+        self.has_ended = False  # the source
+        self.has_threads = False  # more than one thread computes
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self._utterances: deque[Utterance] = deque()  # in input order
+        self._stopped = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True if all results are returned."""
+        return not self._utterances
+
+    def add(self, utterance: Utterance) -> None:
+        """Add an utterance, whose arcs count until it is popped."""
+        utterance.num_arcs = max(utterance.lattice.num_arcs, 1)
+        self._utterances.append(utterance)
+        self.num_arcs += utterance.num_arcs
+
+    def pop_done(self) -> Utterance | None:
+        """Remove the next utterance in input order and return it, if it is done."""
+        with self.lock:
+            if not self._utterances or not self._utterances[0].is_done:
+                return None
+            self.num_arcs -= self._utterances[0].num_arcs
+            self._changed.notify_all()
+            return self._utterances.popleft()
+
+    def wait_for_more(self, most_arcs: int) -> bool:
+        """Wait, in an idle thread, until fewer arcs are in flight; return False if the source has ended."""
+        if not self.has_threads:
+            return False
+        with self.lock:
+            # Another thread computes the oldest utterance, or the main thread returns it.
+            self._changed.wait_for(lambda: self.num_arcs < most_arcs or self.has_ended or self._stopped)
+            return not self.has_ended and not self._stopped
+
+    def stop(self) -> None:
+        """Wake all threads that wait, for the last time."""
+        with self.lock:
+            self._stopped = True
+            self._changed.notify_all()
 
 
-class Engine(ABC):
-    """One run of one model over many lattices; subclasses search, or score whole sentences."""
+class Engine(Source):
+    """One pass of a model over the utterances of a source; subclasses search, or score whole sentences."""
 
     def __init__(
         self,
+        source: Source,
         models: BoundModels,
         options: RescoreOptions,
         queue: RecordingQueue,
         report: RescoreReport,
         num_threads: int = 1,
-        mark_of: MarkOf = unmarked,
     ) -> None:
+        super().__init__()
+        self.source = source
         self.models = models
-        self.mark_of = mark_of  # the phrases of a lattice, for a model that takes them
         self.options = options
         self.queue = queue
         self.report = report
-        self.num_threads = num_threads  # that compute, if the models have twins
+        self.num_threads = num_threads  # used if the models have twins
         self.batch_arcs = options.batch_arcs  # of each thread
         self.in_flight = InFlight()
-        self.awaiting = False  # the next lattice is on its way, where the source says so
+        self._steps: Generator[None, None, None] | None = None
 
-    def results(self, lattices: Iterable[Coming]) -> Iterator[Coming]:
-        """Yield the rescored lattices in input order, and None where all are given out and the next is awaited."""
-        source = iter(lattices)
-        first: list[Keyed] = []
-        num_arcs = 0
-        for pair in source:
-            self.awaiting = pair is None
-            if pair is None and first:
-                break
-            if pair is None:
-                yield None
-                continue
-            first.append(pair)
-            num_arcs += pair[1].num_arcs
-            if num_arcs >= self.options.batch_arcs:
-                break
-        if not first:
-            return
-        self.models.bind(lattice for _, lattice in first)
-        with closing(self._work(chain(first, source))) as waves:
-            for _ in waves:
-                while (utterance := self.in_flight.pop_done()) is not None:
-                    if utterance.result is not None:
-                        yield utterance.key, utterance.result
-                if self.awaiting and self.in_flight.is_empty:
-                    yield None
+    def _poll(self) -> Utterance | None:
+        """Return the next rescored utterance that is not delivered yet, in input order."""
+        if self._steps is None:
+            ahead = self.source.read_ahead(self.options.batch_arcs)
+            if not ahead:
+                self.has_ended = self.source.has_ended
+                return None
+            self.models.bind([utterance.lattice for utterance in ahead])
+            self._steps = self._start()
+        while True:
+            while (utterance := self.in_flight.pop_done()) is not None:
+                if utterance.result is not None:  # otherwise it failed, or is delivered
+                    return utterance
+            if next(self._steps, True):  # a step yields None
+                self.has_ended = True
+                return None
+            if self.source.is_dry and self.in_flight.is_empty:
+                return None
 
-    def _work(self, source: Iterator[Coming]) -> Generator[None, None, None]:
-        """Rescore in one thread or several, stopping whenever some lattices may be done."""
-        each = self.models.for_threads(self.num_threads)
-        if len(each) < 2:
-            return self._waves(source, BatchedLM(self.models.lm))
-        engines = []
-        for models in each:
-            engine = copy.copy(self)
-            engine.models = models
-            engine.batch_arcs = max(1, self.options.batch_arcs // len(each))
-            engines.append(engine)
-        return on_threads([engine._waves(source, BatchedLM(engine.models.lm)) for engine in engines], self.in_flight)
+    def wait(self) -> bool:
+        """See `Source.wait`."""
+        return self.source.wait()
+
+    def close(self) -> None:
+        """Stop the threads and release all histories."""
+        if self._steps is not None:
+            self._steps.close()
+
+    def _start(self) -> Generator[None, None, None]:
+        """Rescore in one thread or several, stopping whenever some utterances may be done."""
+        models = self.models.for_threads(self.num_threads)
+        if len(models) < 2:
+            return self.steps(BatchedLM(self.models.lm))
+        engines = [copy.copy(self) for _ in models]
+        for engine, bound in zip(engines, models, strict=True):
+            engine.models = bound
+            engine.batch_arcs = max(1, self.options.batch_arcs // len(models))
+        return on_threads([engine.steps(BatchedLM(engine.models.lm)) for engine in engines], self.in_flight)
 
     @abstractmethod
-    def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore, stopping whenever some lattices may be done."""
+    def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
+        """Rescore with a model, stopping whenever some utterances may be done."""
 
-    def _next(self, source: Iterator[Coming], most_arcs: float) -> Utterance | None:
-        """Return the next utterance to rescore; None if none is there or more arcs than these are in flight."""
+    def next_utterance(self, most_arcs: float) -> Utterance | None:
+        """Return the next utterance to rescore; None if it is not there yet or so many arcs are in flight."""
         while True:
             utterance = self.queue.ready()
             if utterance is not None:
                 return utterance
             if self.in_flight.num_arcs >= most_arcs:
                 return None
-            try:
-                pair = next(source)
-            except StopIteration:
-                self.awaiting = False
-                self.in_flight.has_ended = True
+            utterance = self.source.poll()
+            if utterance is None:
+                self.in_flight.has_ended = self.source.has_ended
                 return None
-            self.awaiting = pair is None
-            if pair is None:
-                return None
-            utterance = Utterance(pair[1], phrases=self.mark_of(pair[1]))
+            if utterance.result is not None:  # of the previous pass
+                utterance.lattice, utterance.result, utterance.is_done = utterance.result, None, False
+                utterance.recording, utterance.history = None, ()
             self.in_flight.add(utterance)
             try:
                 if self.queue.enter(utterance):
                     return utterance
             except LatticeError as error:
-                self._fail(utterance, error)
+                self.fail(utterance, error)
 
-    def _finish(self, utterance: Utterance, result: Lattice, said: Sequence[int] = ()) -> None:
-        """Keep the result of an utterance, and pass its words to the next one of its recording."""
+    def finish(self, utterance: Utterance, result: Lattice, words: Sequence[int] = ()) -> None:
+        """Set the result of an utterance, and carry its words over to the next one of its recording."""
         result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
-            utterance.result = result
-            utterance.is_done = True
-            self.queue.leave(utterance, said)
+            if utterance.future is not None:
+                self.report.lattices += 1
+            self.queue.leave(utterance, words)
+            utterance.finish(result)
+            if utterance.future is not None:
+                utterance.release()
 
-    def _fail(self, utterance: Utterance, error: NinjaError) -> None:
+    def fail(self, utterance: Utterance, error: NinjaError) -> None:
+        """Report the error of an utterance; that of a submitted one is for its future alone."""
         with self.in_flight.lock:
-            self.report.fail(error)
-            utterance.is_done = True
+            if utterance.future is None:
+                self.report.fail(error, utterance.key)
             self.queue.leave(utterance, ())
+            utterance.finish(error=error)
+            if utterance.future is not None:
+                utterance.release()
 
-    def _pass_on(self, notes: list[str]) -> None:
+    def note(self, notes: list[str]) -> None:
+        """Move notes of a model to the report."""
         with self.in_flight.lock:
             while notes:
                 self.report.note(notes.pop(0))
 
 
-class _HalfBatch:
-    """Lattices that are scored in the same calls."""
+def on_threads(works: Sequence[Generator[None, None, None]], in_flight: InFlight) -> Generator[None, None, None]:
+    """Run each generator to its end in a thread of its own.
 
-    def __init__(self, expander: _search.Expander) -> None:
-        self.expander = expander
-        self.utterances: dict[int, Utterance] = {}  # by the expander's number for each
-        self.num_arcs = 0  # of these
-        self.answers: Future[Answers] | None = None
+    Yields after each of their steps and at each end. Raises the first error. Meanwhile torch uses one thread in each.
+    """
+    in_flight.has_threads = True
+    events: SimpleQueue[BaseException | None] = SimpleQueue()
+    is_stopped = threading.Event()
 
-
-class SearchEngine(Engine):
-    """The algorithms that search wave by wave."""
-
-    def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
-        halves = [_HalfBatch(self._expander()) for _ in range(2)]
-        with InThisThread() if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
-            try:
-                while True:
-                    for half in halves:
-                        self._take_answers(half)
-                        self._pass_on(lm.notes)
-                        self._admit(half, source, any(each.utterances for each in halves))
-                        if half.utterances:
-                            half.answers = pool.submit(lm.wave, *half.expander.gather())
-                    yield
-                    if self.awaiting or any(half.utterances for half in halves):
-                        continue
-                    if not self.in_flight.wait_for_more(4 * self.options.batch_arcs):
+    def run(work: Generator[None, None, None]) -> None:
+        event: BaseException = _Ended()
+        try:
+            with closing(work):
+                for _ in work:
+                    events.put(None)
+                    if is_stopped.is_set():
                         break
-            finally:
-                for half in halves:
-                    self._abandon(half)
+        except BaseException as error:  # raised in the caller's thread
+            event = error
+        events.put(event)
 
-    def _expander(self) -> _search.Expander:
-        options = self.options
-        return _search.Expander(
-            int(self.models.lm.start(1)[0]),
-            graph_share=self.models.graph_share,
-            lm_scale=self.models.lm_scale,
-            acoustic_scale=options.acoustic_scale,
-            word_penalty=options.word_penalty,
-            beam=options.search_beam,
-            first_pass_beam=options.first_pass_beam,
-            growth_ratio=options.growth_ratio,
-            max_hyps=options.hypotheses,
-            max_active=options.max_active,
-            max_arcs=options.max_arcs if options.algorithm == "pruned" else MAX_ARCS,
-            merge_order=options.history_words,
-            eos=self.models.lm.eos,
-            pruned=options.algorithm == "pruned",
-            per_arc=options.algorithm == "arcbeam",
-            look_ahead=options.look_ahead != "none",
-            calibrate=options.look_ahead == "calibrated",
-        )
+    torch: Any = sys.modules.get("torch")
+    torch_threads = 0 if torch is None else torch.get_num_threads()
+    threads = [
+        threading.Thread(target=run, args=(work,), name=f"rescoring-{number}", daemon=True)
+        for number, work in enumerate(works)
+    ]
+    try:
+        if torch is not None:
+            torch.set_num_threads(1)  # also of threads that start from now on
+        with starting_threads():
+            for thread in threads:
+                thread.start()
+        num_running = len(threads)
+        while num_running:
+            event = events.get()
+            if isinstance(event, _Ended):
+                num_running -= 1
+            elif event is not None:
+                raise event
+            yield
+    finally:
+        is_stopped.set()
+        in_flight.stop()
+        until = time.monotonic() + SECONDS_TO_STOP
+        for thread in threads:
+            if thread.ident is not None:  # it was started; a thread that waits for its source is abandoned
+                thread.join(max(0.0, until - time.monotonic()))
+        if torch is not None:
+            torch.set_num_threads(torch_threads)
 
-    def _admit(self, half: _HalfBatch, source: Iterator[Coming], busy: bool) -> None:
-        """Take lattices in until the arcs in flight, or waiting behind a slow lattice, fill the budget."""
-        while not half.utterances or half.num_arcs < self.batch_arcs // 2:
-            with self.in_flight.lock:
-                most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
-                utterance = self._next(source, most)
-                if utterance is None:
-                    return
-                try:
-                    lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
-                    lm_word, extra = self.models.of(lattice)  # within the lock: a symbol table may grow while one reads
-                except NinjaError as error:
-                    self._fail(utterance, error)
-                    continue
-            half.utterances[half.expander.add(lattice, lm_word, extra, utterance.first_words)] = utterance
-            half.num_arcs += utterance.num_arcs
-            busy = True
 
-    def _take_answers(self, half: _HalfBatch) -> None:
-        if half.answers is None:
-            return
-        slots, logprob, seconds = half.answers.result()
-        half.answers = None
-        half.expander.scatter(slots, logprob)
-        ended = half.expander.ended()
-        with self.in_flight.lock:
-            self.report.calls += 1
-            self.report.histories += slots.size
-            self.report.scores += logprob.size
-            self.report.lm_seconds += seconds
-            self.report.expanded_arcs += sum(expanded for _, _, expanded in ended)
-        for number, status, _ in ended:
-            utterance = half.utterances.pop(number)
-            half.num_arcs -= utterance.num_arcs
-            try:
-                self._finish(utterance, *self._result(half.expander, number, status, utterance))
-            except NinjaError as error:
-                self._fail(utterance, error)
-            half.expander.remove(number)
+class _Ended(BaseException):
+    """The end of a thread."""
 
-    def _abandon(self, half: _HalfBatch) -> None:
-        """Give every slot back, also when the run stops half-way."""
-        if half.answers is not None and half.answers.exception() is None:
-            slots, logprob, _ = half.answers.result()
-            half.expander.scatter(slots, logprob)
-        self.models.lm.release(half.expander.all_slots())
 
-    def _result(
-        self, expander: _search.Expander, number: int, status: int, utterance: Utterance
-    ) -> tuple[Lattice, Sequence[int]]:
-        """Return the result of a search, and the words carried over to the next utterances."""
-        source = expander.source(number)
-        if status == _search.NO_PATH:
-            raise LatticeError("no final state can be reached from the start", key=source.key)
-        if status == _search.NOT_FINITE:
-            raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
-        if status == _search.TOO_LARGE:
-            raise LatticeError(
-                f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=source.key
-            )
-        output, said = self.options.output, list[int]()
-        if output == "best" or utterance.recording is not None:
-            result = expander.lattice(number)
-            best = best_path(result, self.options.scales)
-            if utterance.recording is not None:
-                said = self.models.said(source, best.words)
-            if output == "best":
-                return path_lattice(result, best), said
-            if output == "lattice":
-                return result, said
-        elif output == "lattice":
-            return expander.lattice(number), said
-        return with_replaced_costs(source, *expander.replaced(number)), said
+class InThisThread:
+    """An executor, as of `concurrent.futures`, that computes at once."""
+
+    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """Return the future of a function's result, which is done already."""
+        future: Future[Result] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+    def __enter__(self) -> InThisThread:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
 
 
 def with_replaced_costs(
@@ -293,12 +293,6 @@ def with_replaced_costs(
     changed = source.with_costs(np.where(used, graph, np.float32(0)))
     changed = changed.replace(final_graph=frozen(final_graph), final_acoustic=frozen(final_acoustic))
     return connect(changed if used.all() else select_arcs(changed, used))
-
-
-Slots = npt.NDArray[np.int64]
-Words = npt.NDArray[np.int32]
-Answers = tuple[Slots, npt.NDArray[np.float32], float]
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class BatchedLM(LanguageModel):

@@ -178,16 +178,16 @@ class BoundModels:
             part.refuse_unknown(lattice)
         return found
 
-    def said(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
-        """Return the context that an utterance gives the next one: its words, then ``<s>`` if the model has it.
+    def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
+        """Return the words that an utterance adds to its recording's history: its own, and ``<s>`` if the model has it.
 
-        So the model begins a sentence as it did in training, but remembers; an n-gram model, which knows nothing from
-        before ``<s>``, scores as it would without. Words that mean none to the model are left out.
+        With ``<s>`` the model begins the next sentence as in training, but remembers this one; the scores of an n-gram
+        model, which ignores words before ``<s>``, do not change. Words that the model lacks are left out.
         """
         assert lattice.words is not None
-        found = self._bound(lattice, lattice.words).lm_word[words]
-        said = [int(each) for each in found[found >= 0]]
-        return [*said, self.lm.bos] if said and self.lm.bos is not None else said
+        ids = self._bound(lattice, lattice.words).lm_word[words]
+        carried = [int(word) for word in ids[ids >= 0]]
+        return [*carried, self.lm.bos] if carried and self.lm.bos is not None else carried
 
     def bind(self, lattices: Iterable[Lattice]) -> None:
         """Bind the models to the first symbol table of some lattices, with the words that it has by now.

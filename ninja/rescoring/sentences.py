@@ -8,7 +8,7 @@ does not depend on the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,9 +23,9 @@ from ninja.graph.copies import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lm.trie import score_trie
-from ninja.rescoring.carry_over import Utterance
-from ninja.rescoring.engine import BatchedLM, Coming, Engine, out_of_memory, with_replaced_costs
+from ninja.rescoring.engine import BatchedLM, Engine, out_of_memory, with_replaced_costs
 from ninja.rescoring.options import DEFAULT_NUM_BEST, MAX_ARCS, RescoreOptions
+from ninja.rescoring.utterances import Utterance
 
 TOO_MANY_WORDS = (
     "the memory does not hold its words in the language model all at once; set a smaller num_best, max_trie_nodes or "
@@ -150,28 +150,29 @@ class _Unfolding:
 class SentenceEngine(Engine):
     """The algorithms that score sentences."""
 
-    def _waves(self, source: Iterator[Coming], lm: BatchedLM) -> Generator[None, None, None]:
+    def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
+        """See `Engine.steps`."""
         while True:
-            if batch := self._batch(source):
+            if batch := self._batch():
                 self._rescore(batch, lm)
             yield
-            if not batch and not self.awaiting and not self.in_flight.wait_for_more(2 * self.options.batch_arcs):
+            if not batch and not self.source.is_dry and not self.in_flight.wait_for_more(2 * self.options.batch_arcs):
                 return
 
-    def _batch(self, source: Iterator[Coming]) -> list[_Unfolding]:
+    def _batch(self) -> list[_Unfolding]:
         """Unfold lattices until there are arcs enough, or all that are left wait for others of their recording."""
         batch: list[_Unfolding] = []
         arcs = 0
         most = 2 * self.options.batch_arcs
         while arcs < self.batch_arcs:
             with self.in_flight.lock:
-                utterance = self._next(source, most if batch or self.in_flight.has_threads else np.inf)
+                utterance = self.next_utterance(most if batch or self.in_flight.has_threads else np.inf)
             if utterance is None:
                 break
             try:
                 batch.append(self._unfold(utterance))
             except NinjaError as error:
-                self._fail(utterance, error)
+                self.fail(utterance, error)
                 continue
             arcs += max(utterance.lattice.num_arcs, batch[-1].unfolded.dst.size)
         return batch
@@ -202,10 +203,10 @@ class SentenceEngine(Engine):
             if not out_of_memory(error):
                 raise
             if len(batch) == 1:
-                self._fail(batch[0].utterance, LatticeError(TOO_MANY_WORDS, key=batch[0].source.key))
+                self.fail(batch[0].utterance, LatticeError(TOO_MANY_WORDS, key=batch[0].source.key))
                 return
             lm.notes.append(f"out of memory at {len(batch)} lattices; trying them half by half")
-            self._pass_on(lm.notes)
+            self.note(lm.notes)
             self._rescore(batch[: len(batch) // 2], lm)
             self._rescore(batch[len(batch) // 2 :], lm)
             return
@@ -213,12 +214,12 @@ class SentenceEngine(Engine):
             self.report.lm_seconds += time.perf_counter() - start
             self.report.scores += parent.size
             self.report.histories += np.unique(parent[parent >= 0]).size
-        self._pass_on(lm.notes)
+        self.note(lm.notes)
         for each, node in zip(batch, nodes, strict=True):
             try:
-                self._finish(each.utterance, *self._result(each, score[node]))
+                self.finish(each.utterance, *self._result(each, score[node]))
             except NinjaError as error:
-                self._fail(each.utterance, error)
+                self.fail(each.utterance, error)
 
     def _below(self, forest: WordTrie, each: _Unfolding) -> int:
         """Return the node behind the context words of an utterance, -1 if there are none."""
@@ -238,21 +239,21 @@ class SentenceEngine(Engine):
         with self.in_flight.lock:
             self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
         graph, final_graph = self._costs(each, score)
-        said: list[int] = []
+        words: list[int] = []
         if options.output == "best" or each.utterance.recording is not None:
             best = _best(unfolded, source, graph, final_graph, scales)
             if each.utterance.recording is not None:
-                said = self.models.said(source, best.word)
+                words = self.models.carried_words(source, best.word)
             if options.output == "best":
-                return best, said
+                return best, words
         if options.output == "input":
             arcs = (unfolded.state_map, unfolded.arc_begin, unfolded.dst, unfolded.arc_map)
             found = _search.replaced(source, *arcs, graph, final_graph, scales.acoustic, scales.word_penalty)
-            return with_replaced_costs(source, *found), said
+            return with_replaced_costs(source, *found), words
         result = unfolded.lattice(source, graph, final_graph)
         # Beyond the trie the paths are many, and of little worth.
         cut = options.algorithm == "trie"
-        return prune(result, options.search_beam, scales) if cut else connect(result), said
+        return prune(result, options.search_beam, scales) if cut else connect(result), words
 
     def _costs(self, each: _Unfolding, score: Floats) -> tuple[Floats, Floats]:
         """Return the new graph costs of the unfolded arcs and final states."""

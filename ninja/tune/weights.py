@@ -15,9 +15,9 @@ from ninja.errors import OptionError
 from ninja.evaluate import score
 from ninja.graph import best_path
 from ninja.lattice import Scales
+from ninja.lattice.keyed import Keyed
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.mixture import How
-from ninja.rescoring.engine import Keyed
 from ninja.rescoring.options import RescoreOptions, RescoreReport
 from ninja.rescoring.rescorer import rescore
 from ninja.tune.features import Features, features

@@ -172,7 +172,7 @@ def test_kaldis_lists_are_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_carried_over_is_refused() -> None:
-    with pytest.raises(OptionError, match="reads backwards knows nothing of earlier utterances"):
+    with pytest.raises(OptionError, match="reads backwards ignores earlier utterances"):
         rescore([], FakeLM(), replace(OPTIONS, backward=True), carry_over=CarryOver())
     with pytest.raises(OptionError, match="max_words is -1"):
         CarryOver(max_words=-1)

@@ -13,7 +13,6 @@ from ninja.cli.models import word_options
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.run import write
 from ninja.cli.source import reads_lattices
-from ninja.cli.vocabulary import checked
 from ninja.errors import ModelError, OptionError
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
@@ -25,9 +24,9 @@ from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
-from ninja.rescoring.determinism import ADVICE, is_ambiguous
 from ninja.rescoring.models import load_model
 from ninja.rescoring.options import HELP, RescoreReport
+from ninja.rescoring.preparation import ADVICE, is_ambiguous
 from ninja.rescoring.vocabulary import VocabularyCheck
 
 
@@ -106,7 +105,7 @@ def lmrescore(
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
     log = use_log(inputs, RescoreReport())
     check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)
-    arcs = write(OnLattices(function), inputs, destination, read=lambda part: _advised(checked(check)(part), log)).arcs
+    arcs = write(OnLattices(function), inputs, destination, read=lambda part: _advised(check.read(part), log)).arcs
     check.close()
     log.tell_coverage()
     current_console().close_counting(f"lattices, {arcs} arcs")

@@ -13,12 +13,10 @@ from fake_lm import FakeLM, symbols
 from rescoring_cases import random_lattice
 
 import ninja
-from ninja.context.settings import Context
-from ninja.context.stage import Contextual
 from ninja.errors import LatticeError, OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, iterate, rescore
-from ninja.rescoring.arrivals import PATIENCE, Arrivals
+from ninja.rescoring.utterances import PATIENCE, Prefetch
 
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
 ALGORITHMS = ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]
@@ -29,7 +27,7 @@ def options(**given: object) -> RescoreOptions:
 
 
 def running() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name in ("ninja-arrivals", "language-model")]
+    return [thread.name for thread in threading.enumerate() if thread.name in ("ninja-prefetch", "language-model")]
 
 
 @pytest.fixture(autouse=True)
@@ -74,15 +72,6 @@ def test_so_it_does_through_several_models() -> None:
         live.seen.put(key)
     assert list(found) == list(expected)
     assert all(lattice.identical(expected[key]) for key, lattice in found.items())
-
-
-def test_context_does_not_hold_awaited_lattices_back() -> None:
-    stage = Contextual(Context(ninja.context.Entities.from_dict({"@name": ["a b"]})))
-    arrivals = iter([MANY[0], None, MANY[1], None])
-    results = stage(arrivals)
-    assert next(results)[0] == "seed-0"  # type: ignore[index]
-    assert [pair and pair[0] for pair in arrivals] == [None, "seed-1", None]  # they had not been asked for
-    assert [*stage(iter([None, None]))] == [None, None]
 
 
 @pytest.mark.parametrize("count", [1, 140])
@@ -158,34 +147,39 @@ def test_a_source_that_is_asked_for_no_more_than_is_wanted() -> None:
     results.close()  # type: ignore[attr-defined]
 
 
-def test_an_item_that_comes_late_is_none_first() -> None:
+def test_a_lattice_that_is_late_is_waited_for() -> None:
     gate = threading.Event()
 
-    def source() -> Iterator[int]:
-        yield 1
+    def lattices() -> Iterator[tuple[str, Lattice]]:
+        yield MANY[0]
         gate.wait(90)
-        yield 2
+        yield MANY[1]
 
-    arrivals = Arrivals(source())
-    assert [next(arrivals), next(arrivals), next(arrivals)] == [1, None, None]
+    source = Prefetch(lattices())
+    first = source.poll()
+    assert first is not None
+    assert first.key == "seed-0"
+    assert [source.poll(), source.poll()] == [None, None]
+    assert source.is_dry
     gate.set()
-    arrivals.wait()
-    assert [*arrivals] == [2]
-    assert [*arrivals] == []
-    arrivals.close()
+    assert source.wait()
+    assert [utterance.key for utterance in source] == ["seed-1"]
+    assert source.has_ended
+    assert [*source] == []
+    source.close()
 
 
-def test_a_caller_who_stops_does_not_wait_long_for_a_source_at_work() -> None:
+def test_a_caller_who_stops_does_not_wait_long_for_a_slow_source() -> None:
     gate = threading.Event()
 
-    def source() -> Iterator[int]:
+    def lattices() -> Iterator[tuple[str, Lattice]]:
         gate.wait(90)
-        yield 1
+        yield MANY[0]
 
-    arrivals = Arrivals(source())
-    assert next(arrivals) is None
+    source = Prefetch(lattices())
+    assert source.poll() is None
     start = time.monotonic()
-    arrivals.close()
+    source.close()
     assert time.monotonic() - start < 45
     gate.set()
     while running():

@@ -1,8 +1,6 @@
-"""Equal texts of an n-best list as one hypothesis."""
+"""Preparation of lattices before a rescoring: equal texts of n-best lists are merged, ambiguous lattices detected."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -11,19 +9,37 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 from ninja.lattice.list_lattice import ListLattice, as_list_of
 from ninja.lattice.symbols import EPSILON
-from ninja.rescoring.engine import Coming
-from ninja.rescoring.options import RescoreReport
+
+MIN_ARCS = 500  # of ambiguous lattices; smaller ones take little time
+MAX_SHARE = 0.5  # of ambiguous arcs; determinized lattices have none
+ADVICE = (
+    "some lattices are not determinized: half of their arcs have no word, or repeat a word of their state, so that a "
+    "rescoring takes many times as long; first ninja prune, then ninja determinize-pruned"
+)
+
+
+def is_ambiguous(lattice: Lattice) -> bool:
+    """Tell whether most arcs have no word, or most repeat a word of another arc that leaves their state."""
+    if lattice.num_arcs < MIN_ARCS:
+        return False
+    num_epsilons = int(np.count_nonzero(lattice.word == EPSILON))
+    if num_epsilons > MAX_SHARE * lattice.num_arcs:
+        return True
+    state = np.repeat(np.arange(lattice.num_states), np.diff(lattice.arc_begin))
+    pair = (state << 32) | lattice.word
+    num_pairs = np.unique(pair[lattice.word != EPSILON]).size
+    return lattice.num_arcs - num_epsilons - num_pairs > MAX_SHARE * lattice.num_arcs
 
 
 def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
-    """Make hypotheses of an n-best list that have the same words one hypothesis, whose probabilities add up.
+    """Merge the hypotheses of an n-best list that have the same words; their probabilities add up.
 
     The cost of a hypothesis is ``acoustic scale · acoustic + LM scale · graph``; that of the merged one is
-    ``-log Σ exp(-cost)``. The best of the hypotheses remains, and its acoustic cost takes the difference, so that its
-    two costs at these scales are the merged cost. At an acoustic scale of 0 the graph cost does.
+    ``-log Σ exp(-cost)``. The best of the hypotheses remains, and the difference is added to its acoustic cost, or to
+    its graph cost at an acoustic scale of 0.
 
     Args:
-        lattice: One that is not of an n-best list is returned as it is.
+        lattice: Any lattice; one that is not of an n-best list is returned unchanged.
 
     Returns:
         The lattice and the number of hypotheses that were merged into others.
@@ -50,18 +66,6 @@ def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
     listed = as_list_of(lattice, merged)
     assert isinstance(listed, ListLattice)
     return ListLattice.of(listed, len(groups), lattice.record), num_merged
-
-
-def with_merged_texts(lattices: Iterable[Coming], scales: Scales, log: RescoreReport) -> Iterator[Coming]:
-    """Yield the lattices; of n-best lists, those with equal texts added up."""
-    for pair in lattices:
-        if pair is not None:
-            merged, num_merged = merge_equal_texts(pair[1], scales)
-            if num_merged and not log.merged:
-                log.note(f"{pair[0]}: {num_merged} hypotheses have the text of another one; their probabilities add up")
-            log.merged += num_merged
-            pair = pair[0], merged
-        yield pair
 
 
 def _paths_by_words(lattice: Lattice) -> list[tuple[list[int], list[float], list[float]]]:

@@ -1,0 +1,151 @@
+"""Search with the language model, wave by wave: arc-beam, push-forward, Kaldi's pruned composition.
+
+Half of the lattices wait for the language model, which runs in a thread of its own, while the other half is expanded;
+then they swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from ninja import _search
+from ninja.errors import LatticeError, ModelError, NinjaError
+from ninja.graph import best_path, path_lattice, reverse
+from ninja.lattice import Lattice
+from ninja.rescoring.engine import Answers, BatchedLM, Engine, InThisThread, with_replaced_costs
+from ninja.rescoring.options import MAX_ARCS
+from ninja.rescoring.utterances import Utterance
+
+
+class _HalfBatch:
+    """Lattices that are scored in the same calls."""
+
+    def __init__(self, expander: _search.Expander) -> None:
+        self.expander = expander
+        self.utterances: dict[int, Utterance] = {}  # by the expander's number for each
+        self.num_arcs = 0  # of these
+        self.answers: Future[Answers] | None = None
+
+
+class SearchEngine(Engine):
+    """The algorithms that search wave by wave."""
+
+    def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
+        """See `Engine.steps`."""
+        halves = [_HalfBatch(self._expander()) for _ in range(2)]
+        with InThisThread() if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
+            try:
+                while True:
+                    for half in halves:
+                        self._take_answers(half)
+                        self.note(lm.notes)
+                        self._admit(half, any(other.utterances for other in halves))
+                        if half.utterances:
+                            half.answers = pool.submit(lm.wave, *half.expander.gather())
+                    yield
+                    if self.source.is_dry or any(half.utterances for half in halves):
+                        continue
+                    if not self.in_flight.wait_for_more(4 * self.options.batch_arcs):
+                        break
+            finally:
+                for half in halves:
+                    self._abandon(half)
+
+    def _expander(self) -> _search.Expander:
+        options = self.options
+        return _search.Expander(
+            int(self.models.lm.start(1)[0]),
+            graph_share=self.models.graph_share,
+            lm_scale=self.models.lm_scale,
+            acoustic_scale=options.acoustic_scale,
+            word_penalty=options.word_penalty,
+            beam=options.search_beam,
+            first_pass_beam=options.first_pass_beam,
+            growth_ratio=options.growth_ratio,
+            max_hyps=options.hypotheses,
+            max_active=options.max_active,
+            max_arcs=options.max_arcs if options.algorithm == "pruned" else MAX_ARCS,
+            merge_order=options.history_words,
+            eos=self.models.lm.eos,
+            pruned=options.algorithm == "pruned",
+            per_arc=options.algorithm == "arcbeam",
+            look_ahead=options.look_ahead != "none",
+            calibrate=options.look_ahead == "calibrated",
+        )
+
+    def _admit(self, half: _HalfBatch, busy: bool) -> None:
+        """Add lattices up to the limit of arcs, those included that are done but wait for a slow one before them."""
+        while not half.utterances or half.num_arcs < self.batch_arcs // 2:
+            with self.in_flight.lock:
+                most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
+                utterance = self.next_utterance(most)
+                if utterance is None:
+                    return
+                try:
+                    lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
+                    lm_word, extra = self.models.of(lattice)  # within the lock: a symbol table may grow while one reads
+                except NinjaError as error:
+                    self.fail(utterance, error)
+                    continue
+            half.utterances[half.expander.add(lattice, lm_word, extra, utterance.first_words)] = utterance
+            half.num_arcs += utterance.num_arcs
+            busy = True
+
+    def _take_answers(self, half: _HalfBatch) -> None:
+        if half.answers is None:
+            return
+        slots, logprob, seconds = half.answers.result()
+        half.answers = None
+        half.expander.scatter(slots, logprob)
+        ended = half.expander.ended()
+        with self.in_flight.lock:
+            self.report.calls += 1
+            self.report.histories += slots.size
+            self.report.scores += logprob.size
+            self.report.lm_seconds += seconds
+            self.report.expanded_arcs += sum(expanded for _, _, expanded in ended)
+        for number, status, _ in ended:
+            utterance = half.utterances.pop(number)
+            half.num_arcs -= utterance.num_arcs
+            try:
+                self.finish(utterance, *self._result(half.expander, number, status, utterance))
+            except NinjaError as error:
+                self.fail(utterance, error)
+            half.expander.remove(number)
+
+    def _abandon(self, half: _HalfBatch) -> None:
+        """Release every slot, also when the run is stopped."""
+        if half.answers is not None and half.answers.exception() is None:
+            slots, logprob, _ = half.answers.result()
+            half.expander.scatter(slots, logprob)
+        self.models.lm.release(half.expander.all_slots())
+
+    def _result(
+        self, expander: _search.Expander, number: int, status: int, utterance: Utterance
+    ) -> tuple[Lattice, Sequence[int]]:
+        """Return the result of a search, and the words carried over to the next utterances."""
+        source = expander.source(number)
+        if status == _search.NO_PATH:
+            raise LatticeError("no final state can be reached from the start", key=source.key)
+        if status == _search.NOT_FINITE:
+            raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
+        if status == _search.TOO_LARGE:
+            raise LatticeError(
+                f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=source.key
+            )
+        output, words = self.options.output, list[int]()
+        if output == "best" or utterance.recording is not None:
+            result = expander.lattice(number)
+            best = best_path(result, self.options.scales)
+            if utterance.recording is not None:
+                words = self.models.carried_words(source, best.words)
+            if output == "best":
+                return path_lattice(result, best), words
+            if output == "lattice":
+                return result, words
+        elif output == "lattice":
+            return expander.lattice(number), words
+        return with_replaced_costs(source, *expander.replaced(number)), words
