@@ -193,6 +193,7 @@ WAITING = {
     ("ninja.cli.options", "ninja.pipeline.plan"): "with --shard only",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.show", "ninja.context.settings"): "with a context model only",
+    ("ninja.rescoring.rescorer", "ninja.rescoring.service"): "for submitted lattices only",
     ("ninja.cli.train", "ninja.train.loop"): "imports torch",
     ("ninja.context.augmenter", "ninja.context.deep.encoder"): "imports torch, for long lists only",
     ("ninja.cli.train_context", "ninja.context.deep.encoder"): "imports torch",
