@@ -15,7 +15,7 @@ import numpy as np
 import ninja
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import best_path, connect, from_arcs, path_lattice
-from ninja.graph.prons import pronunciations
+from ninja.graph.transitions import pronunciations
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, ranges
 from ninja.lattice.times import state_times

@@ -1,6 +1,6 @@
-"""Graph kernels: conversions only. Arguments are validated in ``ninja.graph``; the lock is released in each kernel.
+"""Graph kernels: conversions only. Arguments are validated in ``ninja.graph``; kernels run without the GIL.
 
-`lattices` is a `Lattice` or a `Batch`; the result is of the same kind.
+`lattices` is a `Lattice` or a `Batch`; results have the same type.
 """
 
 cimport numpy as np
@@ -22,7 +22,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
@@ -30,18 +30,22 @@ cdef object no_path(object lattice):
     return lattice_error(lattice, "no path leads from the start to a final state")
 
 
+cdef object too_large(object lattice, int64_t max_arcs, object where, object advice="prune the lattice first"):
+    return lattice_error(lattice, f"more than {max_arcs} arcs{where}; {advice}")
+
+
 cdef object result(object lattices, Results& results):
     return result_of(lattices, results, Lattice, _SLOTS)
 
 
 cdef object selected(object lattices, Results& results, bint arc_map):
-    """Return the smaller lattices, on request with the old arc of each arc, int64 [arcs of all lattices]."""
-    smaller = result(lattices, results)
-    return (smaller, copied(results.arc_map.data(), results.arc_map.size(), np.NPY_INT64)) if arc_map else smaller
+    """Return the lattices and, if `arc_map`, the old arc of each arc, int64 [arcs of all lattices]."""
+    selection = result(lattices, results)
+    return (selection, copied(results.arc_map.data(), results.arc_map.size(), np.NPY_INT64)) if arc_map else selection
 
 
 def connect(lattices not None, wanted, bint arc_map):
-    """Connect lattices, on request by some of their arcs alone, bool [arcs of all lattices]."""
+    """Connect lattices, through the arcs of `wanted`, bool [arcs of all lattices], if it is not None."""
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
     cdef const uint8_t* mark = NULL
@@ -75,7 +79,7 @@ def limit_depth(lattice not None, time not None, int64_t max_arcs_per_frame, dou
 
 
 cdef list paths_of(object lattice, const Items& items, const c.Paths& paths):
-    """Return the paths of a lattice; a few dozen arcs each, so the lock is kept."""
+    """Return the paths of a lattice. They are short, so the GIL is not released."""
     cdef const Arcs* arcs = &items[0].arcs
     cdef const Alignments* labels = &items[0].labels
     cdef c.PathSize size
@@ -106,7 +110,7 @@ cdef object lattices_of(object batch, const Items& items, const c.Paths& paths, 
 
 
 def best_path(lattices not None, scales not None):
-    """Return the best path of a lattice; of a batch, the paths as lattices."""
+    """Return the best path of a lattice; for a batch, the paths as lattices."""
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
     cdef Scales factors = scales_of(scales)
@@ -117,11 +121,7 @@ def best_path(lattices not None, scales not None):
 
 
 def best_words(batch not None, scales not None):
-    """Find the words of best paths.
-
-    Returns:
-        Place of the first lattice without a path, -1: there is none; the fields of a ``BestWords``.
-    """
+    """Return the index of the first lattice without a path, or -1, and the fields of a ``BestWords``."""
     cdef Items single
     cdef Items* items = items_in(batch, single, Lattice)
     cdef Scales factors = scales_of(scales)
@@ -134,7 +134,7 @@ def best_words(batch not None, scales not None):
 
 
 def nbest(lattices not None, int64_t n, scales not None):
-    """Return the n best paths of a lattice; of a batch, all paths as lattices."""
+    """Return the n best paths of a lattice; for a batch, all paths as lattices."""
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
     cdef Scales factors = scales_of(scales)
@@ -155,7 +155,7 @@ def path_lattice(lattice not None, path_arcs not None):
     cdef Results results
     for place in range(length):
         if not 0 <= path[place] < arcs.num_arcs or not arcs.arc_begin[state] <= path[place] < arcs.arc_begin[state + 1]:
-            message = f"arc {path[place]} does not leave state {state}: the path is not of this lattice"
+            message = f"arc {path[place]} does not leave state {state}: the path belongs to another lattice"
             raise lattice_error(lattice, message)
         state = arcs.dst[path[place]]
     if not max(arcs.final_graph[state], arcs.final_acoustic[state]) < float("inf"):
@@ -182,11 +182,8 @@ def posteriors(object lattice not None, scales not None):
 
 
 def probable_arcs(batch not None, scales not None, double least, cbool labels):
-    """Find the arcs of at least some posterior.
-
-    Returns:
-        Place of the first lattice without a path or whose times contradict, -1: there is none; the fields of a
-        ``ProbableArcs``.
+    """Return the index of the first lattice without a path or with contradictory times, or -1, and the fields of a
+    ``ProbableArcs``.
     """
     cdef Items single
     cdef Items* items = items_in(batch, single, Lattice)
@@ -201,14 +198,14 @@ def probable_arcs(batch not None, scales not None, double least, cbool labels):
 
 def oracle(lattices not None, words not None, begin not None, int64_t whole_cells=c.kWholeCells,
            int64_t least_words=c.kLeastOracleWords, int64_t most_cells=c.kMostOracleCells):
-    """Find the path of each lattice nearest to its reference, ``words[begin[place] : begin[place + 1]]``.
+    """Find the path of each lattice nearest to its reference, ``words[begin[i] : begin[i + 1]]``.
 
-    Beyond a table of `whole_cells`, states are compared with at least `least_words` words to both sides of their place,
-    with more as long as that takes no more than `most_cells`.
+    If a table has more than `whole_cells`, states are compared with at least `least_words` words on both sides of their
+    position, and with more while the table has at most `most_cells`.
 
     Returns:
-        Place of the first lattice without a path, -1: there is none; (substitutions, insertions, deletions,
-        touches_band), each int64 [lattices]; (arcs, where each path begins; words, where those of each path begin).
+        Index of the first lattice without a path, or -1; (substitutions, insertions, deletions, touches_band), each
+        int64 [lattices]; (arcs, begin of each path, words, begin of the words of each path).
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -263,48 +260,47 @@ def path_extremes(const int64_t[::1] arc_begin not None, const int32_t[::1] dst 
 
 
 def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs):
-    """Remove epsilons; None when more than max_arcs arcs arise."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments labels = alignments_of(lattice)
-    cdef c.EpsilonFree found
+    cdef c.EpsilonFree arrays
     with nogil:
-        found = c.remove_epsilons(arcs, labels, acoustic_scale, max_arcs)
-    if found.too_large:
-        return None
-    if found.state.empty():
+        arrays = c.remove_epsilons(arcs, labels, acoustic_scale, max_arcs)
+    if arrays.too_large:
+        raise too_large(lattice, max_arcs, " without the epsilons")
+    if arrays.state.empty():
         raise no_path(lattice)
     time = lattice.time
     if time is not None:
-        time = freeze(time[int32s(found.state)])
-    return lattice_of(lattice, found, _new(Lattice), _SLOTS, time)
+        time = freeze(time[int32s(arrays.state)])
+    return lattice_of(lattice, arrays, _new(Lattice), _SLOTS, time)
 
 
 def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
     """Determinize a connected lattice without epsilons.
 
     Returns:
-        None when more than max_arcs arcs arise, else (arc_begin, dst, word, then the old arcs each arc stands for as
-        begin and pool, the old final state of each state or -1, and the old arcs before it as begin and pool).
+        arc_begin, dst, word, the old arcs of each arc as begin and pool, the old final state of each state or -1, and
+        the old arcs before it as begin and pool.
     """
     cdef Arcs arcs = arcs_of(lattice)
-    cdef c.Determinized found
+    cdef c.Determinized arrays
     with nogil:
-        found = c.determinize(arcs, acoustic_scale, max_arcs)
-    if found.too_large:
-        return None
+        arrays = c.determinize(arcs, acoustic_scale, max_arcs)
+    if arrays.too_large:
+        raise too_large(lattice, max_arcs, ", or as much work, to determinize")
     return (
-        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), int64s(found.taken_begin), int32s(found.taken),
-        int32s(found.final_state), int64s(found.final_taken_begin), int32s(found.final_taken),
+        int64s(arrays.arc_begin), int32s(arrays.dst), int32s(arrays.word), int64s(arrays.taken_begin),
+        int32s(arrays.taken), int32s(arrays.final_state), int64s(arrays.final_taken_begin), int32s(arrays.final_taken),
     )
 
 
 def determinize_pruned(lattices not None, double beam, float acoustic_scale, bounds not None):
-    """Determinize lattices within a beam and bounds, those of ``DeterminizeBounds``.
+    """Determinize lattices within a beam and the bounds of a ``DeterminizeBounds``.
 
     Returns:
-        Of a lattice (what stopped the last try: 0 nothing, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs beyond single
-        precision; its beam; the beam it reached; how often it was tried again; the new lattice, None where no path was
-        found). Of a batch a batch, or None where a lattice does not reach the beam at once.
+        For a lattice, (reason why the last try stopped: 0 none, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs out of
+        range; its beam; the beam it reached; number of retries; the new lattice, None if no path was found). For a
+        batch, a batch, or None if a lattice does not reach the beam in the first try.
     """
     cdef Items single, results
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -324,11 +320,11 @@ def determinize_pruned(lattices not None, double beam, float acoustic_scale, bou
 
 
 def unite(list lattices not None, double acoustic_scale, double delta, int64_t max_arcs, int64_t max_labels):
-    """Determinize the union of connected lattices without epsilons; None when a bound is passed."""
+    """Determinize the union of connected lattices without epsilons."""
     cdef vector[c.Operand] operands
     cdef c.Operand operand
     cdef int64_t first = 0
-    cdef c.United found
+    cdef c.GrowingLattice arrays
     for lattice in lattices:
         operand.arcs = arcs_of(lattice)
         operand.labels = alignments_of(lattice)
@@ -336,10 +332,11 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
         first += operand.arcs.num_states
         operands.push_back(operand)
     with nogil:
-        found = c.unite(operands, acoustic_scale, delta, max_arcs, max_labels)
-    if found.too_large:
-        return None
-    return lattice_of(lattices[0], found, _new(Lattice), _SLOTS, None)
+        arrays = c.unite(operands, acoustic_scale, delta, max_arcs, max_labels)
+    if arrays.too_large:
+        raise too_large(lattices[0], max_arcs, ", or as much work, to determinize the union",
+                        "prune the lattices first, or keep all paths without determinization")
+    return lattice_of(lattices[0], arrays, _new(Lattice), _SLOTS, None)
 
 
 def push(lattices not None, cbool strings, cbool weights, double acoustic_scale):
@@ -360,85 +357,61 @@ def minimize(lattices not None, cbool strings, cbool weights, double acoustic_sc
     return result(lattices, results)
 
 
-cdef object split_arrays(c.SplitLattice& found):
-    if found.too_large:
-        return None
+cdef object split_arrays(object lattice, c.SplitLattice& split, int64_t max_arcs, object where):
+    """Return the old state of each state, arc_begin, dst, the old arc of each arc, and the automaton's state of each."""
+    if split.too_large:
+        raise too_large(lattice, max_arcs, where)
     return (
-        int32s(found.state_map), int64s(found.arc_begin), int32s(found.dst), int64s(found.arc_map),
-        int32s(found.followed),
+        int32s(split.state_map), int64s(split.arc_begin), int32s(split.dst), int64s(split.arc_map),
+        int32s(split.automaton_state),
     )
 
 
 def expand_ngram(lattice not None, int32_t num_words, int64_t max_arcs):
-    """Split states by the last words before them.
-
-    Returns:
-        None when more than max_arcs arcs arise, else (old state of each state, arc_begin, dst, old arc of each arc, a
-        number for the words before each state).
-    """
+    """Split states by the last words before them; see ``split_arrays``."""
     cdef Arcs arcs = arcs_of(lattice)
-    cdef c.SplitLattice found
+    cdef c.SplitLattice split
     with nogil:
-        found = c.expand_ngram(arcs, num_words, max_arcs)
-    return split_arrays(found)
+        split = c.expand_ngram(arcs, num_words, max_arcs)
+    return split_arrays(lattice, split, max_arcs, f" when expanded to {num_words + 1}-grams")
 
 
 def follow_transcript(lattice not None, const int32_t[::1] words not None, int64_t max_arcs):
-    """Split states by how much of a transcript has been said.
+    """Split states by the number of words of a transcript before them; see ``split_arrays``.
 
-    Returns:
-        As ``expand_ngram``; the last are words said, or one more than there are where something else was said, too.
+    After other words, the automaton's state is one more than the number of words of the transcript.
     """
     cdef Arcs arcs = arcs_of(lattice)
-    cdef c.SplitLattice found
+    cdef c.SplitLattice split
     cdef int64_t length = words.shape[0]
     cdef const int32_t* first = &words[0] if length > 0 else NULL
     with nogil:
-        found = c.follow_transcript(arcs, first, length, max_arcs)
-    return split_arrays(found)
+        split = c.follow_transcript(arcs, first, length, max_arcs)
+    return split_arrays(lattice, split, max_arcs, " in the difference")
 
 
-def compose_pair(first not None, second not None, int64_t max_arcs):
-    """Compose two lattices over their words.
-
-    Returns:
-        None when more than max_arcs arcs arise, else (arc_begin, dst, arc of the first lattice or -1, arc of the second
-        or -1, state of the first, state of the second).
-    """
-    cdef Arcs a = arcs_of(first)
-    cdef Arcs b = arcs_of(second)
-    cdef c.ComposedPair found
-    with nogil:
-        found = c.compose_pair(a, b, max_arcs)
-    if found.too_large:
-        return None
-    return (
-        int64s(found.arc_begin), int32s(found.dst), int64s(found.first), int64s(found.second),
-        int32s(found.of_first), int32s(found.of_second),
-    )
-
-
-def compose_fst(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
-    """Compose a lattice, by its words, with an ``Fst``.
+def compose(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
+    """Compose a lattice, by its words, with an ``Fst``, whose arcs are in the order of their input labels.
 
     Returns:
-        None when more than max_arcs arcs arise; a state of the FST on a cycle of epsilons; else (arc_begin, dst, word,
-        arc of the lattice or -1, cost of the FST on each arc, state of the lattice, final cost of the FST there).
+        A state of the FST on a cycle of epsilons; or (arc_begin, dst, word, arc of the lattice or -1, arc of the FST or
+        -1, cost of the FST on each arc, state of the lattice, state of the FST, final cost of the FST).
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef FstArcs fst = fst_of(machine.arc_begin, machine.dst, machine.ilabel, machine.olabel, machine.cost,
                               machine.final_cost)
     cdef int64_t start = machine.start
-    cdef c.ComposedFst found
+    cdef c.Composition composed
     with nogil:
-        found = c.compose_fst(arcs, fst, start, phi, max_arcs)
-    if found.too_large:
-        return None
-    if found.cycle >= 0:
-        return found.cycle
+        composed = c.compose(arcs, fst, start, phi, max_arcs)
+    if composed.too_large:
+        raise too_large(lattice, max_arcs, " in the composition")
+    if composed.cycle >= 0:
+        return composed.cycle
     return (
-        int64s(found.arc_begin), int32s(found.dst), int32s(found.word), int64s(found.arc_map), doubles(found.cost),
-        int32s(found.state_map), doubles(found.final_cost),
+        int64s(composed.arc_begin), int32s(composed.dst), int32s(composed.word), int64s(composed.arc_map),
+        int64s(composed.fst_arc), doubles(composed.cost), int32s(composed.state_map), int32s(composed.fst_state),
+        doubles(composed.final_cost),
     )
 
 
@@ -446,13 +419,13 @@ def align_words(
     const int32_t[::1] reference not None, const int32_t[::1] hypothesis not None,
     int64_t insertion, int64_t deletion, int64_t substitution,
 ):
-    """Return int32 [pairs] positions in the reference and in the hypothesis, -1 where a side has no word."""
+    """Return the aligned positions in the reference and in the hypothesis, int32 [pairs], -1 if one has no word."""
     cdef int64_t rows = reference.shape[0]
     cdef int64_t columns = hypothesis.shape[0]
-    cdef const int32_t* said = &reference[0] if rows > 0 else NULL
-    cdef const int32_t* heard = &hypothesis[0] if columns > 0 else NULL
+    cdef const int32_t* first = &reference[0] if rows > 0 else NULL
+    cdef const int32_t* second = &hypothesis[0] if columns > 0 else NULL
     cdef c.EditCosts costs = c.EditCosts(insertion, deletion, substitution)
-    cdef c.WordAlignment found
+    cdef c.WordAlignment alignment
     with nogil:
-        found = c.align_words(said, rows, heard, columns, costs)
-    return int32s(found.reference), int32s(found.hypothesis)
+        alignment = c.align_words(first, rows, second, columns, costs)
+    return int32s(alignment.reference), int32s(alignment.hypothesis)

@@ -1,4 +1,4 @@
-// The graph kernels on batches: the entry of each operation. A lattice is a batch of one.
+// Entry points of the graph kernels, which take batches. A lattice is a batch of one.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include "core/batch.hpp"
 #include "graph/best_path.hpp"
-#include "graph/connect.hpp"
 #include "graph/determinize_pruned_retry.hpp"
 #include "graph/limit_depth.hpp"
 #include "graph/minimize.hpp"
@@ -22,30 +21,29 @@
 
 namespace ninja {
 
-// Make smaller lattices of those that `choose(item, selection)` selects.
+// Select arcs of each lattice by `choose(item, selection)`.
 template <class Choose>
 Results select_each(const Items& items, bool arc_map, const Choose& choose) {
   std::vector<int64_t> old_arc;
-  Results results = each(items, [&](const Item& item, Item& made) -> std::string {
-    Selection selection = take_selection();
+  Results results = each(items, [&](const Item& item, Item& result) -> std::string {
+    Selection& selection = spare_selection();
     choose(item, selection);
     if (selection.num_states == 0) return kNoPathLeads;
-    const size_t first = old_arc.size();
     if (selection.everything) {
-      made = item;
+      result = item;
       if (arc_map) {
+        const size_t first = old_arc.size();
         old_arc.resize(first + item.arcs.num_arcs);
         std::iota(old_arc.begin() + first, old_arc.end(), 0);
       }
-    } else {
-      NewLattice to;
-      to.old_time = item.time;
-      make_room(to, selection.num_states, selection.num_arcs, selection.num_labels, selection.num_final_labels);
-      adopt(to, made);
-      write_selection(item.arcs, item.labels, selection, to);
-      if (arc_map) old_arc.insert(old_arc.end(), selection.arc.begin(), selection.arc.begin() + selection.num_arcs);
+      return "";
     }
-    give_back(selection);
+    Block to = new_block(selection.num_states, selection.num_arcs, selection.num_labels, selection.num_final_labels,
+                         item.time != nullptr);
+    const Block written = to;
+    adopt(to, result);
+    write_selection(item.arcs, item.labels, item.time, selection, written);
+    if (arc_map) old_arc.insert(old_arc.end(), selection.arc.begin(), selection.arc.begin() + selection.num_arcs);
     return "";
   });
   results.arc_map = std::move(old_arc);
@@ -58,7 +56,7 @@ inline Results prune_each(const Items& items, const Scales& scales, double beam,
   });
 }
 
-// `wanted` holds a 1 for each arc of all items that may stay; null: all may.
+// `wanted` has a 1 for each arc of all items that may be kept; null if all may.
 inline Results connect_each(const Items& items, const uint8_t* wanted = nullptr, bool arc_map = false) {
   return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
     connect(item.arcs, item.labels, wanted, selection);
@@ -66,7 +64,7 @@ inline Results connect_each(const Items& items, const uint8_t* wanted = nullptr,
   });
 }
 
-// Limit the depth of a lattice whose states have the frames of `time`.
+// Limit the depth of a lattice; `time` is the frame of each state.
 inline Results limit_depth_of(const Items& items, const Scales& scales, const int32_t* time,
                               int64_t max_arcs_per_frame, bool arc_map) {
   return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
@@ -78,7 +76,7 @@ inline Results limit_depth_of(const Items& items, const Scales& scales, const in
 struct Paths {
   std::vector<int64_t> arc;
   std::vector<int64_t> arc_begin{0};   // [paths + 1]
-  std::vector<int64_t> path_begin{0};  // [items + 1], of each item; an item without a path has none
+  std::vector<int64_t> path_begin{0};  // [items + 1]; an item without a path has none
 };
 
 inline Paths best_paths(const Items& items, const Scales& scales) {
@@ -107,16 +105,14 @@ inline Item linear_item(const Item& item, const int64_t* path, int64_t length) {
   const int64_t end = end_of_path(item.arcs, path, length);
   const int64_t final_labels = item.labels.final_ali_begin[end + 1] - item.labels.final_ali_begin[end];
   const PathSize size = measure_path(item.arcs, item.labels, path, length);
-  Item made = item_like(item);
-  NewLattice to;
-  to.old_time = item.time;
-  make_room(to, length + 1, length, size.num_labels - final_labels, final_labels);
-  adopt(to, made);
-  write_linear(item.arcs, item.labels, path, length, to);
-  return made;
+  Block to = new_block(length + 1, length, size.num_labels - final_labels, final_labels, item.time != nullptr);
+  write_linear(item.arcs, item.labels, item.time, path, length, to);
+  Item result = item_like(item);
+  adopt(to, result);
+  return result;
 }
 
-// Make a lattice of each path, on request with -1, -2, ... behind the key of its lattice.
+// Make a lattice of each path; if `numbered`, append -1, -2, ... to the key.
 inline Results path_lattices(const Items& items, const Paths& paths, bool numbered) {
   Results results;
   results.items.reserve(paths.arc_begin.size() - 1);
@@ -132,77 +128,67 @@ inline Results path_lattices(const Items& items, const Paths& paths, bool number
   return results;
 }
 
-// Plan to push a connected lattice; "" or what is wrong with it.
-inline std::string plan_within_bounds(const Item& item, bool strings, bool weights, double acoustic_scale,
-                                      Pushing& plan) {
-  constexpr int64_t kGrowth = 64, kRoom = int64_t{1} << 20;  // labels that pushing may make of one, and beyond that
-  const int64_t before = item.labels.ali_begin[item.arcs.num_arcs] + item.labels.final_ali_begin[item.arcs.num_states];
-  plan = plan_push(item.arcs, item.labels, strings, weights, acoustic_scale);
-  if (plan.num_labels <= kGrowth * before + kRoom) return "";
-  return "pushing would make " + std::to_string(plan.num_labels) + " labels of " + std::to_string(before) +
-         "; push costs only";
-}
-
-inline bool has_labels(const Item& item) {
-  return item.labels.ali_begin[item.arcs.num_arcs] > 0 || item.labels.final_ali_begin[item.arcs.num_states] > 0;
+// Connect each lattice, plan to push it, and let `apply(item, plan, result)` write the result.
+template <class Apply>
+Results push_with(const Items& items, bool strings, bool weights, double acoustic_scale, const Apply& apply) {
+  constexpr int64_t kGrowth = 64, kRoom = int64_t{1} << 20;  // bound on new labels: kGrowth per old label, and kRoom
+  Results connected = connect_each(items);
+  Results results = each(connected.items, [&](const Item& item, Item& result) -> std::string {
+    const int64_t num_labels = item.labels.ali_begin[item.arcs.num_arcs];
+    const int64_t before = num_labels + item.labels.final_ali_begin[item.arcs.num_states];
+    const bool with_strings = strings && before > 0;
+    Pushing plan = plan_push(item.arcs, item.labels, with_strings, weights, acoustic_scale);
+    if (plan.num_labels > kGrowth * before + kRoom) {
+      return "pushing would make " + std::to_string(plan.num_labels) + " labels of " + std::to_string(before) +
+             "; push costs only";
+    }
+    apply(item, plan, result);
+    if (result.memory != nullptr) result.compact = with_strings || item.compact;
+    return "";
+  });
+  return joined(std::move(connected.failures), std::move(results));
 }
 
 inline Results push_each(const Items& items, bool strings, bool weights, double acoustic_scale) {
-  Results connected = connect_each(items);
-  Results pushed = each(connected.items, [&](const Item& item, Item& made) -> std::string {
-    const bool with_strings = strings && has_labels(item);
-    if (!with_strings && !weights) {
-      made = item;
-      return "";
+  return push_with(items, strings, weights, acoustic_scale, [](const Item& item, const Pushing& plan, Item& result) {
+    if (plan.shift.empty() && plan.rest.empty()) {
+      result = item;
+      return;
     }
-    Pushing plan;
-    std::string wrong = plan_within_bounds(item, with_strings, weights, acoustic_scale, plan);
-    if (!wrong.empty()) return wrong;
-    const bool timed = item.time != nullptr && !with_strings;
+    const bool timed = item.time != nullptr && plan.shift.empty();
     Block to = new_block(item.arcs.num_states, item.arcs.num_arcs, plan.num_labels, plan.num_final_labels, timed);
-    if (timed) std::copy_n(item.time, item.arcs.num_states, to.time);
     const Block written = to;
-    adopt(to, made);
+    adopt(to, result);
+    if (timed) std::copy_n(item.time, item.arcs.num_states, written.time);
     write_pushed(item.arcs, item.labels, plan, written);
-    made.compact = with_strings || item.compact;
-    return "";
   });
-  return joined(std::move(connected.failures), std::move(pushed));
 }
 
 inline Results minimize_each(const Items& items, bool strings, bool weights, double acoustic_scale, double delta) {
-  Results connected = connect_each(items);
-  Results merged = each(connected.items, [&](const Item& item, Item& made) -> std::string {
-    const bool with_strings = strings && has_labels(item);
-    Pushing plan;
-    std::string wrong = plan_within_bounds(item, with_strings, weights, acoustic_scale, plan);
-    if (!wrong.empty()) return wrong;
-    const Minimized found = minimize(item.arcs, item.labels, plan, delta);
-    Block to = new_block(found.merged.num_states, found.merged.num_arcs, found.merged.num_labels,
-                         found.merged.num_final_labels);
+  return push_with(items, strings, weights, acoustic_scale, [&](const Item& item, Pushing& plan, Item& result) {
+    const Minimized minimized = minimize(item.arcs, item.labels, plan, delta);
+    const Merged& merged = minimized.merged;
+    Block to = new_block(merged.num_states, merged.num_arcs, merged.num_labels, merged.num_final_labels);
     const Block written = to;
-    adopt(to, made);
-    write_minimized(item.arcs, found, written);
-    made.compact = with_strings || item.compact;
-    return "";
+    adopt(to, result);
+    write_minimized(item.arcs, minimized, written);
   });
-  return joined(std::move(connected.failures), std::move(merged));
 }
 
-// Determinize lattices up to the first that does not reach the beam at once; return whether there is none. `last` tells
-// how it ended for the last of them.
+// Determinize lattices up to the first that does not reach the beam in one try; return whether there is none. `last`
+// describes the last lattice.
 inline bool determinize_pruned_all(const Items& items, double beam, float acoustic_scale, double retry_cutoff,
                                    const DeterminizeBounds& bounds, Items& results, DeterminizedLattice& last) {
-  return all(items, [&](const Item& item, Item& made) {
+  return all(items, [&](const Item& item, Item& result) {
     last = determinize_pruned(item.arcs, item.labels, beam, acoustic_scale, retry_cutoff, bounds);
     if (last.num_states == 0) return false;
-    adopt(std::move(last), made);
-    made.compact = true;
+    adopt(std::move(last), result);
+    result.compact = true;
     return last.stopped_by == Bound::kNone && last.effective_beam >= beam;
   }, results);
 }
 
-// The words of best paths, and what they cost.
+// The words and costs of best paths.
 struct PathWords {
   std::vector<int32_t> word;
   std::vector<int64_t> begin{0};  // [items + 1]
@@ -210,38 +196,38 @@ struct PathWords {
   std::vector<int64_t> num_labels;
 };
 
-// Fill in the words of the best path of each item; returns the place of the first without a path, or -1.
-inline int64_t best_words_all(const Items& items, const Scales& scales, PathWords& found) {
+// Find the words of the best path of each item; returns the index of the first without a path, or -1.
+inline int64_t best_words_all(const Items& items, const Scales& scales, PathWords& result) {
   const Paths paths = best_paths(items, scales);
-  size_t path = 0;  // also the place of the item: each has one path, or the search ends there
+  size_t path = 0;  // also the index of the item: the search ends at an item without a path
   return first_failure(items, [&](const Item& item) {
     if (paths.path_begin[path + 1] == paths.path_begin[path]) return false;
     const int64_t* arc = paths.arc.data() + paths.arc_begin[path];
     const int64_t* end = paths.arc.data() + paths.arc_begin[++path];
     const PathSize size = measure_path(item.arcs, item.labels, arc, end - arc);
     for (; arc < end; ++arc) {
-      if (item.arcs.word[*arc] != 0) found.word.push_back(item.arcs.word[*arc]);
+      if (item.arcs.word[*arc] != 0) result.word.push_back(item.arcs.word[*arc]);
     }
-    found.begin.push_back(static_cast<int64_t>(found.word.size()));
-    found.graph_cost.push_back(size.graph_cost);
-    found.acoustic_cost.push_back(size.acoustic_cost);
-    found.num_labels.push_back(size.num_labels);
+    result.begin.push_back(static_cast<int64_t>(result.word.size()));
+    result.graph_cost.push_back(size.graph_cost);
+    result.acoustic_cost.push_back(size.acoustic_cost);
+    result.num_labels.push_back(size.num_labels);
     return true;
   });
 }
 
-// Arcs of at least some posterior, with their times in frames.
+// Arcs with at least a given posterior, and their times in frames.
 struct ProbableArcs {
   std::vector<int64_t> begin{0};  // [items + 1]
   std::vector<int32_t> start, frames, word;
   std::vector<double> posterior;
   std::vector<int32_t> label;
-  std::vector<int64_t> label_begin{0};  // [arcs + 1], on request
+  std::vector<int64_t> label_begin{0};  // [arcs + 1], only with labels
 };
 
-// Fill in the arcs of each item; returns the place of the first without a path or whose times contradict, or -1.
+// Find the arcs of each item; returns the index of the first without a path or with contradictory times, or -1.
 inline int64_t probable_arcs_all(const Items& items, const Scales& scales, double least, bool with_labels,
-                                 ProbableArcs& found) {
+                                 ProbableArcs& result) {
   std::vector<double> posterior;
   std::vector<int32_t> space;
   return first_failure(items, [&](const Item& item) {
@@ -252,22 +238,21 @@ inline int64_t probable_arcs_all(const Items& items, const Scales& scales, doubl
     for (int64_t state = 0; state < arcs.num_states; ++state) {
       for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
         if (!(posterior[arc] >= least)) continue;
-        found.start.push_back(time[state]);
-        found.frames.push_back(time[arcs.dst[arc]] - time[state]);
-        found.word.push_back(arcs.word[arc]);
-        found.posterior.push_back(posterior[arc]);
+        result.start.push_back(time[state]);
+        result.frames.push_back(time[arcs.dst[arc]] - time[state]);
+        result.word.push_back(arcs.word[arc]);
+        result.posterior.push_back(posterior[arc]);
         if (!with_labels) continue;
-        found.label.insert(found.label.end(), item.labels.ali + item.labels.ali_begin[arc],
-                           item.labels.ali + item.labels.ali_begin[arc + 1]);
-        found.label_begin.push_back(static_cast<int64_t>(found.label.size()));
+        append_labels(item.labels.ali, item.labels.ali_begin, arc, result.label);
+        result.label_begin.push_back(static_cast<int64_t>(result.label.size()));
       }
     }
-    found.begin.push_back(static_cast<int64_t>(found.start.size()));
+    result.begin.push_back(static_cast<int64_t>(result.start.size()));
     return true;
   });
 }
 
-// Nearest paths, each with its words, epsilons left out.
+// The path nearest to each reference, and its words without epsilons.
 struct Oracles {
   std::vector<int64_t> substitutions, insertions, deletions;
   std::vector<int64_t> arc, arc_begin{0};
@@ -276,23 +261,23 @@ struct Oracles {
   std::vector<int64_t> touches_band;
 };
 
-// Fill in the nearest path of each item to its reference, `words[begin[place]:begin[place + 1]]`; returns the place of
-// the first without a path, or -1.
+// Find the path of each item nearest to its reference, `words[begin[i]:begin[i + 1]]`; returns the index of the first
+// item without a path, or -1.
 inline int64_t oracle_all(const Items& items, const int32_t* words, const int64_t* begin, int64_t whole_cells,
-                          int64_t least_words, int64_t most_cells, Oracles& found) {
+                          int64_t least_words, int64_t most_cells, Oracles& result) {
   return first_failure(items, [&](const Item& item) {
     const Oracle path = oracle(item.arcs, words + begin[0], begin[1] - begin[0], whole_cells, least_words, most_cells);
     if (!path.reached) return false;
-    found.substitutions.push_back(path.substitutions);
-    found.insertions.push_back(path.insertions);
-    found.deletions.push_back(path.deletions);
-    found.touches_band.push_back(path.touches_band);
-    append(path.arc, found.arc);
+    result.substitutions.push_back(path.substitutions);
+    result.insertions.push_back(path.insertions);
+    result.deletions.push_back(path.deletions);
+    result.touches_band.push_back(path.touches_band);
+    append(path.arc, result.arc);
     for (const int64_t arc : path.arc) {
-      if (item.arcs.word[arc] != 0) found.word.push_back(item.arcs.word[arc]);
+      if (item.arcs.word[arc] != 0) result.word.push_back(item.arcs.word[arc]);
     }
-    found.arc_begin.push_back(static_cast<int64_t>(found.arc.size()));
-    found.word_begin.push_back(static_cast<int64_t>(found.word.size()));
+    result.arc_begin.push_back(static_cast<int64_t>(result.arc.size()));
+    result.word_begin.push_back(static_cast<int64_t>(result.word.size()));
     ++begin;
     return true;
   });

@@ -1,4 +1,4 @@
-// The path of least cost, and what any path is made of.
+// The path of least cost, and the words, labels and costs of a path.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 namespace ninja {
 
-// A path as the arcs on it; it ends in the final state that the last arc enters, or in the start if there is none.
+// A path is a sequence of arcs. It ends in the destination of its last arc, or in the start if it is empty.
 struct PathSize {
   int64_t num_words;
   int64_t num_labels;
-  double graph_cost;     // unscaled, final state included
+  double graph_cost;     // unscaled, including the final state
   double acoustic_cost;
 };
 
@@ -52,9 +52,9 @@ inline void write_path(const Arcs& arcs, const Alignments& alignments, const int
   copy(alignments.final_ali + begin, alignments.final_ali_begin[end + 1] - begin);
 }
 
-// Write a path as a lattice of its own: length + 1 states in a row.
-inline void write_linear(const Arcs& arcs, const Alignments& alignments, const int64_t* path, int64_t length,
-                         const NewLattice& to) {
+// Write a path as a linear lattice with length + 1 states; `time` of the old states may be null.
+inline void write_linear(const Arcs& arcs, const Alignments& alignments, const int32_t* time, const int64_t* path,
+                         int64_t length, const Block& to) {
   int64_t labels = 0;
   int64_t state = 0;
   to.ali_begin[0] = 0;
@@ -64,7 +64,7 @@ inline void write_linear(const Arcs& arcs, const Alignments& alignments, const i
     to.final_graph[place] = kInfinity;
     to.final_acoustic[place] = kInfinity;
     to.final_ali_begin[place + 1] = 0;
-    if (to.old_time != nullptr) to.time[place] = to.old_time[state];
+    if (time != nullptr) to.time[place] = time[state];
     if (place == length) break;
     const int64_t arc = path[place], begin = alignments.ali_begin[arc];
     const int64_t count = alignments.ali_begin[arc + 1] - begin;
@@ -85,8 +85,8 @@ inline void write_linear(const Arcs& arcs, const Alignments& alignments, const i
   to.final_ali_begin[length + 1] = count;
 }
 
-// Find the arcs of the best path; false if there is no path at all.
-// Of equal totals the one with the smaller graph cost wins, as in Kaldi's Compare of lattice weights; then the earlier.
+// Find the arcs of the best path; false if there is no path.
+// Ties are broken as by Compare of Kaldi's lattice weights: the smaller graph cost wins, then the earlier path.
 inline bool best_path(const Arcs& arcs, const Scales& scales, std::vector<int64_t>& path) {
   struct Best {
     double total;

@@ -1,8 +1,8 @@
-// Determinization over words that keeps, for each word sequence, the best path: both costs and the alignment.
+// Determinization over words that keeps the best path of each word sequence, with both costs and the alignment.
 //
-// Weighted subset construction. A new state is a set of (old state, residual): the residual is the string of arcs taken
-// since the last arc all elements share. Costs and alignment follow from the arcs, so equal sets of strings are equal in
-// everything and no cost is ever compared for equality.
+// Weighted subset construction. A new state is a set of (old state, residual), where the residual is the string of arcs
+// since the last arc that all elements share. Costs and alignments follow from the arcs, so sets with equal strings are
+// equal and costs are never compared for equality.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,10 @@
 #include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 #include "graph/potential.hpp"
-#include "core/top_sort.hpp"
 
 namespace ninja {
 
-// Strings of arcs, each stored once as its parent and its last arc; string 0 is empty.
+// Interned strings of arcs, each stored as its parent and its last arc; string 0 is empty.
 class ArcStrings {
  public:
   ArcStrings(const Arcs& arcs, double acoustic_scale) : arcs_(arcs), scale_(acoustic_scale) {
@@ -38,7 +37,7 @@ class ArcStrings {
 
   const Costs& cost(int32_t string) const { return nodes_[string].cost; }
 
-  // Longest string that both, of equal length, begin with.
+  // Longest common prefix of two strings of equal length.
   int32_t common(int32_t a, int32_t b) const {
     while (a != b) {
       a = nodes_[a].parent;
@@ -47,7 +46,7 @@ class ArcStrings {
     return a;
   }
 
-  // The arcs of a string that follow a prefix of it, first to last, appended to `to`.
+  // Append the arcs of a string after a prefix of it.
   void spell(int32_t string, int32_t prefix, std::vector<int32_t>& to) const {
     const size_t begin = to.size();
     for (; string != prefix; string = nodes_[string].parent) to.push_back(nodes_[string].arc);
@@ -67,7 +66,7 @@ class ArcStrings {
   struct Node {
     int32_t parent;
     int32_t arc;
-    Costs cost;  // of all its arcs
+    Costs cost;  // of all arcs
   };
   const Arcs& arcs_;
   const double scale_;
@@ -77,52 +76,59 @@ class ArcStrings {
 };
 
 struct Determinized {
-  bool too_large = false;                  // beyond the bound: nothing else holds
-  std::vector<int64_t> arc_begin;          // states in topological order, state 0 the start
+  bool too_large = false;                  // the bound was exceeded: the arrays are incomplete
+  std::vector<int64_t> arc_begin{0};       // states in topological order, state 0 is the start
   std::vector<int32_t> dst, word;
-  std::vector<int64_t> taken_begin;        // [num_arcs + 1]
-  std::vector<int32_t> taken;              // old arcs that each arc stands for
-  std::vector<int32_t> final_state;        // old final state that each state ends in, -1 = not final
-  std::vector<int64_t> final_taken_begin;  // [num_states + 1]
-  std::vector<int32_t> final_taken;        // old arcs still to be taken before it
+  std::vector<int64_t> taken_begin{0};     // [num_arcs + 1]
+  std::vector<int32_t> taken;              // old arcs that each arc replaces
+  std::vector<int32_t> final_state;        // old final state of each state, -1 = not final
+  std::vector<int64_t> final_taken_begin{0};  // [num_states + 1]
+  std::vector<int32_t> final_taken;        // old arcs that lead to that final state
 };
 
-constexpr int64_t kElementsPerArc = 20;  // bounds memory where subsets are large
+constexpr int64_t kElementsPerArc = 20;  // bounds memory if subsets are large
 
-// The lattice must be connected and free of epsilons. Each arc is then a word, and all strings of a subset are as long.
+// The lattice must be connected and free of epsilons, so that all strings of a subset have the same length.
 inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t max_arcs) {
   struct Element {
     int32_t state;
     int32_t string;
   };
   struct Step {
-    int32_t word, state, string, arc;  // to the state, by the arc behind the string
+    int32_t word, state, string, arc;  // destination, and the string before the arc
     Costs cost;
   };
   ArcStrings strings(arcs, acoustic_scale);
-  std::unordered_map<std::string, int32_t, KeyedHash> known;  // subset -> new state
-  std::vector<std::pair<int64_t, int64_t>> subset_of;  // [begin, end) in elements
+  struct Set {
+    int64_t begin, end;  // in elements
+    int32_t next;        // previous set with the same lowest state
+    int32_t number;
+  };
+  std::unordered_map<std::string, int32_t, KeyedHash> known;  // subset -> set
+  std::vector<Set> sets;
+  std::vector<int32_t> first_at(arcs.num_states, -1);  // last set with that lowest state
   std::vector<Element> elements, subset;
   std::vector<Step> steps, best;
   std::string name;
-  const auto find = [&](const std::vector<Element>& wanted) {
+  const auto find = [&](const std::vector<Element>& wanted) {  // elements are in the order of their states
     name.assign(reinterpret_cast<const char*>(wanted.data()), wanted.size() * sizeof(Element));
-    const auto [place, is_new] = known.try_emplace(name, static_cast<int32_t>(subset_of.size()));
+    const auto set = static_cast<int32_t>(sets.size());
+    const auto [place, is_new] = known.try_emplace(name, set);
     if (is_new) {
       const auto begin = static_cast<int64_t>(elements.size());
       elements.insert(elements.end(), wanted.begin(), wanted.end());
-      subset_of.emplace_back(begin, static_cast<int64_t>(elements.size()));
+      int32_t& first = first_at[wanted[0].state];
+      sets.push_back({begin, static_cast<int64_t>(elements.size()), first, -1});
+      first = set;
     }
     return place->second;
   };
 
-  Determinized raw;  // states in the order they were met
-  raw.arc_begin.push_back(0);
-  raw.taken_begin.push_back(0);
-  raw.final_taken_begin.push_back(0);
-  find({{0, 0}});
-  for (size_t state = 0; state < subset_of.size(); ++state) {
-    const auto [begin, end] = subset_of[state];
+  Determinized result;
+  // Append the state of a set, with its arcs to other sets.
+  const auto leave = [&](int32_t set) {
+    const int64_t begin = sets[set].begin, end = sets[set].end;
+    sets[set].number = static_cast<int32_t>(result.final_state.size());
     steps.clear();
     int32_t final_state = -1, final_string = 0;
     Costs final_cost;
@@ -141,9 +147,9 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
                          strings.cost(element.string) + arc_costs(arcs, arc, acoustic_scale)});
       }
     }
-    raw.final_state.push_back(final_state);
-    if (final_state >= 0) strings.spell(final_string, 0, raw.final_taken);
-    raw.final_taken_begin.push_back(static_cast<int64_t>(raw.final_taken.size()));
+    result.final_state.push_back(final_state);
+    if (final_state >= 0) strings.spell(final_string, 0, result.final_taken);
+    result.final_taken_begin.push_back(static_cast<int64_t>(result.final_taken.size()));
 
     std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
       return a.word != b.word ? a.word < b.word : a.state < b.state;
@@ -155,56 +161,41 @@ inline Determinized determinize(const Arcs& arcs, double acoustic_scale, int64_t
         if (best.empty() || best.back().state != steps[i].state) {
           best.push_back(steps[i]);
         } else if (better(steps[i].cost, best.back().cost)) {
-          best.back() = steps[i];  // strict: of equal paths the first stays
+          best.back() = steps[i];  // strict: the first of equal paths wins
         }
       }
       subset.clear();
       if (best.size() == 1) {
-        strings.spell(best[0].string, 0, raw.taken);
-        raw.taken.push_back(best[0].arc);
+        strings.spell(best[0].string, 0, result.taken);
+        result.taken.push_back(best[0].arc);
         subset.push_back({best[0].state, 0});
       } else {
         int32_t prefix = best[0].string;
         for (const Step& step : best) prefix = strings.common(prefix, step.string);
-        strings.spell(prefix, 0, raw.taken);
+        strings.spell(prefix, 0, result.taken);
         for (const Step& step : best) {
           subset.push_back({step.state, strings.extend(strings.without(step.string, prefix), step.arc)});
         }
       }
-      raw.taken_begin.push_back(static_cast<int64_t>(raw.taken.size()));
-      raw.word.push_back(word);
-      raw.dst.push_back(find(subset));
+      result.taken_begin.push_back(static_cast<int64_t>(result.taken.size()));
+      result.word.push_back(word);
+      result.dst.push_back(find(subset));
     }
-    raw.arc_begin.push_back(static_cast<int64_t>(raw.dst.size()));
-    if (static_cast<int64_t>(raw.dst.size()) > max_arcs ||
-        static_cast<int64_t>(elements.size()) > kElementsPerArc * max_arcs) {
-      raw.too_large = true;
-      return raw;
-    }
-  }
+    result.arc_begin.push_back(static_cast<int64_t>(result.dst.size()));
+  };
 
-  const auto num_states = static_cast<int64_t>(subset_of.size());
-  std::vector<int32_t> number(num_states);
-  top_sort(num_states, raw.arc_begin.data(), raw.dst.data(), 0, number.data());
-  Determinized sorted;
-  sorted.arc_begin.push_back(0);
-  sorted.taken_begin.push_back(0);
-  sorted.final_taken_begin.push_back(0);
-  for (const int32_t state : in_new_order(number)) {
-    for (int64_t arc = raw.arc_begin[state]; arc < raw.arc_begin[state + 1]; ++arc) {
-      sorted.dst.push_back(number[raw.dst[arc]]);
-      sorted.word.push_back(raw.word[arc]);
-      sorted.taken.insert(sorted.taken.end(), raw.taken.begin() + raw.taken_begin[arc],
-                          raw.taken.begin() + raw.taken_begin[arc + 1]);
-      sorted.taken_begin.push_back(static_cast<int64_t>(sorted.taken.size()));
+  find({{0, 0}});
+  // The lowest state of a set increases along every arc, so sets in that order are in topological order.
+  for (const int32_t& first : first_at) {
+    for (int32_t set = first; set >= 0; set = sets[set].next) {
+      leave(set);
+      result.too_large = static_cast<int64_t>(result.dst.size()) > max_arcs ||
+                         static_cast<int64_t>(elements.size()) > kElementsPerArc * max_arcs;
+      if (result.too_large) return result;
     }
-    sorted.arc_begin.push_back(static_cast<int64_t>(sorted.dst.size()));
-    sorted.final_state.push_back(raw.final_state[state]);
-    sorted.final_taken.insert(sorted.final_taken.end(), raw.final_taken.begin() + raw.final_taken_begin[state],
-                              raw.final_taken.begin() + raw.final_taken_begin[state + 1]);
-    sorted.final_taken_begin.push_back(static_cast<int64_t>(sorted.final_taken.size()));
   }
-  return sorted;
+  for (int32_t& dst : result.dst) dst = sets[dst].number;
+  return result;
 }
 
 }  // namespace ninja

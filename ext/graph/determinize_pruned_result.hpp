@@ -1,4 +1,4 @@
-// What pruned determinization takes and gives: a lattice with scaled costs, bounds, and the lattice that was made.
+// Input and output of pruned determinization: a lattice with scaled costs, bounds, and the determinized lattice.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 #include "graph/determinize_pruned_strings.hpp"
 #include "core/lattice.hpp"
 #include "core/top_sort.hpp"
+#include "graph/growing_lattice.hpp"
 
 namespace ninja {
 
-// Kaldi's tools scale acoustic costs before they look at a lattice, in single precision.
+// Acoustic costs are scaled in single precision before the search, as in Kaldi's tools.
 struct ScaledLattice {
   ScaledLattice(const Arcs& arcs, const Alignments& labels, float acoustic_scale)
       : arcs(arcs), labels(labels), acoustic(arcs.num_arcs), final_acoustic(arcs.num_states) {
@@ -34,20 +35,20 @@ struct ScaledLattice {
 };
 
 struct DeterminizeBounds {
-  float delta;         // subsets whose costs differ by no more are one
+  float delta;         // subsets whose costs differ by no more are equal
   int64_t max_mem;     // bytes, roughly; 0 or less is no bound, here and below
-  int64_t max_arcs;    // final states count, too
+  int64_t max_arcs;    // includes final states
   int64_t max_states;
-  int64_t max_loop;    // states reached over epsilons from one subset
+  int64_t max_loop;    // states that epsilons reach from one subset
 };
 
-// What ended a search: nothing, a bound, or costs beyond single precision.
+// Reason to stop a search: none, a bound, or costs outside the range of single precision.
 enum class Bound : int32_t { kNone, kMemory, kArcs, kStates, kLoop, kPrecision };
 
 struct NewArc {
   int32_t src, dst, word;
   PairCost cost;
-  int64_t ali;  // where its labels begin in the pool; they end where the next arc's begin
+  int64_t ali;  // begin of its labels in the pool; they end where those of the next arc begin
 };
 
 struct NewFinal {
@@ -56,7 +57,7 @@ struct NewFinal {
   int64_t ali;
 };
 
-// States and arcs in the order in which they were made.
+// States and arcs in the order of their creation.
 struct SearchedLattice {
   Bound stopped_by = Bound::kNone;
   double effective_beam = 0.0;
@@ -70,15 +71,15 @@ struct SearchedLattice {
   }
 };
 
-struct DeterminizedLattice : LatticeArrays {
+struct DeterminizedLattice : GrowingLattice {
   Bound stopped_by = Bound::kNone;
   double beam = 0.0;            // of the last try
-  double effective_beam = 0.0;  // what the last try reached
+  double effective_beam = 0.0;  // reached by the last try
   int32_t retries = 0;
-  int32_t num_states = 0;       // 0: no path was found within the bounds
+  int32_t num_states = 0;       // 0 if no path was found within the bounds
 };
 
-// Keep what lies on a path, in topological order, arcs in the order of their words, costs unscaled.
+// Write the connected lattice in topological order, arcs in the order of their words, with unscaled costs.
 inline void write_sorted(const SearchedLattice& found, float acoustic_scale, DeterminizedLattice& to) {
   const auto num_found = static_cast<int64_t>(found.finals.size());
   if (num_found == 0) return;
@@ -99,7 +100,7 @@ inline void write_sorted(const SearchedLattice& found, float acoustic_scale, Det
   std::vector<int32_t> number(num_found);
   top_sort(num_found, begin.data(), dst.data(), 0, number.data());
   const std::vector<int32_t> old = in_new_order(number);
-  std::vector<uint8_t> alive(num_found, 0);  // an end can be reached
+  std::vector<uint8_t> alive(num_found, 0);  // a final state can be reached
   for (auto state = old.rbegin(); state != old.rend(); ++state) {
     alive[*state] = found.finals[*state].is_final;
     for (int64_t i = begin[*state]; i < begin[*state + 1]; ++i) alive[*state] |= alive[dst[i]];
@@ -112,39 +113,28 @@ inline void write_sorted(const SearchedLattice& found, float acoustic_scale, Det
   reserve(found.arcs.size() + 1, to.dst, to.word, to.graph, to.acoustic, to.ali_begin);
   reserve(to.num_states + 1, to.arc_begin, to.final_graph, to.final_acoustic, to.final_ali_begin);
   reserve(found.ali.size(), to.ali);
-  to.arc_begin.push_back(0);
-  to.ali_begin.push_back(0);
-  to.final_ali_begin.push_back(0);
-  const auto copy = [](const std::vector<int32_t>& from, int64_t first, int64_t last, std::vector<int32_t>& pool,
-                       std::vector<int64_t>& ends) {
-    pool.insert(pool.end(), from.begin() + first, from.begin() + last);
-    ends.push_back(static_cast<int64_t>(pool.size()));
+  // Append the labels of an arc or final state, which end where those of the next one begin.
+  const auto append = [](const auto& items, size_t id, const std::vector<int32_t>& from, std::vector<int32_t>& pool) {
+    const auto last = id + 1 < items.size() ? items[id + 1].ali : static_cast<int64_t>(from.size());
+    pool.insert(pool.end(), from.begin() + items[id].ali, from.begin() + last);
   };
-  const auto finite = [](float graph, float acoustic) { return std::isfinite(graph) && std::isfinite(acoustic); };
+  const auto unscaled = [&](const PairCost& cost) {
+    const auto acoustic = static_cast<float>(unscale * cost.acoustic);
+    if (!std::isfinite(cost.graph) || !std::isfinite(acoustic)) to.stopped_by = Bound::kPrecision;
+    return acoustic;
+  };
   for (const int32_t state : old) {
     if (!alive[state]) continue;
     for (int64_t i = begin[state]; i < begin[state + 1]; ++i) {
       const int32_t id = order[i];
       const NewArc& arc = found.arcs[id];
       if (!alive[arc.dst]) continue;
-      to.dst.push_back(number[arc.dst]);
-      to.word.push_back(arc.word);
-      to.graph.push_back(arc.cost.graph);
-      to.acoustic.push_back(static_cast<float>(unscale * arc.cost.acoustic));
-      if (!finite(arc.cost.graph, to.acoustic.back())) to.stopped_by = Bound::kPrecision;
-      const size_t next = static_cast<size_t>(id) + 1;
-      const auto pool_end = static_cast<int64_t>(found.ali.size());
-      copy(found.ali, arc.ali, next < found.arcs.size() ? found.arcs[next].ali : pool_end, to.ali, to.ali_begin);
+      append(found.arcs, static_cast<size_t>(id), found.ali, to.ali);
+      to.add_arc(number[arc.dst], arc.word, arc.cost.graph, unscaled(arc.cost));
     }
-    to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
     const NewFinal& end = found.finals[state];
-    to.final_graph.push_back(end.is_final ? end.cost.graph : kInfinity);
-    to.final_acoustic.push_back(end.is_final ? static_cast<float>(unscale * end.cost.acoustic) : kInfinity);
-    const size_t next = static_cast<size_t>(state) + 1;
-    const auto pool_end = static_cast<int64_t>(found.final_ali.size());
-    copy(found.final_ali, end.ali, next < found.finals.size() ? found.finals[next].ali : pool_end, to.final_ali,
-         to.final_ali_begin);
-    if (end.is_final && !finite(end.cost.graph, to.final_acoustic.back())) to.stopped_by = Bound::kPrecision;
+    append(found.finals, static_cast<size_t>(state), found.final_ali, to.final_ali);
+    to.close_state(end.is_final, end.cost.graph, end.is_final ? unscaled(end.cost) : kInfinity);
   }
 }
 

@@ -1,4 +1,4 @@
-// Pruned determinization of a whole lattice: one try, and more on a pruned lattice where the bounds cut it short.
+// Pruned determinization of a lattice, repeated with smaller beams if a bound stops it.
 #pragma once
 
 #include <algorithm>
@@ -8,32 +8,26 @@
 
 #include "graph/determinize_pruned.hpp"
 #include "graph/determinize_pruned_result.hpp"
+#include "graph/potential.hpp"
 #include "core/lattice.hpp"
 
 namespace ninja {
 
 constexpr int32_t kMostTries = 10;
 
-// Cost from each state to the end over the arcs kept.
+// Cost from each state to the end over the arcs that are kept.
 inline std::vector<double> cost_to_end(const ScaledLattice& lattice, const std::vector<uint8_t>& keep_arc) {
-  const Arcs& arcs = lattice.arcs;
-  std::vector<double> rest(arcs.num_states);
-  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-    double best = lattice.is_final(state) ? total(lattice.final_cost(state)) : kNever;
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      if (keep_arc[arc]) best = std::min(best, total(lattice.cost(arc)) + rest[arcs.dst[arc]]);
-    }
-    rest[state] = best;
-  }
-  return rest;
+  return cost_to_end(
+      lattice.arcs, [&](int64_t arc) { return keep_arc[arc] ? total(lattice.cost(arc)) : kNever; },
+      [&](int64_t state) { return lattice.is_final(state) ? total(lattice.final_cost(state)) : kNever; });
 }
 
-// Let go of the arcs from which there is no way to the end.
-inline void drop_ways_to_nowhere(const Arcs& arcs, const std::vector<double>& rest, std::vector<uint8_t>& keep_arc) {
+// Drop the arcs from which no final state can be reached.
+inline void drop_dead_ends(const Arcs& arcs, const std::vector<double>& rest, std::vector<uint8_t>& keep_arc) {
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) keep_arc[arc] &= rest[arcs.dst[arc]] < kNever;
 }
 
-// Let go of the arcs whose best path is worse than the best of all by more than the beam.
+// Drop the arcs whose best path costs more than the best path of all plus the beam.
 inline void prune_arcs(const ScaledLattice& lattice, const std::vector<double>& rest, double beam,
                        std::vector<uint8_t>& keep_arc) {
   const Arcs& arcs = lattice.arcs;
@@ -62,7 +56,7 @@ inline DeterminizedLattice determinize_pruned(const Arcs& arcs, const Alignments
     if (rest[0] != kNever) result.stopped_by = Bound::kPrecision;
     return result;
   }
-  drop_ways_to_nowhere(arcs, rest, keep_arc);
+  drop_dead_ends(arcs, rest, keep_arc);
   result.beam = beam;
   double slack = 0.0;
   while (true) {
@@ -74,18 +68,18 @@ inline DeterminizedLattice determinize_pruned(const Arcs& arcs, const Alignments
                        result.effective_beam < retry_cutoff * result.beam && result.retries + 1 < kMostTries;
     if (!retry) {
       write_sorted(found, acoustic_scale, result);
-      // Single precision may leave no whole path within a beam near 0; then the beam gives way by what rounding takes.
+      // In single precision no complete path may lie within a beam near 0: increase it by the rounding error.
       if (result.num_states > 0 || found.stopped_by != Bound::kNone || slack > 1.0 + std::fabs(rest[0])) return result;
       slack = slack == 0.0 ? 1e-6 * (1.0 + std::fabs(rest[0])) : 10.0 * slack;
       continue;
     }
-    // Kaldi's rule: the less was reached, the more goes, but never more than half.
+    // Kaldi's rule: reduce the beam according to the beam that was reached, by half at most.
     const double reached = std::sqrt(result.effective_beam / result.beam);
     result.beam *= std::max(0.5, reached);
     ++result.retries;
     prune_arcs(lattice, rest, result.beam, keep_arc);
     rest = cost_to_end(lattice, keep_arc);
-    drop_ways_to_nowhere(arcs, rest, keep_arc);
+    drop_dead_ends(arcs, rest, keep_arc);
   }
 }
 

@@ -1,4 +1,4 @@
-// Epsilon removal that keeps both costs and the alignment of every best way around.
+// Epsilon removal that keeps both costs and the alignment of the best path between any two states.
 #pragma once
 
 #include <algorithm>
@@ -8,54 +8,45 @@
 #include <vector>
 
 #include "core/lattice.hpp"
+#include "graph/growing_lattice.hpp"
 #include "graph/potential.hpp"
 
 namespace ninja {
 
-struct EpsilonFree : LatticeArrays {
-  bool too_large = false;      // more than max_arcs arcs: nothing else holds
-  std::vector<int32_t> state;  // [new states] old state of each; empty: no path leads to a final state
+struct EpsilonFree : GrowingLattice {
+  std::vector<int32_t> state;  // [new states] old state of each; empty if no path leads to a final state
 };
 
-// One state of an epsilon closure: the best epsilon path to it, as a chain of arcs.
+// A state of an epsilon closure, with the best epsilon path to it as a chain of arcs.
 struct Reached {
   Costs cost;
-  int64_t before = -1;  // state the last epsilon left
-  int64_t arc = -1;     // the last epsilon; -1 at the closure's own state
+  int64_t before = -1;  // source of the last epsilon
+  int64_t arc = -1;     // the last epsilon; -1 at the root of the closure
 };
 
-// For every state and every epsilon path leaving it, copy the arcs at that path's end back to the state; of copies with
-// equal word and destination the best stays. The result holds only states on a path to a final state.
+// For every state and every epsilon path that leaves it, copy the arcs at the end of the path to the state. Of copies
+// with the same word and destination the best is kept. The result has only states on a path to a final state.
 inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale, int64_t max_arcs) {
   EpsilonFree result;
-  std::vector<char> leads(arcs.num_states, 0);
-  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-    leads[state] = is_final(arcs, state);
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) leads[state] |= leads[arcs.dst[arc]];
-  }
+  const std::vector<uint8_t> leads = coaccessible(arcs);
   if (arcs.num_states == 0 || !leads[0]) return result;
 
-  std::vector<char> wanted(arcs.num_states, 0);
+  std::vector<uint8_t> wanted(arcs.num_states, 0);
   wanted[0] = 1;
-  std::map<int64_t, Reached> closure;                            // in topological order
-  std::map<std::pair<int32_t, int32_t>, size_t> place_of;         // (destination, word) -> place in kept
-  std::vector<std::pair<Costs, int64_t>> kept;                    // (cost, arc), in the order they were met
+  std::map<int64_t, Reached> closure;                         // in topological order
+  std::map<std::pair<int32_t, int32_t>, size_t> place_of;     // (destination, word) -> index into kept
+  std::vector<std::pair<Costs, int64_t>> kept;                // (cost, arc), in the order they were found
   std::vector<int64_t> chain;
   const auto append_chain = [&](int64_t state, std::vector<int32_t>& pool) {
     chain.clear();
     for (const Reached* at = &closure.at(state); at->arc >= 0; at = &closure.at(at->before)) chain.push_back(at->arc);
-    for (auto arc = chain.rbegin(); arc != chain.rend(); ++arc) {
-      pool.insert(pool.end(), labels.ali + labels.ali_begin[*arc], labels.ali + labels.ali_begin[*arc + 1]);
-    }
+    for (auto arc = chain.rbegin(); arc != chain.rend(); ++arc) append_labels(labels.ali, labels.ali_begin, *arc, pool);
   };
   std::vector<int32_t> source_of(arcs.num_arcs);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     std::fill(source_of.begin() + arcs.arc_begin[state], source_of.begin() + arcs.arc_begin[state + 1], state);
   }
 
-  result.arc_begin.push_back(0);
-  result.ali_begin.push_back(0);
-  result.final_ali_begin.push_back(0);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     if (!wanted[state]) continue;
     closure.clear();
@@ -64,7 +55,7 @@ inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, d
     closure[state].cost = {0.0, 0.0, 0.0};
     Costs end;
     int64_t end_state = -1;
-    for (auto at = closure.begin(); at != closure.end(); ++at) {  // epsilons lead forwards: new states come later
+    for (auto at = closure.begin(); at != closure.end(); ++at) {  // new states are later ones
       const Costs here = at->second.cost;
       const Costs stop = here + final_costs(arcs, at->first, acoustic_scale);
       if (is_final(arcs, at->first) && (end_state < 0 || better(stop, end))) {
@@ -89,28 +80,18 @@ inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, d
     }
     for (const auto& [cost, arc] : kept) {
       append_chain(source_of[arc], result.ali);
-      result.ali.insert(result.ali.end(), labels.ali + labels.ali_begin[arc], labels.ali + labels.ali_begin[arc + 1]);
-      result.ali_begin.push_back(static_cast<int64_t>(result.ali.size()));
-      result.dst.push_back(arcs.dst[arc]);
-      result.word.push_back(arcs.word[arc]);
-      result.graph.push_back(static_cast<float>(cost.graph));
-      result.acoustic.push_back(static_cast<float>(cost.acoustic));
+      append_labels(labels.ali, labels.ali_begin, arc, result.ali);
+      result.add_arc(arcs.dst[arc], arcs.word[arc], static_cast<float>(cost.graph), static_cast<float>(cost.acoustic));
       wanted[arcs.dst[arc]] = 1;
     }
     if (end_state >= 0) {
       append_chain(end_state, result.final_ali);
-      result.final_ali.insert(result.final_ali.end(), labels.final_ali + labels.final_ali_begin[end_state],
-                              labels.final_ali + labels.final_ali_begin[end_state + 1]);
+      append_labels(labels.final_ali, labels.final_ali_begin, end_state, result.final_ali);
     }
-    result.final_ali_begin.push_back(static_cast<int64_t>(result.final_ali.size()));
-    result.final_graph.push_back(end_state < 0 ? kInfinity : static_cast<float>(end.graph));
-    result.final_acoustic.push_back(end_state < 0 ? kInfinity : static_cast<float>(end.acoustic));
-    result.arc_begin.push_back(static_cast<int64_t>(result.dst.size()));
+    result.close_state(end_state >= 0, static_cast<float>(end.graph), static_cast<float>(end.acoustic));
     result.state.push_back(static_cast<int32_t>(state));
-    if (static_cast<int64_t>(result.dst.size()) > max_arcs) {
-      result.too_large = true;
-      return result;
-    }
+    result.too_large = result.num_arcs() > max_arcs;
+    if (result.too_large) return result;
   }
   std::vector<int32_t> place(arcs.num_states, -1);
   for (size_t i = 0; i < result.state.size(); ++i) place[result.state[i]] = static_cast<int32_t>(i);

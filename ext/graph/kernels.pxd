@@ -98,9 +98,12 @@ cdef extern from "graph/potential.hpp" namespace "ninja" nogil:
     void path_extremes(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, const double* cost,
                        const double* final_cost, double* least, double* most) except +
 
-cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
-    cdef cppclass EpsilonFree(LatticeArrays):
+cdef extern from "graph/growing_lattice.hpp" namespace "ninja" nogil:
+    cdef cppclass GrowingLattice(LatticeArrays):
         cbool too_large
+
+cdef extern from "graph/epsilon.hpp" namespace "ninja" nogil:
+    cdef cppclass EpsilonFree(GrowingLattice):
         vector[int32_t] state
     EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
                                 int64_t max_arcs) except +
@@ -124,46 +127,34 @@ cdef extern from "graph/union.hpp" namespace "ninja" nogil:
         Arcs arcs
         Alignments labels
         int64_t first
-    cdef cppclass United(LatticeArrays):
-        cbool too_large
-    United unite(const vector[Operand]& operands, double acoustic_scale, double delta, int64_t max_arcs,
-                 int64_t max_labels) except +
+    GrowingLattice unite(const vector[Operand]& operands, double acoustic_scale, double delta, int64_t max_arcs,
+                         int64_t max_labels) except +
 
-cdef extern from "graph/expand_ngram.hpp" namespace "ninja" nogil:
+cdef extern from "graph/split_states.hpp" namespace "ninja" nogil:
     cdef cppclass SplitLattice:
         cbool too_large
         vector[int64_t] arc_begin
         vector[int32_t] dst
         vector[int64_t] arc_map
         vector[int32_t] state_map
-        vector[int32_t] followed
+        vector[int32_t] automaton_state
     SplitLattice expand_ngram(const Arcs& arcs, int32_t num_words, int64_t max_arcs) except +
     SplitLattice follow_transcript(const Arcs& arcs, const int32_t* words, int64_t length, int64_t max_arcs) except +
 
-cdef extern from "graph/compose_lattices.hpp" namespace "ninja" nogil:
-    cdef cppclass ComposedPair:
-        cbool too_large
-        vector[int64_t] arc_begin
-        vector[int32_t] dst
-        vector[int64_t] first
-        vector[int64_t] second
-        vector[int32_t] of_first
-        vector[int32_t] of_second
-    ComposedPair compose_pair(const Arcs& a, const Arcs& b, int64_t max_arcs) except +
-
-cdef extern from "graph/compose_fst.hpp" namespace "ninja" nogil:
-    cdef cppclass ComposedFst:
+cdef extern from "graph/compose.hpp" namespace "ninja" nogil:
+    cdef cppclass Composition:
         cbool too_large
         int64_t cycle
         vector[int64_t] arc_begin
         vector[int32_t] dst
         vector[int32_t] word
         vector[int64_t] arc_map
+        vector[int64_t] fst_arc
         vector[double] cost
         vector[int32_t] state_map
+        vector[int32_t] fst_state
         vector[double] final_cost
-    ComposedFst compose_fst(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi,
-                            int64_t max_arcs) except +
+    Composition compose(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs) except +
 
 cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:
     const int64_t kWholeCells, kLeastOracleWords, kMostOracleCells

@@ -1,4 +1,4 @@
-// Alignment strings, each stored once, and the hash tables that find them again.
+// Interned strings of labels, and the hash table that finds them.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,12 @@
 
 namespace ninja {
 
-// Chains of entries with the same place; the newest entry comes first.
+// A chained hash table of entries 0, 1, …, whose keys the caller compares; the newest entry of a chain comes first.
 class Chains {
  public:
   int32_t first(uint64_t hash) const { return heads_.empty() ? -1 : heads_[hash & (heads_.size() - 1)]; }
   int32_t next(int32_t entry) const { return entries_[entry].next; }
   uint64_t hash(int32_t entry) const { return entries_[entry].hash; }
-  int64_t size() const { return static_cast<int64_t>(entries_.size()); }
 
   int32_t add(uint64_t hash) {
     if (entries_.size() >= heads_.size()) grow();
@@ -45,7 +44,7 @@ class Chains {
   std::vector<Entry> entries_;
 };
 
-// Strings of labels, each stored once; string 0 is empty.
+// Interned strings of labels; string 0 is empty.
 class LabelStrings {
  public:
   LabelStrings() { intern(nullptr, 0); }
@@ -54,8 +53,8 @@ class LabelStrings {
     uint64_t hash = length;
     for (size_t i = 0; i < length; ++i) hash = keyed_hash_with(hash, static_cast<uint32_t>(labels[i]));
     for (int32_t string = chains_.first(hash); string >= 0; string = chains_.next(string)) {
-      const bool alike = chains_.hash(string) == hash && size(string) == length;
-      if (alike && std::equal(labels, labels + length, begin(string))) return string;
+      if (chains_.hash(string) != hash || size(string) != length) continue;
+      if (std::equal(labels, labels + length, begin(string))) return string;
     }
     pool_.insert(pool_.end(), labels, labels + length);
     ends_.push_back(static_cast<int64_t>(pool_.size()));
@@ -64,6 +63,9 @@ class LabelStrings {
 
   const int32_t* begin(int32_t string) const { return pool_.data() + (string == 0 ? 0 : ends_[string - 1]); }
   const int32_t* end(int32_t string) const { return pool_.data() + ends_[string]; }
+  void append_to(int32_t string, std::vector<int32_t>& labels) const {
+    labels.insert(labels.end(), begin(string), end(string));
+  }
   size_t size(int32_t string) const { return static_cast<size_t>(end(string) - begin(string)); }
   int64_t num_labels() const { return static_cast<int64_t>(pool_.size()); }
   int64_t bytes() const { return static_cast<int64_t>(4 * pool_.size() + 28 * ends_.size()); }

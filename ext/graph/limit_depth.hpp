@@ -8,20 +8,21 @@
 #include <vector>
 
 #include "core/scales.hpp"
+#include "graph/potential.hpp"
 #include "graph/select.hpp"
 
 namespace ninja {
 
-// An arc and how far the best path through it lies from the best one: 0 or a little more, in single precision as in
-// Kaldi, where that makes ties.
+// An arc and the difference of the best path to the best path through it, about 0 or less, in single precision as in
+// Kaldi, which makes ties.
 struct Crossing {
   float logprob;
   int64_t arc;
   bool operator<(const Crossing& other) const { return logprob < other.logprob; }
 };
 
-// The arcs that cross the present frame. Only where an arc begins or ends is there anything to do, so that time and
-// memory follow the arcs, not the frames.
+// The arcs that cross the current frame. Only frames in which an arc begins or ends are visited, so that time and memory
+// depend on the number of arcs, not of frames.
 class Crossings {
  public:
   Crossings(int64_t num_arcs, int64_t most, std::vector<uint8_t>& keep)
@@ -49,8 +50,8 @@ class Crossings {
     best_.insert(rest_.extract(next));
   }
 
-  // Drop the arcs beyond the best at this frame. Of equally good ones at the edge those are dropped that Kaldi drops,
-  // which takes time with the square of their number; where there are too many for that, the last ones.
+  // Drop the surplus arcs of this frame. Of arcs of equal rank the same are dropped as by Kaldi, which takes quadratic
+  // time in their number; if there are too many, the last ones are dropped.
   void limit() {
     if (rest_.empty()) return;
     if (best_.begin()->logprob == std::prev(rest_.end())->logprob &&
@@ -60,7 +61,7 @@ class Crossings {
       std::sort(here_.begin(), here_.end(), [](const Crossing& a, const Crossing& b) { return a.arc < b.arc; });
       const auto surplus = here_.begin() + static_cast<std::ptrdiff_t>(rest_.size());
       std::nth_element(here_.begin(), surplus, here_.end());
-      for (auto each = here_.begin(); each != surplus; ++each) keep_[each->arc] = 0;
+      for (auto crossing = here_.begin(); crossing != surplus; ++crossing) keep_[crossing->arc] = 0;
       return;
     }
     for (const int64_t arc : waiting_) {
@@ -72,7 +73,7 @@ class Crossings {
  private:
   static constexpr size_t kMostTied = 1024;
 
-  struct ByRank {  // the worst first
+  struct ByRank {  // worst first
     bool operator()(const Crossing& a, const Crossing& b) const {
       return a.logprob != b.logprob ? a.logprob < b.logprob : a.arc > b.arc;
     }
@@ -81,8 +82,8 @@ class Crossings {
   const size_t most_;
   std::vector<uint8_t>& keep_;     // [num_arcs]
   std::vector<uint8_t> is_rest_;   // [num_arcs]
-  std::set<Crossing, ByRank> best_, rest_;  // so many as may stay, and the others
-  std::vector<int64_t> waiting_;   // arcs that came to the rest and may still be kept
+  std::set<Crossing, ByRank> best_, rest_;  // at most `most_` arcs, and the others
+  std::vector<int64_t> waiting_;   // arcs that moved to the rest and are not dropped yet
   std::vector<Crossing> here_;
 };
 
@@ -91,7 +92,7 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
                         int64_t max_arcs_per_frame, Selection& selection) {
   const Scales scales = single(exact);
   const int64_t num_states = arcs.num_states;
-  std::vector<double> forward(num_states, kNoPath), backward(num_states);
+  std::vector<double> forward(num_states, kNoPath);
   forward[0] = 0.0;
   double best = kNoPath;
   for (int64_t state = 0; state < num_states; ++state) {
@@ -101,12 +102,9 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
     }
     best = std::min(best, forward[state] + single_final_cost(arcs, state, scales));
   }
-  for (int64_t state = num_states - 1; state >= 0; --state) {
-    backward[state] = single_final_cost(arcs, state, scales);
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      backward[state] = std::min(backward[state], backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales));
-    }
-  }
+  const std::vector<double> backward =
+      cost_to_end(arcs, [&](int64_t arc) { return single_arc_cost(arcs, arc, scales); },
+                  [&](int64_t state) { return single_final_cost(arcs, state, scales); });
   best = 0.5 * (best + backward[0]);
 
   selection.resize(arcs);
@@ -123,7 +121,7 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
     selection.keep_final[state] = is_final(arcs, state);
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       const double through = forward[state] + backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales);
-      selection.keep_arc[arc] = through < kNoPath;  // the others are on no path and must not take a place
+      selection.keep_arc[arc] = through < kNoPath;  // arcs on no path do not count
       if (!selection.keep_arc[arc]) continue;
       const Crossing crossing{static_cast<float>(best - through), arc};
       if (time[state] == time[arcs.dst[arc]]) continue;
@@ -144,7 +142,7 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
   drop_dead_ends(arcs, selection);
   number_kept(arcs, alignments, selection);
   if (selection.num_states > 0 || !(best < kNoPath)) return;
-  // Equally good paths took each other's places: the first of them stays.
+  // Ties have removed every complete path: keep the first of the best paths.
   for (int64_t state = 0; backward[state] != single_final_cost(arcs, state, scales);) {
     int64_t arc = arcs.arc_begin[state];
     while (backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales) != backward[state]) ++arc;

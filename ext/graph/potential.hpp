@@ -1,4 +1,4 @@
-// Best completions of a lattice in both costs, and the extremes of its paths.
+// Best completions of the states of a lattice, and the extreme costs of its paths.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,31 @@ inline Costs final_costs(const Arcs& arcs, int64_t state, double acoustic_scale)
   return is_final(arcs, state) ? costs(arcs.final_graph[state], arcs.final_acoustic[state], acoustic_scale) : Costs();
 }
 
-// Cost of the best way from each state to the end; infinite at dead ends.
+// For each state, 1 if a final state can be reached.
+inline std::vector<uint8_t> coaccessible(const Arcs& arcs) {
+  std::vector<uint8_t> leads(arcs.num_states);
+  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+    leads[state] = is_final(arcs, state);
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) leads[state] |= leads[arcs.dst[arc]];
+  }
+  return leads;
+}
+
+// Cost of the best path from each state to the end, where `arc_cost(arc)` and `final_cost(state)` may be infinite.
+template <class ArcCost, class FinalCost>
+std::vector<double> cost_to_end(const Arcs& arcs, const ArcCost& arc_cost, const FinalCost& final_cost) {
+  std::vector<double> rest(arcs.num_states);
+  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
+    double best = final_cost(state);
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
+      best = std::min(best, arc_cost(arc) + rest[arcs.dst[arc]]);
+    }
+    rest[state] = best;
+  }
+  return rest;
+}
+
+// The same with both costs, ordered as above.
 inline std::vector<Costs> best_completion(const Arcs& arcs, double acoustic_scale) {
   std::vector<Costs> rest(arcs.num_states);
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
@@ -51,7 +75,7 @@ inline std::vector<Costs> best_completion(const Arcs& arcs, double acoustic_scal
   return rest;
 }
 
-// Smallest and largest cost of a path from state 0 to a final state, over an acyclic machine in topological order.
+// Smallest and largest cost of a path from state 0 to a final state of an acyclic machine in topological order.
 inline void path_extremes(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, const double* cost,
                           const double* final_cost, double* least, double* most) {
   std::vector<double> low(num_states, kNever), high(num_states, -kNever);

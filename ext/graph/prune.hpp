@@ -1,4 +1,4 @@
-// Beam pruning: keep the arcs on a path within the beam of the best one.
+// Beam pruning: keep the arcs on paths within the beam of the best path.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ struct PruneWorkspace {
   std::vector<double> cost;      // [num_arcs]
   std::vector<double> forward;   // [num_states], best cost from the start
   std::vector<double> backward;  // [num_states], best cost to the end
-  std::vector<double> stop;      // [num_states], cost of ending there
+  std::vector<double> stop;      // [num_states], final cost
 };
 
-// The additions stand in the order of Kaldi's PruneLattice, so that the same arcs fall at the beam's edge.
+// Costs are added in the order of Kaldi's PruneLattice, so that the same arcs are kept at the edge of the beam.
 inline void prune(const Arcs& arcs, const Alignments& alignments, const Scales& exact, double beam,
                   Selection& selection) {
   static thread_local PruneWorkspace space;
@@ -34,7 +34,7 @@ inline void prune(const Arcs& arcs, const Alignments& alignments, const Scales& 
   uint8_t* keep_arc = selection.keep_arc.data();
   uint8_t* keep_final = selection.keep_final.data();
   uint8_t* alive = selection.alive.data();
-  const int64_t* arc_begin = arcs.arc_begin;  // bytes may alias anything: what loops need is kept in locals
+  const int64_t* arc_begin = arcs.arc_begin;  // locals, since stores of bytes may alias anything
   const int32_t* arc_dst = arcs.dst;
 
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) cost[arc] = single_arc_cost(arcs, arc, scales);
@@ -49,7 +49,7 @@ inline void prune(const Arcs& arcs, const Alignments& alignments, const Scales& 
     stop[state] = single_final_cost(arcs, state, scales);
     best = std::min(best, here + stop[state]);
   }
-  // Rounding may leave no whole path within a beam near 0; then the beam gives way by as much as rounding takes.
+  // By rounding, no complete path may lie within a beam near 0: then increase it by the rounding error.
   for (double slack = 0.0;; slack = slack == 0.0 ? 1e-12 : 10.0 * slack) {
     const double cutoff = best + beam + slack * (1.0 + std::fabs(best));
     for (int64_t state = num_states - 1; state >= 0; --state) {

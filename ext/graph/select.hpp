@@ -1,9 +1,8 @@
-// The one way from a choice of arcs to a smaller lattice: drop what leads nowhere, renumber, copy.
+// Selection of arcs: drop dead ends, renumber states, and copy the rest to a new lattice.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "core/block.hpp"
@@ -11,22 +10,22 @@
 
 namespace ninja {
 
-// Which arcs and final states stay. An algorithm fills the three marks, `number_kept` the rest.
+// The arcs and final states to keep. An algorithm fills the first three arrays, `number_kept` the rest.
 struct Selection {
-  std::vector<uint8_t> keep_arc;    // [num_arcs], 1 only if the arc enters a state from which a kept final is reached
+  std::vector<uint8_t> keep_arc;    // [num_arcs], 1 only if a kept final state is reachable from the arc
   std::vector<uint8_t> keep_final;  // [num_states]
-  std::vector<uint8_t> alive;       // [num_states], a kept final can be reached through kept arcs
+  std::vector<uint8_t> alive;       // [num_states], a kept final state is reachable through kept arcs
 
-  std::vector<uint8_t> reached;     // [num_states], from the start through kept arcs
+  std::vector<uint8_t> reached;     // [num_states], reachable from the start through kept arcs
   std::vector<int64_t> arc;         // old arc of each new arc
   std::vector<int64_t> arc_begin;   // [new states]
   std::vector<int32_t> old_state;   // old state of each new state
-  std::vector<int32_t> new_state;   // new state of each old state, undefined where dropped
+  std::vector<int32_t> new_state;   // new state of each old state, undefined for dropped states
   int64_t num_states = 0;
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
   int64_t num_final_labels = 0;
-  bool everything = false;          // nothing was dropped: the old lattice will do
+  bool everything = false;          // nothing was dropped: the old lattice is the result
 
   void resize(const Arcs& arcs) {
     keep_arc.resize(arcs.num_arcs);
@@ -35,30 +34,15 @@ struct Selection {
   }
 };
 
-// Lend a selection whose vectors have room from earlier calls of the thread; give it back when done.
+// A selection with the memory of earlier calls of the thread, unless an unusually large lattice has used it.
 inline Selection& spare_selection() {
   static thread_local Selection spare;
+  constexpr size_t kMost = size_t{1} << 22;  // arcs
+  if (std::max(spare.arc.capacity(), spare.reached.capacity()) > kMost) spare = Selection();
   return spare;
 }
 
-inline Selection take_selection() { return std::move(spare_selection()); }
-
-inline void give_back(Selection& selection) {
-  constexpr size_t kMost = size_t{1} << 22;  // arcs; what an unusually large lattice took is freed instead
-  if (std::max(selection.arc.capacity(), selection.reached.capacity()) <= kMost) spare_selection() = std::move(selection);
-}
-
-// Where the new lattice is written.
-struct NewLattice : Block {
-  const int32_t* old_time = nullptr;  // where there is none, `time` is not written
-};
-
-inline void make_room(NewLattice& to, int64_t num_states, int64_t num_arcs, int64_t num_labels,
-                      int64_t num_final_labels) {
-  static_cast<Block&>(to) = new_block(num_states, num_arcs, num_labels, num_final_labels, to.old_time != nullptr);
-}
-
-// Take away the arcs that enter dead ends; needs `keep_arc` and `keep_final`, fills `alive`.
+// Drop the arcs that enter dead ends; reads `keep_arc` and `keep_final`, fills `alive`.
 inline void drop_dead_ends(const Arcs& arcs, Selection& selection) {
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
     uint8_t alive = selection.keep_final[state];
@@ -70,7 +54,7 @@ inline void drop_dead_ends(const Arcs& arcs, Selection& selection) {
   }
 }
 
-// Number the states that are reached and alive, in their order, and list the arcs between them.
+// Number the states that are reached and alive, in order, and list the arcs between them.
 inline void number_kept(const Arcs& arcs, const Alignments& alignments, Selection& selection) {
   const int64_t num_states = arcs.num_states;
   selection.reached.assign(num_states, 0);
@@ -89,11 +73,11 @@ inline void number_kept(const Arcs& arcs, const Alignments& alignments, Selectio
   int32_t* new_state = selection.new_state.data();
   int32_t* old_state = selection.old_state.data();
   int64_t* new_begin = selection.arc_begin.data();
-  const int64_t* arc_begin = arcs.arc_begin;  // bytes may alias anything: what the loop needs is kept in locals
+  const int64_t* arc_begin = arcs.arc_begin;  // locals, since stores of bytes may alias anything
   const int64_t* ali_begin = alignments.ali_begin;
   const int32_t* dst = arcs.dst;
   int64_t states = 0, count = 0, final_labels = 0;
-  bool finals_stay = true;
+  bool all_finals = true;
   for (int64_t state = 0; state < num_states; ++state) {
     if (!(reached[state] & alive[state])) continue;
     new_state[state] = static_cast<int32_t>(states);
@@ -102,11 +86,11 @@ inline void number_kept(const Arcs& arcs, const Alignments& alignments, Selectio
     if (keep_final[state]) {
       final_labels += alignments.final_ali_begin[state + 1] - alignments.final_ali_begin[state];
     } else if (is_final(arcs, state)) {
-      finals_stay = false;
+      all_finals = false;
     }
     for (int64_t arc = arc_begin[state], end = arc_begin[state + 1]; arc < end; ++arc) {
       const uint8_t keep = keep_arc[arc];
-      kept[count] = arc;  // overwritten by the next one if this one is dropped: no branch to mispredict
+      kept[count] = arc;  // overwritten by the next arc if dropped: no branch to mispredict
       count += keep;
       reached[dst[arc]] |= keep;
     }
@@ -115,14 +99,15 @@ inline void number_kept(const Arcs& arcs, const Alignments& alignments, Selectio
   selection.num_states = states;
   selection.num_arcs = count;
   selection.num_final_labels = final_labels;
-  selection.everything = finals_stay && states == num_states && count == arcs.num_arcs;
+  selection.everything = all_finals && states == num_states && count == arcs.num_arcs;
   int64_t labels = 0;
   for (int64_t arc = 0; arc < count; ++arc) labels += ali_begin[kept[arc] + 1] - ali_begin[kept[arc]];
   selection.num_labels = labels;
 }
 
-inline void write_selection(const Arcs& arcs, const Alignments& alignments, const Selection& selection,
-                            const NewLattice& to) {
+// Write the selected lattice; `time` of the old states may be null.
+inline void write_selection(const Arcs& arcs, const Alignments& alignments, const int32_t* time,
+                            const Selection& selection, const Block& to) {
   const int64_t* kept = selection.arc.data();
   const int32_t* new_state = selection.new_state.data();
   const int64_t count = selection.num_arcs;
@@ -140,7 +125,7 @@ inline void write_selection(const Arcs& arcs, const Alignments& alignments, cons
     const int64_t first = kept[arc], from = alignments.ali_begin[first];
     const int64_t shift = labels - from;
     int64_t last = first;
-    for (; arc < count && kept[arc] == last; ++arc, ++last) {  // neighbours are copied in one go
+    for (; arc < count && kept[arc] == last; ++arc, ++last) {  // copy consecutive arcs at once
       to.ali_begin[arc + 1] = alignments.ali_begin[last + 1] + shift;
     }
     const int64_t length = alignments.ali_begin[last] - from;
@@ -161,8 +146,35 @@ inline void write_selection(const Arcs& arcs, const Alignments& alignments, cons
       labels += length;
     }
     to.final_ali_begin[state + 1] = labels;
-    if (to.old_time != nullptr) to.time[state] = to.old_time[old];
+    if (time != nullptr) to.time[state] = time[old];
   }
+}
+
+// Tell whether everything lies on a path from the start to a final state, as in most lattices. Since states are in
+// topological order, it is enough that every state is entered, and left if it is not final. `entered` is a buffer.
+inline bool is_connected(const Arcs& arcs, std::vector<uint8_t>& entered) {
+  entered.assign(static_cast<size_t>(arcs.num_states), 0);
+  entered[0] = 1;
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) entered[arcs.dst[arc]] = 1;
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    if (!entered[state]) return false;
+    if (arcs.arc_begin[state] == arcs.arc_begin[state + 1] && !is_final(arcs, state)) return false;
+  }
+  return true;
+}
+
+// Keep the arcs on a path from the start to a final state through the arcs of `wanted`, or all arcs if it is null.
+inline void connect(const Arcs& arcs, const Alignments& alignments, const uint8_t* wanted, Selection& selection) {
+  if (wanted == nullptr && is_connected(arcs, selection.reached)) {
+    selection.num_states = arcs.num_states;
+    selection.everything = true;
+    return;
+  }
+  selection.resize(arcs);
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) selection.keep_arc[arc] = wanted == nullptr || wanted[arc] != 0;
+  for (int64_t state = 0; state < arcs.num_states; ++state) selection.keep_final[state] = is_final(arcs, state);
+  drop_dead_ends(arcs, selection);
+  number_kept(arcs, alignments, selection);
 }
 
 }  // namespace ninja

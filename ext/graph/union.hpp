@@ -1,9 +1,8 @@
-// The union of lattices, determinized: for each word sequence the best path of them all, its costs and its alignment.
+// Determinized union of lattices: the best path of each word sequence, with its costs and its alignment.
 //
-// Weighted subset construction over all lattices at once. A new state is a set of (old state, labels still to be given
-// out, graph and acoustic cost still to be paid). What all elements have in common goes on the arc, as in Kaldi; the best
-// element owes nothing. Two sets are one if their states and labels are equal and their costs round to the same
-// multiples of `delta`.
+// Weighted subset construction over all lattices at once. A new state is a set of (old state, residual labels, residual
+// graph and acoustic cost). The common prefix of the labels and the cost of the best element are put on the arc, as in
+// Kaldi. Two sets are equal if their states and labels are equal and their costs round to the same multiples of `delta`.
 #pragma once
 
 #include <algorithm>
@@ -13,50 +12,39 @@
 #include <vector>
 
 #include "core/lattice.hpp"
+#include "graph/growing_lattice.hpp"
 #include "graph/label_strings.hpp"
 #include "graph/potential.hpp"
 
 namespace ninja {
 
-// States in topological order, state 0 the start.
-struct United : LatticeArrays {
-  bool too_large = false;  // beyond a bound: nothing else holds
-};
-
 struct Operand {
   Arcs arcs;
   Alignments labels;
-  int64_t first;  // number of its state 0 among the states of all
+  int64_t first;  // number of its state 0 among the states of all operands
 };
 
-// All lattices must be connected and free of epsilons.
+// All operands must be connected and free of epsilons.
 class Uniter {
  public:
   Uniter(const std::vector<Operand>& operands, double acoustic_scale, double delta, int64_t max_arcs, int64_t max_labels)
       : operands_(operands), scale_(acoustic_scale), step_(1.0 / delta), max_arcs_(max_arcs), max_labels_(max_labels) {}
 
-  United unite() {
+  GrowingLattice unite() {
     int64_t num_states = 0;
     for (const Operand& operand : operands_) num_states += operand.arcs.num_states;
-    alone_.assign(num_states, -1);
+    single_.assign(num_states, -1);
     first_at_.assign(num_states, -1);
-    table_.assign(256, -1);
-    subset_.clear();
     for (const Operand& operand : operands_) subset_.push_back({static_cast<int32_t>(operand.first), 0, 0.0, 0.0});
     find();
-    out_.arc_begin.push_back(0);
-    out_.ali_begin.push_back(0);
-    out_.final_ali_begin.push_back(0);
-    // Every arc leads from a set to one whose lowest state is higher: taken in that order, the sets are sorted.
+    // The lowest state of a set increases along every arc, so sets in that order are in topological order.
     for (int64_t state = 0; state < num_states; ++state) {
       for (int32_t set = first_at_[state]; set >= 0; set = sets_[set].next) {
         leave(set);
-        if (static_cast<int64_t>(out_.dst.size()) > max_arcs_ ||
-            static_cast<int64_t>(elements_.size()) > kElementsPerArc * max_arcs_ ||
-            static_cast<int64_t>(out_.ali.size()) + strings_.num_labels() > max_labels_) {
-          out_.too_large = true;
-          return std::move(out_);
-        }
+        out_.too_large = out_.num_arcs() > max_arcs_ ||
+                         static_cast<int64_t>(elements_.size()) > kElementsPerArc * max_arcs_ ||
+                         static_cast<int64_t>(out_.ali.size()) + strings_.num_labels() > max_labels_;
+        if (out_.too_large) return std::move(out_);
       }
     }
     for (int32_t& dst : out_.dst) dst = sets_[dst].number;
@@ -67,15 +55,14 @@ class Uniter {
   static constexpr int64_t kElementsPerArc = 20;
 
   struct Element {
-    int32_t state;   // among the states of all
-    int32_t string;  // labels to be given out
-    double graph, acoustic;  // to be paid
+    int32_t state;           // among the states of all operands
+    int32_t string;          // residual labels
+    double graph, acoustic;  // residual costs
   };
   struct Set {
     int64_t begin, end;  // in elements_
-    int32_t next;        // set with the same lowest state, made before
+    int32_t next;        // previous set with the same lowest state
     int32_t number;
-    uint64_t hash;
   };
   struct Step {
     uint64_t way;  // word and destination
@@ -107,23 +94,23 @@ class Uniter {
     return true;
   }
 
-  int32_t make(uint64_t hash) {
-    const auto made = static_cast<int32_t>(sets_.size());
+  int32_t add_set() {
+    const auto set = static_cast<int32_t>(sets_.size());
     const auto begin = static_cast<int64_t>(elements_.size());
     elements_.insert(elements_.end(), subset_.begin(), subset_.end());
     int32_t lowest = subset_[0].state;
     for (const Element& element : subset_) lowest = std::min(lowest, element.state);
-    sets_.push_back({begin, static_cast<int64_t>(elements_.size()), first_at_[lowest], -1, hash});
-    first_at_[lowest] = made;
-    return made;
+    sets_.push_back({begin, static_cast<int64_t>(elements_.size()), first_at_[lowest], -1});
+    first_at_[lowest] = set;
+    return set;
   }
 
-  // The set that holds subset_, whose elements are in the order of their states.
+  // Find or add the set with the elements of subset_, which are in the order of their states.
   int32_t find() {
     if (subset_.size() == 1 && is_plain(subset_[0])) {
-      int32_t& known = alone_[subset_[0].state];
-      if (known < 0) known = make(0);
-      return known;
+      int32_t& set = single_[subset_[0].state];
+      if (set < 0) set = add_set();
+      return set;
     }
     uint64_t hash = subset_.size();
     for (const Element& element : subset_) {
@@ -131,43 +118,31 @@ class Uniter {
       hash = keyed_hash_with(hash, static_cast<uint64_t>(rounded(element.graph)));
       hash = keyed_hash_with(hash, static_cast<uint64_t>(rounded(element.acoustic)));
     }
-    if (2 * (num_hashed_ + 1) > table_.size()) grow();
-    size_t at = hash & (table_.size() - 1);
-    for (; table_[at] >= 0; at = (at + 1) & (table_.size() - 1)) {
-      if (sets_[table_[at]].hash == hash && same(sets_[table_[at]])) return table_[at];
+    for (int32_t entry = chains_.first(hash); entry >= 0; entry = chains_.next(entry)) {
+      if (chains_.hash(entry) == hash && same(sets_[hashed_[entry]])) return hashed_[entry];
     }
-    ++num_hashed_;
-    return table_[at] = make(hash);
-  }
-
-  void grow() {
-    std::vector<int32_t> larger(table_.size() * 2, -1);
-    for (const int32_t set : table_) {
-      if (set < 0) continue;
-      size_t at = sets_[set].hash & (larger.size() - 1);
-      while (larger[at] >= 0) at = (at + 1) & (larger.size() - 1);
-      larger[at] = set;
-    }
-    table_.swap(larger);
+    chains_.add(hash);
+    hashed_.push_back(add_set());
+    return hashed_.back();
   }
 
   void leave(int32_t set) {
     sets_[set].number = static_cast<int32_t>(out_.final_graph.size());
     const int64_t begin = sets_[set].begin, end = sets_[set].end;
     steps_.clear();
-    int64_t ending = -1;
+    int64_t final_element = -1;
     Costs stop;
     for (int64_t i = begin; i < end; ++i) {
       const Element element = elements_[i];
       const Operand& operand = operand_of(element.state);
       const Arcs& arcs = operand.arcs;
       const int64_t state = element.state - operand.first;
-      const Costs owed = costs(element.graph, element.acoustic, scale_);
+      const Costs residual = costs(element.graph, element.acoustic, scale_);
       if (is_final(arcs, state)) {
-        const Costs here = owed + final_costs(arcs, state, scale_);
-        if (ending < 0 || better(here, stop)) {
+        const Costs here = residual + final_costs(arcs, state, scale_);
+        if (final_element < 0 || better(here, stop)) {
           stop = here;
-          ending = i;
+          final_element = i;
         }
       }
       for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
@@ -175,10 +150,9 @@ class Uniter {
         const uint64_t way = static_cast<uint64_t>(arcs.word[arc]) << 32 |
                              static_cast<uint32_t>(operand.first + arcs.dst[arc]);
         steps_.push_back({way, operand.labels.ali + from, operand.labels.ali_begin[arc + 1] - from, element.string,
-                          static_cast<int32_t>(steps_.size()), owed + arc_costs(arcs, arc, scale_)});
+                          static_cast<int32_t>(steps_.size()), residual + arc_costs(arcs, arc, scale_)});
       }
     }
-    finish(ending, stop);
     order_.resize(steps_.size());
     for (size_t i = 0; i < steps_.size(); ++i) order_[i] = static_cast<int32_t>(i);
     const auto before = [this](int32_t a, int32_t b) {
@@ -193,50 +167,43 @@ class Uniter {
         if (best_.empty() || best_.back()->way != step.way) {
           best_.push_back(&step);
         } else if (better(step.cost, best_.back()->cost)) {
-          best_.back() = &step;  // strict: of equal paths the first stays
+          best_.back() = &step;  // strict: the first of equal paths wins
         }
       }
       add_arc(static_cast<int32_t>(word));
     }
-    out_.arc_begin.push_back(static_cast<int64_t>(out_.dst.size()));
-  }
-
-  void finish(int64_t ending, const Costs& stop) {
-    if (ending >= 0) {
-      const Element& element = elements_[ending];
+    if (final_element >= 0) {
+      const Element& element = elements_[final_element];
       const Operand& operand = operand_of(element.state);
-      const int64_t state = element.state - operand.first;
-      out_.final_ali.insert(out_.final_ali.end(), strings_.begin(element.string), strings_.end(element.string));
-      out_.final_ali.insert(out_.final_ali.end(), operand.labels.final_ali + operand.labels.final_ali_begin[state],
-                            operand.labels.final_ali + operand.labels.final_ali_begin[state + 1]);
+      strings_.append_to(element.string, out_.final_ali);
+      append_labels(operand.labels.final_ali, operand.labels.final_ali_begin, element.state - operand.first,
+                    out_.final_ali);
     }
-    out_.final_ali_begin.push_back(static_cast<int64_t>(out_.final_ali.size()));
-    out_.final_graph.push_back(ending < 0 ? kInfinity : static_cast<float>(stop.graph));
-    out_.final_acoustic.push_back(ending < 0 ? kInfinity : static_cast<float>(stop.acoustic));
+    out_.close_state(final_element >= 0, static_cast<float>(stop.graph), static_cast<float>(stop.acoustic));
   }
 
-  // How many labels two steps begin with in common, of `most` at most.
+  // Length of the common prefix of the labels of two steps, at most `most`.
   int64_t common(const Step& a, const Step& b, int64_t most) const {
-    if (a.string == 0 && b.string == 0) {  // nothing owed: as nearly always where lattices are alike
+    if (a.string == 0 && b.string == 0) {  // the usual case of similar lattices
       most = std::min({most, a.length, b.length});
       return std::mismatch(a.labels, a.labels + most, b.labels).first - a.labels;
     }
     most = std::min({most, length_of(a), length_of(b)});
-    const auto at = [](const int32_t* owed, int64_t length, const Step& step, int64_t i) {
-      return i < length ? owed[i] : step.labels[i - length];
+    const auto at = [](const int32_t* residual, int64_t length, const Step& step, int64_t i) {
+      return i < length ? residual[i] : step.labels[i - length];
     };
-    const int32_t *owed_a = strings_.begin(a.string), *owed_b = strings_.begin(b.string);
+    const int32_t *residual_a = strings_.begin(a.string), *residual_b = strings_.begin(b.string);
     const int64_t length_a = strings_.size(a.string), length_b = strings_.size(b.string);
     int64_t i = 0;
-    while (i < most && at(owed_a, length_a, a, i) == at(owed_b, length_b, b, i)) ++i;
+    while (i < most && at(residual_a, length_a, a, i) == at(residual_b, length_b, b, i)) ++i;
     return i;
   }
 
-  // Append labels [from, to) of a step, those owed before it first.
+  // Append labels [from, to) of a step: residual labels, then those of the arc.
   void spell(const Step& step, int64_t from, int64_t to, std::vector<int32_t>& pool) const {
-    const int32_t* owed = strings_.begin(step.string);
+    const int32_t* residual = strings_.begin(step.string);
     const int64_t length = strings_.size(step.string);
-    if (from < length) pool.insert(pool.end(), owed + from, owed + std::min(to, length));
+    if (from < length) pool.insert(pool.end(), residual + from, residual + std::min(to, length));
     if (to <= length) return;
     pool.insert(pool.end(), step.labels + std::max<int64_t>(from - length, 0), step.labels + (to - length));
   }
@@ -251,10 +218,6 @@ class Uniter {
       if (better(best_[i]->cost, first->cost)) first = best_[i];
     }
     spell(*best_[0], 0, prefix, out_.ali);
-    out_.ali_begin.push_back(static_cast<int64_t>(out_.ali.size()));
-    out_.word.push_back(word);
-    out_.graph.push_back(static_cast<float>(first->cost.graph));
-    out_.acoustic.push_back(static_cast<float>(first->cost.acoustic));
     subset_.clear();
     for (const Step* step : best_) {
       int32_t string = 0;
@@ -267,7 +230,7 @@ class Uniter {
       subset_.push_back({static_cast<int32_t>(step->way & 0xffffffffu), string, step->cost.graph - first->cost.graph,
                          step->cost.acoustic - first->cost.acoustic});
     }
-    out_.dst.push_back(find());
+    out_.add_arc(find(), word, static_cast<float>(first->cost.graph), static_cast<float>(first->cost.acoustic));
   }
 
   const std::vector<Operand>& operands_;
@@ -275,20 +238,20 @@ class Uniter {
   const double step_;  // one over delta
   const int64_t max_arcs_, max_labels_;
   LabelStrings strings_;
-  std::vector<int32_t> rest_;  // labels still to be given out
+  std::vector<int32_t> rest_;  // residual labels
   std::vector<Set> sets_;
   std::vector<Element> elements_, subset_;
-  std::vector<int32_t> alone_;     // [states of all] set of just that state, owing nothing
-  std::vector<int32_t> first_at_;  // [states of all] last set made of those whose lowest state it is
-  std::vector<int32_t> table_;     // open addressing: sets that are not in alone_
-  size_t num_hashed_ = 0;
+  std::vector<int32_t> single_;    // [states of all operands] set of that state alone, without residuals
+  std::vector<int32_t> first_at_;  // [states of all operands] last set with that lowest state
+  Chains chains_;                  // of the sets that are not in single_
+  std::vector<int32_t> hashed_;    // these sets
   std::vector<Step> steps_;
   std::vector<int32_t> order_;
   std::vector<const Step*> best_;
-  United out_;
+  GrowingLattice out_;
 };
 
-inline United unite(const std::vector<Operand>& operands, double acoustic_scale, double delta, int64_t max_arcs,
+inline GrowingLattice unite(const std::vector<Operand>& operands, double acoustic_scale, double delta, int64_t max_arcs,
                     int64_t max_labels) {
   return Uniter(operands, acoustic_scale, delta, max_arcs, max_labels).unite();
 }

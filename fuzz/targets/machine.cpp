@@ -1,7 +1,7 @@
 // Composition of a lattice with an FST of any shape: cycles, epsilons and failure arcs.
-// Covers: graph/compose_fst.hpp core/fst_machine.hpp
+// Covers: graph/compose.hpp core/fst_machine.hpp
 #include "core/fst_machine.hpp"
-#include "graph/compose_fst.hpp"
+#include "graph/compose.hpp"
 #include "lattices.hpp"
 #include "mutate.hpp"
 
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                            costs.data(),   final_costs.data()};
   const int64_t start = draw.ConsumeIntegralInRange<int64_t>(0, num_states - 1);
   const fuzz::DrawnLattice drawn(draw);
-  const ninja::ComposedFst made = ninja::compose_fst(drawn.arcs(), fst, start, phi, most);
+  const ninja::Composition made = ninja::compose(drawn.arcs(), fst, start, phi, most);
   if (made.too_large || made.cycle >= 0) return 0;
   const size_t num_made = made.state_map.size(), num_arcs = made.dst.size();
   fuzz::expect(made.arc_begin.size() == num_made + 1 && made.final_cost.size() == num_made &&

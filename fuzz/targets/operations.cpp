@@ -1,12 +1,11 @@
-// Operations that make larger lattices: determinization, union, composition, splitting of states, removal of epsilons.
-// Covers: graph/determinize.hpp graph/union.hpp graph/epsilon.hpp graph/expand_ngram.hpp graph/compose_lattices.hpp
+// Operations that make larger lattices: determinization, union, splitting of states, removal of epsilons.
+// Covers: graph/determinize.hpp graph/union.hpp graph/epsilon.hpp graph/split_states.hpp
 // Covers: graph/limit_depth.hpp graph/potential.hpp
 #include "core/times.hpp"
-#include "graph/compose_lattices.hpp"
 #include "graph/determinize.hpp"
 #include "graph/epsilon.hpp"
-#include "graph/expand_ngram.hpp"
 #include "graph/limit_depth.hpp"
+#include "graph/split_states.hpp"
 #include "graph/union.hpp"
 #include "lattices.hpp"
 #include "mutate.hpp"
@@ -52,8 +51,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::SplitLattice followed =
       ninja::follow_transcript(arcs, said.data(), static_cast<int64_t>(transcript.size()), most);
   if (!followed.too_large) expect_arcs(followed.arc_begin, followed.dst);
-  const ninja::ComposedPair pair = ninja::compose_pair(arcs, second.arcs(), most);
-  if (!pair.too_large) expect_arcs(pair.arc_begin, pair.dst);
 
   std::vector<int32_t> time(static_cast<size_t>(arcs.num_states));
   if (ninja::state_times(arcs, first.labels(), time.data()) == ninja::kConsistent) {
@@ -82,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto num_states = static_cast<int64_t>(one.final_graph.size());
   const std::vector<ninja::Operand> operands{{one.arcs(), one.alignments(), 0},
                                              {other.arcs(), other.alignments(), num_states}};
-  const ninja::United united = ninja::unite(operands, acoustic_scale, 1.0 / 1024, most, 4 * most);
+  const ninja::GrowingLattice united = ninja::unite(operands, acoustic_scale, 1.0 / 1024, most, 4 * most);
   if (!united.too_large && !shape.wild) fuzz::expect_lattice(united.arcs(), united.alignments());
   return 0;
 }

@@ -23,8 +23,9 @@ from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, number, word_id
 from ninja.files import text as utf8
 from ninja.files.output import text_output
-from ninja.graph.oracle import Oracle, paths_of
+from ninja.graph.oracle import Oracle
 from ninja.graph.oracle import oracle as nearest_path
+from ninja.graph.split import paths_of
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch

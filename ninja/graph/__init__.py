@@ -1,8 +1,8 @@
-"""Algorithms on lattices; each takes a lattice, and many take a `Batch` as well, and returns something new.
+"""Operations on lattices; each takes a lattice, and many also a `Batch`, and returns a new one.
 
-Those that drop or sort arcs hand back the old arc of each new arc on request (``return_arc_map=True``), so any array
-with a value per arc follows by indexing. The module of a function is imported when the function is first used, as
-``__init__.pyi`` says; a function hides the module of the same name.
+Operations that drop or sort arcs return the old arc of each new arc on request (``return_arc_map=True``), so that any
+array with a value per arc can be indexed by it. The module of a function is imported when the function is first used;
+``__init__.pyi`` lists the names.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""The best path through a lattice."""
+"""The best path through a lattice, and random paths."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _graph
+from ninja.errors import check_range
+from ninja.graph.connect import connect
 from ninja.graph.path import Path, no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
@@ -20,14 +22,14 @@ def best_path(lattices: Batch, scales: Scales = Scales()) -> Batch: ...
 def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Batch:
     """Find the path of least total cost.
 
-    Of equal paths the one with the smaller graph cost is taken, as in Kaldi, then the one that comes first.
+    Ties are broken as in Kaldi: the smaller graph cost wins, then the path that comes first.
 
     Args:
         lattices: A lattice or a batch; lattices of a batch without a path become its faults.
         scales: Scales of the comparison.
 
     Returns:
-        The path; of a batch, the paths as lattices (`path_lattice`).
+        The path; for a batch, the paths as lattices (`path_lattice`).
 
     Raises:
         LatticeError: No path leads from the start to a final state.
@@ -36,20 +38,20 @@ def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Ba
 
 
 class BestWords(NamedTuple):
-    """The words of the best paths of a batch's lattices."""
+    """The words of the best path of each lattice of a batch."""
 
-    words: npt.NDArray[np.int32]  # ids, epsilons left out; those of lattice i are words[begin[i] : begin[i + 1]]
+    words: npt.NDArray[np.int32]  # ids without epsilons; those of lattice i are words[begin[i] : begin[i + 1]]
     begin: npt.NDArray[np.int64]  # [lattices + 1]
     graph_cost: npt.NDArray[np.float64]  # [lattices], unscaled
     acoustic_cost: npt.NDArray[np.float64]  # [lattices], unscaled
-    num_labels: npt.NDArray[np.int64]  # [lattices], frames where labels count these
+    num_labels: npt.NDArray[np.int64]  # [lattices], the number of frames where each frame has a label
 
 
 def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
     """Find the words of the best path of each lattice of a batch.
 
     Raises:
-        LatticeError: In one of them no path leads from the start to a final state.
+        LatticeError: A lattice has no path from the start to a final state.
     """
     failed, arrays = _graph.best_words(batch, scales)
     if failed >= 0:
@@ -58,9 +60,39 @@ def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
 
 
 def path_lattice(lattice: Lattice, path: Path) -> Lattice:
-    """Return a path as a lattice: its states in a row, with the costs and labels they had.
+    """Return a path as a linear lattice with the costs and labels of its arcs.
 
     Raises:
-        LatticeError: The path does not run through this lattice.
+        LatticeError: The path does not belong to this lattice.
     """
     return _graph.path_lattice(lattice, path.arcs)
+
+
+def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
+    """Draw n paths, with replacement, each as a lattice.
+
+    At every state all arcs, and the end if the state is final, are equally probable, whatever their costs. The same
+    seed and key give the same paths.
+
+    Raises:
+        OptionError: ``n`` is below 1.
+        LatticeError: No path leads from the start to a final state.
+
+    Source: OpenFst, randgen.h, UniformArcSelector, as Kaldi's lattice-to-nbest ``--random`` uses it.
+    """
+    check_range("n", n, least=1)
+    lattice = connect(lattice)
+    is_final = lattice.is_final
+    random = np.random.default_rng([seed % 2**32, *lattice.key.encode("utf-8", "surrogateescape")])
+    paths = []
+    for _ in range(n):
+        state, arcs = 0, []
+        while True:
+            begin, end = int(lattice.arc_begin[state]), int(lattice.arc_begin[state + 1])
+            arc = begin + int(random.integers(end - begin + bool(is_final[state])))
+            if arc == end:
+                break
+            arcs.append(arc)
+            state = int(lattice.dst[arc])
+        paths.append(_graph.path_lattice(lattice, np.asarray(arcs, np.int64)))
+    return paths

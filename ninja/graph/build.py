@@ -1,4 +1,4 @@
-"""Building: a lattice of arcs in any order, as other formats and tests have them."""
+"""Lattices built from arcs in any order, and linear lattices."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from ninja.lattice.symbols import SymbolTable
 
 Finals = Mapping[int, float] | Mapping[int, tuple[float, float]]
 Labels = Sequence[Sequence[int]]
+Integers = Sequence[int] | npt.NDArray[np.int32]
 
 
 def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: str = "") -> npt.NDArray[np.int32]:
-    """Number states so that every arc leads to a higher number and the start is 0, in the order of OpenFst's TopSort.
+    """Number states in topological order from the start, 0, in the order of OpenFst's TopSort.
 
     Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, as in a lattice.
 
     Returns:
-        New number of each state, int32 [num_states]; -1 where no path leads.
+        New number of each state, int32 [num_states]; -1 if it is unreachable.
 
     Raises:
         LatticeError: There is a cycle; the message names its states.
     """
-    begin, there = np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int32)
-    number, cycle = _graph.top_sort(begin, there, start)
+    number, cycle = _graph.top_sort(
+        np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int32), start
+    )
     if cycle:
         shown = [str(state) for state in cycle[:8]] + (["…"] if len(cycle) > 8 else []) + [str(cycle[0])]
         raise LatticeError(f"the arcs form a cycle: {' → '.join(shown)}; a lattice must be acyclic", key=key)
@@ -39,14 +41,14 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
 def arc_order(
     src: npt.ArrayLike, dst: npt.ArrayLike, num_states: int, start: int = 0, key: str = ""
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Number states as a lattice needs them, and order arcs by the number of the state they leave.
+    """Number states in topological order, and order arcs by the number of the state they leave.
 
-    States keep their numbers if these are a topological order from the start, 0; otherwise they are sorted as OpenFst
-    would. Arcs of a state keep their order. Arguments are those of ``from_arcs``.
+    States keep their numbers if these are a topological order from the start, 0; otherwise they are sorted as by
+    OpenFst. Arcs of a state keep their order. Arguments are those of ``from_arcs``.
 
     Returns:
-        The new number of each state, int32 [num_states], -1: no path reaches it; and the arcs that can be reached in
-        their new order, int64.
+        The new number of each state, int32 [num_states], -1 if it is unreachable; and the reachable arcs in their new
+        order, int64.
 
     Raises:
         LatticeError: There is a cycle.
@@ -78,20 +80,20 @@ def from_arcs(
     frame_shift: float | None = None,
     words: SymbolTable | None = None,
 ) -> Lattice:
-    """Make a lattice of arcs and states in any order.
+    """Make a lattice from arcs and states in any order.
 
-    States and arcs are numbered by ``arc_order``; states that no path reaches are left out.
+    States and arcs are numbered by ``arc_order``; unreachable states are removed.
 
     Args:
         src: State each arc leaves, [num_arcs].
         dst: State each arc enters, [num_arcs].
         word: Word of each arc, [num_arcs], 0 = epsilon.
         graph: Graph cost of each arc, [num_arcs].
-        acoustic: Acoustic cost of each arc, [num_arcs]; None: 0.
+        acoustic: Acoustic cost of each arc, [num_arcs]; 0 by default.
         finals: Cost of each final state: graph, or (graph, acoustic).
-        labels: Alignment of each arc; None: empty.
+        labels: Alignment of each arc; empty by default.
         final_labels: Alignments of final states that have one.
-        time: Frame of each state, where there are no labels.
+        time: Frame of each state, if there are no labels.
         kind: "compact" or "raw".
         frame_shift: Seconds per frame.
 
@@ -134,4 +136,48 @@ def from_arcs(
         time=None if time is None else np.asarray(time)[old_state],
         frame_shift=frame_shift,
         words=words,
+    )
+
+
+def linear(
+    key: str,
+    words: Integers,
+    alignment: Integers = (),
+    graph_cost: float = 0.0,
+    acoustic_cost: float = 0.0,
+    symbols: SymbolTable | None = None,
+) -> Lattice:
+    """Make a lattice of one path, whose final state carries its costs.
+
+    Since it is not known which word a label belongs to, each word gets one label, and the last word the rest.
+
+    Args:
+        words: Word ids, > 0.
+        alignment: Labels of all frames: transition ids in Kaldi, > 0.
+
+    Raises:
+        LatticeError: A word id or label is not above 0, or a cost not finite.
+
+    Source: Kaldi, latbin/linear-to-nbest.cc.
+    """
+    word, labels = np.asarray(words, np.int64), np.asarray(alignment, np.int64)
+    for name, ids in (("word id", word), ("label", labels)):
+        if (bad := ids[ids < 1]).size:
+            raise LatticeError(f"the {name} {bad[0]} is not above 0", key=key)
+    num_arcs = max(word.size, int(labels.size > 0))
+    begin = np.minimum(np.arange(num_arcs + 1), labels.size)
+    begin[-1] = labels.size
+    final = np.full((2, num_arcs + 1), np.inf)
+    final[:, -1] = graph_cost, acoustic_cost
+    return Lattice.from_arrays(
+        key,
+        np.minimum(np.arange(num_arcs + 2), num_arcs),
+        np.arange(1, num_arcs + 1),
+        word if word.size else np.zeros(num_arcs),
+        np.zeros(num_arcs),
+        np.zeros(num_arcs),
+        *final,
+        ali_begin=begin,
+        ali=labels,
+        words=symbols,
     )

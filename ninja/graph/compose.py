@@ -1,4 +1,4 @@
-"""Composition: the paths that two machines have in common, at both costs together."""
+"""Composition of a lattice with another lattice or an FST."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def compose(
 ) -> Lattice:
     """Keep the paths whose words the other machine accepts, and add its costs to them.
 
-    With another lattice, words match words, both costs are added up, and alignments are the first lattice's. With an
-    FST, words match its input labels, its output labels are the words of the result, and its costs are added to the
-    graph costs. Each pair of matching paths gives one path.
+    With another lattice, words match words, both costs are added, and alignments are those of the first lattice. With
+    an FST, words match its input labels, its output labels are the words of the result, and its costs are added to the
+    graph costs. Each pair of matching paths makes one path.
 
     Args:
-        other: Another lattice, or an FST, with cycles or without.
-        phi_label: Input label, > 0, of the FST's failure arcs, which are taken where a state has no arc for a word and
-            use none up: back-off arcs of a grammar. Without, they would be words like others.
-        max_arcs: Refuse if more arcs arise.
+        other: Another lattice, or an FST, cyclic or acyclic.
+        phi_label: Input label, > 0, of the FST's failure arcs, such as the back-off arcs of a grammar. They are
+            followed if a state has no arc for a word, and consume no word. By default there are none.
+        max_arcs: Raise if the composition has more arcs.
 
     Returns:
-        The connected composition, of the lattice's kind; a state stands for a state of each.
+        The connected composition, of the lattice's kind.
 
     Raises:
-        LatticeError: No path is left, the bound is passed, the lattice passes a cycle of the FST's epsilons, or costs
-            grow beyond what a float holds.
+        LatticeError: No path is left, the composition is too large, the FST has a cycle of epsilons, or costs exceed
+            the range of a float.
         OptionError: ``phi_label`` is below 1, or given with a lattice.
 
     Source: Kaldi, latbin/lattice-compose.cc; Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in
@@ -48,31 +48,29 @@ def compose(
         return composed_pair(lattice, other, 1.0, 1.0, max_arcs)
     if phi_label is not None and phi_label < 1:
         raise OptionError(f"phi_label is {phi_label}, but must be above 0")
-    found = _graph.compose_fst(lattice, other, -1 if phi_label is None else phi_label, max_arcs)
-    if found is None:
-        raise _too_large(lattice, max_arcs)
-    if isinstance(found, int):
+    composition = _graph.compose(lattice, other, -1 if phi_label is None else phi_label, max_arcs)
+    if isinstance(composition, int):
         raise LatticeError(
-            f"state {found} of the FST {other.path or ''} lies on a cycle of arcs that take no word; remove epsilons",
+            f"state {composition} of the FST {other.path or ''} lies on a cycle of arcs without input labels; remove "
+            "its epsilons",
             key=lattice.key,
         )
-    arc_begin, dst, word, arc, cost, state, final_cost = found
-    ends = np.isfinite(final_cost)
-    moves = arc >= 0
+    arc_begin, dst, word, arc, _, cost, state, _, final_cost = composition
+    is_final = np.isfinite(final_cost)
     costs = {
-        "graph": np.where(moves, _of(lattice.graph, arc), 0.0) + cost,
-        "acoustic": np.where(moves, _of(lattice.acoustic, arc), 0.0),
-        "final_graph": np.where(ends, lattice.final_graph[state] + final_cost, np.inf),
-        "final_acoustic": np.where(ends, lattice.final_acoustic[state], np.inf),
+        "graph": _costs_of(lattice.graph, arc) + cost,
+        "acoustic": _costs_of(lattice.acoustic, arc),
+        "final_graph": np.where(is_final, lattice.final_graph[state] + final_cost, np.inf),
+        "final_acoustic": np.where(is_final, lattice.final_acoustic[state], np.inf),
     }
     return _composition(lattice, arc_begin, dst, word, arc, state, costs)
 
 
 def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Keep the word sequences that two lattices of one utterance have in common, at costs between theirs.
+    """Keep the word sequences that two lattices of one utterance have in common, and interpolate their costs.
 
-    The factor of the first one's costs is ``alpha``, in [0, 1], the second's is one minus it; alignments are the
-    first's.
+    Costs are ``alpha`` times those of the first lattice plus ``1 - alpha`` times those of the second, ``alpha`` in
+    [0, 1]. Alignments are those of the first.
 
     Raises:
         LatticeError: As for ``compose``.
@@ -88,25 +86,21 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
 def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
     """Compose two lattices over their words, both costs of each times a factor; see ``compose``."""
     check_one_table((first, second))
-    found = _graph.compose_pair(first, second, max_arcs)
-    if found is None:
-        raise _too_large(first, max_arcs)
-    arc_begin, dst, a, b, state_a, state_b = found
-    ends = first.is_final[state_a] & second.is_final[state_b]
-
-    def on_arcs(name: str) -> Array:
-        x, y = _of(getattr(first, name), a), _of(getattr(second, name), b)
-        return np.where(a >= 0, of_first * x, 0.0) + np.where(b >= 0, of_second * y, 0.0)
-
-    def on_states(name: str) -> Array:
-        x, y = getattr(first, name)[state_a], getattr(second, name)[state_b]
-        total = of_first * np.where(ends, x, 0.0) + of_second * np.where(ends, y, 0.0)
-        return np.where(ends, total, np.inf)
-
-    word = np.zeros(a.size, np.int32)
-    word[a >= 0] = first.word[a[a >= 0]]
-    costs = {name: on_arcs(name) for name in ("graph", "acoustic")}
-    costs |= {name: on_states(name) for name in ("final_graph", "final_acoustic")}
+    order = np.lexsort((second.word, second.src))
+    word = second.word[order]
+    final_cost = np.where(second.is_final, 0.0, np.inf)
+    machine = Fst(second.arc_begin, second.dst[order], word, word, np.zeros(word.size), final_cost)
+    composition = _graph.compose(first, machine, -1, max_arcs)
+    assert not isinstance(composition, int)  # a lattice has no cycles
+    arc_begin, dst, word, a, b, _, state_a, state_b, _ = composition
+    b = np.where(b >= 0, order[b], -1) if order.size else b
+    is_final = first.is_final[state_a] & second.is_final[state_b]
+    costs = {}
+    for name in ("graph", "acoustic"):
+        costs[name] = of_first * _costs_of(getattr(first, name), a) + of_second * _costs_of(getattr(second, name), b)
+        x, y = getattr(first, f"final_{name}")[state_a], getattr(second, f"final_{name}")[state_b]
+        total = of_first * np.where(is_final, x, 0.0) + of_second * np.where(is_final, y, 0.0)
+        costs[f"final_{name}"] = np.where(is_final, total, np.inf)
     return _composition(first, arc_begin, dst, word, a, state_a, costs)
 
 
@@ -115,19 +109,19 @@ def _composition(
     arc_begin: npt.NDArray[np.int64],
     dst: npt.NDArray[np.int32],
     word: npt.NDArray[np.int32],
-    arc: npt.NDArray[np.int64],  # of the lattice under each arc, -1: it stays in its state
-    state: npt.NDArray[np.int32],  # of the lattice under each state
+    arc: npt.NDArray[np.int64],  # arc of the lattice, -1 if the lattice stays in its state
+    state: npt.NDArray[np.int32],  # state of the lattice
     costs: dict[str, Array],
 ) -> Lattice:
-    """Make the connected lattice of a composition, whose alignments are those of the old arcs and states."""
-    ends = np.isfinite(costs["final_graph"])
+    """Return the connected lattice of a composition, with the alignments of ``lattice``."""
+    is_final = np.isfinite(costs["final_graph"])
     ali_begin, ali = gather_labels(lattice.ali, lattice.ali_begin, arc, arc >= 0)
-    final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, ends)
+    final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, is_final)
     with np.errstate(over="ignore"):
         rounded = {name: frozen(cost, np.float32) for name, cost in costs.items()}
-    if not all(np.isfinite(cost[ends] if "final" in name else cost).all() for name, cost in rounded.items()):
-        raise LatticeError("composed costs grow beyond what a float holds", key=lattice.key)
-    whole = lattice.replace(
+    if not all(np.isfinite(cost[is_final] if "final" in name else cost).all() for name, cost in rounded.items()):
+        raise LatticeError("composed costs exceed the range of a float", key=lattice.key)
+    composition = lattice.replace(
         arc_begin=arc_begin,
         dst=dst,
         word=frozen(word),
@@ -139,15 +133,11 @@ def _composition(
         **rounded,
     )
     try:
-        return connect(whole)
+        return connect(composition)
     except LatticeError:
         raise LatticeError("no path is left: the two have no word sequence in common", key=lattice.key) from None
 
 
-def _of(values: Array, arc: npt.NDArray[np.int64]) -> Array:
-    """Return the costs of some arcs in float64, any cost where there is no arc (-1)."""
-    return values[arc].astype(np.float64) if values.size else np.zeros(arc.size)
-
-
-def _too_large(lattice: Lattice, max_arcs: int) -> LatticeError:
-    return LatticeError(f"more than {max_arcs} arcs in the composition; prune the lattice first", key=lattice.key)
+def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
+    """Return the costs of some arcs in float64, 0 if there is no arc (-1)."""
+    return np.where(arc >= 0, costs[arc].astype(np.float64), 0.0) if costs.size else np.zeros(arc.size)

@@ -1,4 +1,4 @@
-"""Connection: removal of states and arcs on no path from the start to a final state."""
+"""Removal of states and arcs that lie on no path from the start to a final state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def connect(lattices: Lattices, *, return_arc_map: Literal[False] = False) -> La
 @overload
 def connect(lattices: Lattices, *, return_arc_map: Literal[True]) -> tuple[Lattices, npt.NDArray[np.int64]]: ...
 def connect(lattices: Lattices, *, return_arc_map: bool = False) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Drop the states and arcs on no path from the start to a final state.
+    """Drop the states and arcs that lie on no path from the start to a final state.
 
     Args:
         lattices: A lattice or a batch; lattices of a batch without a path become its faults.
 
     Returns:
-        The connected lattice, the given one itself when nothing has to go; states and arcs keep their order. With
-        ``return_arc_map`` also the old arc of each new arc, int64 [num_arcs], of a batch those of all its lattices.
+        The connected lattice, or the argument itself if it is connected; states and arcs keep their order. With
+        ``return_arc_map`` also the old arc of each new arc, int64 [num_arcs], for a batch those of all its lattices.
 
     Raises:
         LatticeError: There is no such path.
@@ -43,16 +43,16 @@ def select_arcs(
 def select_arcs(
     lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Keep some arcs, bool [num_arcs], as far as they lie on a path of such arcs from the start to a final state.
+    """Keep the arcs that are selected by ``keep``, bool [num_arcs], and connect the result.
 
     Returns:
-        What ``connect`` returns.
+        As ``connect``.
 
     Raises:
         LatticeError: No path is left, or ``keep`` has another length.
     """
-    wanted = np.ascontiguousarray(keep, np.bool_)
-    if wanted.shape != (lattices.num_arcs,):
+    mask = np.ascontiguousarray(keep, np.bool_)
+    if mask.shape != (lattices.num_arcs,):
         key = as_batch(lattices).keys[0]
-        raise LatticeError(f"keep has shape {wanted.shape}, but [{lattices.num_arcs}] is needed", key=key)
-    return _graph.connect(lattices, wanted, return_arc_map)
+        raise LatticeError(f"keep has shape {mask.shape}, but [{lattices.num_arcs}] is needed", key=key)
+    return _graph.connect(lattices, mask, return_arc_map)

@@ -1,58 +1,79 @@
-"""Determinization: one path for each word sequence, the best, with both its costs and its alignment."""
+"""Epsilon removal and determinization: one path for each word sequence, the best, with its costs and its alignment."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ninja import _graph
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import check_range
 from ninja.graph.connect import connect
-from ninja.graph.epsilons import remove_epsilons
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, owners, ranges, sums
 from ninja.lattice.costs import check_finite
 
 
-def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
-    """Keep one path for each word sequence, the best: its total, graph and acoustic cost and its alignment.
+def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
+    """Remove the arcs without a word; the best path of each word sequence keeps its costs and alignment.
 
-    As in Kaldi, costs and alignments move towards the end where paths of one word sequence part: they are right for
-    each path as a whole, not for each arc. Nothing is pruned; time and size can be exponential in the lattice's, hence
-    the bound: prune state-level lattices first. (OpenFst's determinization lets one output label go per transition, so
-    that on such lattices its result has up to a hundred times the states.)
+    An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
+    put before its own. If several paths lead to the same state with the same word, the best is kept (total cost, ties
+    by the smaller graph minus acoustic cost, as in Kaldi).
+
+    Args:
+        acoustic_scale: Factor of acoustic costs where paths are compared; the costs of the result are unscaled.
+        max_arcs: Raise if the result has more arcs; each state gets the arcs of all states its epsilons reach.
+
+    Returns:
+        A connected lattice without epsilons, of kind "compact" since an arc may carry many labels. States keep their
+        order; costs are summed in float64.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or there are more than ``max_arcs`` arcs.
+        OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` below 1.
+
+    Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".
+    """
+    check_finite("acoustic_scale", acoustic_scale)
+    check_range("max_arcs", max_arcs, least=1)
+    return _graph.remove_epsilons(lattice, acoustic_scale, max_arcs)
+
+
+def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
+    """Keep one path for each word sequence, the best, with its graph cost, acoustic cost and alignment.
+
+    As in Kaldi, costs and alignments move towards the end where paths of one word sequence diverge: they are correct
+    for each path as a whole, not for each arc. Nothing is pruned, and time and size can be exponential in the size of
+    the lattice, hence the bound: prune state-level lattices first. (OpenFst's determinization emits at most one output
+    label per transition, so that its result of such lattices has up to a hundred times the states.)
 
     Args:
         lattice: Any lattice; epsilons are removed.
-        acoustic_scale: Factor of acoustic costs where paths compete; costs are written unscaled. Ties go to the smaller
-            graph minus acoustic cost, as in Kaldi, then to the first.
-        max_arcs: Refuse if more arcs arise, here or while removing epsilons, or sets of states twenty times as large.
+        acoustic_scale: Factor of acoustic costs where paths are compared; the costs of the result are unscaled. Ties
+            are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
+        max_arcs: Raise if the result, here or of epsilon removal, has more arcs, or subsets of states contain more than
+            twenty times as many elements.
 
     Returns:
-        A connected lattice, no two arcs of a state with the same word, no epsilons; sums are made in float64. A lattice
-        that is so already is returned connected, otherwise as it is.
+        A connected lattice without epsilons and without two arcs of a state with the same word; costs are summed in
+        float64. A lattice that is deterministic already is only connected.
 
     Raises:
-        LatticeError: The bound is passed, or no path leads from the start to a final state.
+        LatticeError: The bound is exceeded, or no path leads from the start to a final state.
         OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` below 1.
 
     Source: Mohri 1997, "Finite-state transducers in language and speech processing"; Povey et al. 2012, "Generating
     exact lattices in the WFST framework", section 5.
     """
     check_finite("acoustic_scale", acoustic_scale)
-    if max_arcs < 1:
-        raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
+    check_range("max_arcs", max_arcs, least=1)
     if is_deterministic(lattice):
         return connect(lattice)
     plain = remove_epsilons(lattice, acoustic_scale, max_arcs)
     if is_deterministic(plain):
         return plain
-    found = _graph.determinize(plain, acoustic_scale, max_arcs)
-    if found is None:
-        raise LatticeError(
-            f"more than {max_arcs} arcs, or as much work, to determinize; prune the lattice first", key=lattice.key
-        )
-    arc_begin, dst, word, taken_begin, taken, final_state, final_taken_begin, final_taken = found
-
+    arc_begin, dst, word, taken_begin, taken, final_state, final_taken_begin, final_taken = _graph.determinize(
+        plain, acoustic_scale, max_arcs
+    )
     final = np.flatnonzero(final_state >= 0)
     end = final_state[final]
     arc_costs, end_costs = [], []  # graph, then acoustic costs
@@ -66,7 +87,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     final_length[final] = np.diff(plain.final_ali_begin)[end]
     ali_begin = offsets(sums(length[taken], taken_begin).astype(np.int64))
     ali = plain.ali[ranges(plain.ali_begin[taken], length[taken])]
-    # Behind the labels of the arcs still to be taken stand those of the old final state.
+    # The labels of the remaining arcs, then those of the old final state.
     before = sums(length[final_taken], final_taken_begin).astype(np.int64)
     final_ali_begin = offsets(before + final_length)
     final_ali = np.empty(final_ali_begin[-1], np.int32)

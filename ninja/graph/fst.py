@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import OptionError
-from ninja.graph.kinds import to_compact, to_raw
-from ninja.graph.project import remove_alignments
+from ninja.graph.kinds import remove_alignments, to_compact, to_raw
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets
 from ninja.lattice.fst import Fst

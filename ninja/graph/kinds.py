@@ -1,19 +1,20 @@
-"""The two kinds of lattices: ``raw``, a label an arc, and ``compact``, as many as a word takes."""
+"""Conversion between raw lattices (at most one label per arc) and compact lattices, and projection."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ninja.errors import LatticeError
 from ninja.lattice import Array, Lattice
 from ninja.lattice.arrays import frozen, offsets, owners, ranges
 from ninja.lattice.batch import Batch, Lattices
 
 
 def to_raw(lattice: Lattice) -> Lattice:
-    """Spread the labels of arcs and final states over chains of arcs, a label each.
+    """Replace arcs and final states with labels by chains of arcs with one label each.
 
-    The first arc of a chain has the word and the costs, the others neither; new states stand behind the one their
-    chain begins in. A lattice that is raw already is returned itself.
+    The first arc of a chain carries the word and the costs. New states follow the state in which their chain begins.
+    A lattice that is raw already is returned itself.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
     """
@@ -21,14 +22,14 @@ def to_raw(lattice: Lattice) -> Lattice:
         return lattice
     src, num_states, num_arcs = lattice.src, lattice.num_states, lattice.num_arcs
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
-    between = np.maximum(length - 1, 0)  # states within an arc's chain
+    between = np.maximum(length - 1, 0)  # new states of an arc's chain
     before = offsets(between)
     of_state = before[lattice.arc_begin[1:]] - before[lattice.arc_begin[:-1]]
     place = np.arange(num_states) + offsets(of_state + final_length)[:-1]
     chain = place[src] + 1 + before[:-1] - before[lattice.arc_begin[src]]
     ending = place + 1 + of_state  # where a final state's chain begins
 
-    # Arcs first, then final states with labels, as if these were arcs too: each becomes one or more pieces.
+    # Arcs first, then final states with labels, which are treated as arcs: each becomes one or more pieces.
     ends = np.flatnonzero(final_length)
     pieces = np.concatenate((np.maximum(length, 1), final_length[ends]))
     begin = offsets(pieces)
@@ -71,7 +72,7 @@ def to_raw(lattice: Lattice) -> Lattice:
 
 
 def to_compact(lattices: Lattices) -> Lattices:
-    """Join chains of arcs of which only the first may have a word, each to one arc with all their labels.
+    """Join each chain of arcs, of which only the first may have a word, to one arc with all their labels.
 
     Costs are summed in float64; nothing is determinized. A lattice that is compact already is returned itself.
 
@@ -92,9 +93,9 @@ def _compact(lattice: Lattice) -> Lattice:
     entry = np.zeros(num_states, np.int64)
     entry[lattice.dst] = np.arange(lattice.num_arcs)  # the one arc into a state that is inside
     first = np.where(inside[src], entry[src], np.arange(lattice.num_arcs))
-    while not np.array_equal(first, first[first]):  # each round doubles the reach
+    while not np.array_equal(first, first[first]):  # pointer jumping: each iteration doubles the distance
         first = first[first]
-    # Arcs of a chain stand in the order of their states, so a stable sort leaves them in the chain's.
+    # Arcs of a chain are in the order of their states, which a stable sort keeps.
     order = np.argsort(first, kind="stable")
     begin = np.flatnonzero(np.diff(first[order], prepend=-1))
     head, tail = order[begin], order[np.append(begin[1:], order.size) - 1]
@@ -119,3 +120,39 @@ def _compact(lattice: Lattice) -> Lattice:
         final_ali_begin=offsets(np.diff(lattice.final_ali_begin)[state]),
         time=None if lattice.time is None else frozen(lattice.time[state]),
     )
+
+
+def remove_alignments(lattice: Lattice) -> Lattice:
+    """Remove the labels of arcs and final states, and with them the times; words and costs are kept.
+
+    Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
+    """
+    return lattice.replace(
+        ali_begin=frozen(np.zeros(lattice.num_arcs + 1, np.int64)),
+        ali=frozen(np.zeros(0, np.int32)),
+        final_ali_begin=frozen(np.zeros(lattice.num_states + 1, np.int64)),
+        final_ali=frozen(np.zeros(0, np.int32)),
+    )
+
+
+def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
+    """Replace labels by words or, without ``project_output``, words by labels.
+
+    Returns:
+        A lattice of kind "raw": the word and the label of each arc are equal, or both missing.
+
+    Raises:
+        LatticeError: A label is negative and cannot become a word.
+
+    Source: Kaldi, latbin/lattice-project.cc.
+    """
+    if project_output:
+        bare = remove_alignments(to_compact(lattice))
+        is_word = bare.word != 0
+        return bare.replace(kind="raw", ali_begin=offsets(is_word), ali=frozen(bare.word[is_word]))
+    raw = to_raw(lattice)
+    if raw.ali.min(initial=0) < 0:
+        raise LatticeError(f"the label {raw.ali.min()} cannot be a word: it is negative", key=lattice.key)
+    word = np.zeros(raw.num_arcs, np.int32)
+    word[np.diff(raw.ali_begin) > 0] = raw.ali
+    return raw.replace(word=frozen(word), words=None)

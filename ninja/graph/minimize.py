@@ -1,13 +1,31 @@
-"""Minimization: states with the same completions become one."""
+"""Pushing of alignments and costs, and minimization."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from ninja import _graph
-from ninja.errors import OptionError
+from ninja.errors import check_range
 from ninja.lattice.batch import Lattices
 from ninja.lattice.costs import check_finite
+
+
+def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattices:
+    """Push alignments and costs towards the start; each path keeps its words, its alignment and both its costs.
+
+    Labels that all completions of a state begin with move to the arcs that enter it. Costs move so that the best
+    completion of each state except the start costs nothing, with acoustic costs scaled by ``acoustic_scale``.
+
+    Returns:
+        The connected lattice with the same states and arcs; its kind is "compact", and times given by a format are
+        dropped, where alignments may have moved. Costs are differences of float64 sums.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or pushing would create far more labels.
+        OptionError: ``acoustic_scale`` is not finite.
+
+    Source: Kaldi, latbin/lattice-push.cc, lat/push-lattice.cc.
+    """
+    check_finite("acoustic_scale", acoustic_scale)
+    return _graph.push(lattices, strings, weights, acoustic_scale)
 
 
 def minimize(
@@ -18,31 +36,29 @@ def minimize(
     strings: bool = True,
     weights: bool = True,
 ) -> Lattices:
-    """Merge states whose completions agree in words, alignments and, up to a constant, both costs.
+    """Merge states whose completions have the same words, alignments and, up to a constant, both costs.
 
-    Alignments are pushed towards the start, and stay so. Costs are pushed for the comparison only: they stay where they
-    were, except between merged states, so that float32 holds them as well as before. Each path keeps its words, costs
-    and alignment.
+    Alignments of the result are pushed towards the start. Costs are pushed for the comparison only and keep their
+    places except between merged states, so that float32 precision does not suffer. Each path keeps its words, costs and
+    alignment.
 
     Args:
-        lattices: Any lattice, or a batch. The result is minimal if it is deterministic over words, smaller or equal in
-            any case.
+        lattices: A lattice or a batch. If a lattice is deterministic over words, the result is minimal.
         acoustic_scale: Factor of acoustic costs in the completions that costs are pushed by.
-        delta: Arc costs that differ by no more count as equal, > 0; each arc of a path may move by as much. (Kaldi:
-            2^-10; on real lattices that saves 4 % more states, and moves paths by up to 0.003.)
-        strings: Push the alignments; without, only equal ones on equal arcs count as the same.
+        delta: Arc costs that differ by no more count as equal, > 0; the cost of a path may change by as much per arc.
+            (Kaldi: 2^-10; on real lattices that saves 4 % more states, and changes paths by up to 0.003.)
+        strings: Push the alignments; otherwise only arcs with equal labels can be merged.
 
     Returns:
         A connected lattice, of kind "compact" if an arc got several labels.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or pushing would make a multitude of labels.
+        LatticeError: No path leads from the start to a final state, or pushing would create far more labels.
         OptionError: ``acoustic_scale`` is not finite, or ``delta`` not above 0.
 
     Source: Kaldi, latbin/lattice-minimize.cc, lat/minimize-lattice.cc; Mohri 2000, "Minimization algorithms for
     sequential transducers".
     """
     check_finite("acoustic_scale", acoustic_scale)
-    if not 0.0 < delta < np.inf:
-        raise OptionError(f"delta is {delta}, but must be above 0")
+    check_range("delta", delta, above=0, finite=True)
     return _graph.minimize(lattices, strings, weights, acoustic_scale, delta)

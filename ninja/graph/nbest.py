@@ -1,14 +1,21 @@
-"""The n best word sequences of a lattice."""
+"""The n best word sequences of a lattice, as paths and as an n-best list."""
 
 from __future__ import annotations
 
 from typing import overload
 
 from ninja import _graph
-from ninja.errors import OptionError
+from ninja.errors import check_range
+from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
+from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.times import state_times
+
+__all__ = ["lattice_nbest", "nbest", "nbest_lattice", "nbest_lattices"]
 
 
 @overload
@@ -16,10 +23,10 @@ def nbest(lattices: Lattice, n: int, scales: Scales = Scales()) -> list[Path]: .
 @overload
 def nbest(lattices: Batch, n: int, scales: Scales = Scales()) -> Batch: ...
 def nbest(lattices: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[Path] | Batch:
-    """Find the n best word sequences, exactly, with the best path of each.
+    """Find the n best different word sequences, exactly, with the best path of each.
 
-    Sequences differ in their words: the lattice is determinized on the way, as far as the search looks, so any lattice
-    will do, with epsilons and several paths for the same words. Of sequences that cost the same any may come first.
+    The search determinizes the lattice as far as it looks, so epsilons and several paths with the same words are
+    allowed. The order of sequences of equal cost is not defined.
 
     Args:
         lattices: A lattice or a batch; lattices of a batch without a path become its faults.
@@ -27,16 +34,69 @@ def nbest(lattices: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[
         scales: Scales of the comparison.
 
     Returns:
-        Paths with unscaled costs, from the least total cost to the greatest; fewer than n if the lattice has no more.
-        Of a batch, the paths of all its lattices as lattices, with the keys ``KEY-1``, ``KEY-2``, ….
+        Paths with unscaled costs, in order of increasing total cost; fewer than n if the lattice has fewer sequences.
+        For a batch, the paths of all lattices as lattices with the keys ``KEY-1``, ``KEY-2``, ….
 
     Raises:
         OptionError: ``n`` is below 1.
         LatticeError: No path leads from the start to a final state.
 
-    Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of what is left;
-    the rest is described in ext/graph/nbest.hpp.
+    Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of the search space;
+    ext/graph/nbest.hpp describes the rest.
     """
-    if n < 1:
-        raise OptionError(f"n is {n}, but must be 1 or more")
+    check_range("n", n, least=1)
     return _graph.nbest(lattices, n, scales)
+
+
+def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
+    """Return the n best word sequences of a lattice as a list, with the cost and the time of each word.
+
+    Costs and labels of arcs without a word are added to the next word, or to the end.
+
+    Args:
+        words: Symbol table; by default that of the lattice. Without any, words are ids.
+
+    Returns:
+        Hypotheses with unscaled costs, and with times and labels where the lattice has them. A lattice that was made
+        of an n-best list keeps the other fields of its file.
+
+    Raises:
+        OptionError: ``n`` is below 1.
+        LatticeError: No path leads from the start to a final state, or an arc ends before it begins.
+        SymbolError: A word is not in the table.
+    """
+    table = lattice.words if words is None else words
+    times = None if lattice.time is None else state_times(lattice).tolist()
+    hypotheses = tuple(_hypothesis(lattice, path, table, times) for path in nbest(lattice, n, scales))
+    record = lattice.record if isinstance(lattice, ListLattice) else None
+    return NBest(lattice.key, hypotheses, lattice.frame_shift, record)
+
+
+def _hypothesis(lattice: Lattice, path: Path, words: SymbolTable | None, times: list[int] | None) -> Hypothesis:
+    graph, acoustic, begin, end = [0.0], [0.0], [], []
+    labels: list[list[int]] = [[]]
+    state = 0
+    for arc in path.arcs.tolist():
+        graph[-1] += float(lattice.graph[arc])
+        acoustic[-1] += float(lattice.acoustic[arc])
+        labels[-1] += lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
+        dst = int(lattice.dst[arc])
+        if lattice.word[arc] != EPSILON:
+            if times is not None:
+                begin.append(times[state])
+                end.append(times[dst])
+            graph.append(0.0)
+            acoustic.append(0.0)
+            labels.append([])
+        state = dst
+    graph[-1] += float(lattice.final_graph[state])
+    acoustic[-1] += float(lattice.final_acoustic[state])
+    labels[-1] += lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
+    return Hypothesis(
+        tuple(words.spell(path.words)) if words is not None else tuple(path.words.tolist()),
+        tuple(graph),
+        tuple(acoustic),
+        tuple(begin) if times is not None else None,
+        tuple(end) if times is not None else None,
+        tuple(map(tuple, labels)) if lattice.has_labels else None,
+    )

@@ -1,4 +1,4 @@
-"""``Path``: a path through a lattice, its words and its costs."""
+"""``Path``: the arcs, words and costs of a path through a lattice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ninja.lattice.costs import Scales
 class Path:
     """A path from the start to a final state; costs are unscaled natural-log costs, the final state's included."""
 
-    arcs: npt.NDArray[np.int64]  # arc ids of the lattice it was found in
-    words: npt.NDArray[np.int32]  # word ids, epsilons left out
+    arcs: npt.NDArray[np.int64]  # arc ids
+    words: npt.NDArray[np.int32]  # word ids without epsilons
     alignment: npt.NDArray[np.int32]  # labels of all frames: transition ids in Kaldi
     graph_cost: float
     acoustic_cost: float
 
     def cost(self, scales: Scales = Scales()) -> float:
-        """Return the total cost of the path under some scales."""
+        """Return the scaled total cost of the path."""
         cost = scales.lm * self.graph_cost + scales.acoustic * self.acoustic_cost
         return cost + scales.word_penalty * len(self.words)
 

@@ -21,61 +21,61 @@ def scale(
     acoustic2lm_scale: float = 0.0,
     lm2acoustic_scale: float = 0.0,
 ) -> Lattice:
-    """Multiply the graph and acoustic costs of arcs and final states, and mix them on request.
+    """Scale the graph and acoustic costs of arcs and final states, and optionally mix them.
 
     The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, the new acoustic cost
-    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``; scaling with the inverse of the 2×2 matrix takes it back.
+    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``; the inverse of the 2×2 matrix of scales reverts it.
 
     Raises:
         OptionError: A scale is not finite.
-        LatticeError: A cost grows beyond what a float holds.
+        LatticeError: A cost exceeds the range of a float.
 
     Source: Kaldi, lattice-scale (``--lm-scale``, ``--acoustic-scale``, ``--acoustic2lm-scale``,
     ``--lm2acoustic-scale``).
     """
-    Scales(acoustic_scale, graph_scale)  # checks them
+    Scales(acoustic_scale, graph_scale)  # checks their values
     check_finite("acoustic2lm_scale", acoustic2lm_scale)
     check_finite("lm2acoustic_scale", lm2acoustic_scale)
     is_final = lattice.is_final
     final = np.where(is_final, lattice.final_graph, 0), np.where(is_final, lattice.final_acoustic, 0)
-    made: dict[str, Costs] = {}
+    scaled: dict[str, Costs] = {}
     for name, *factors in ("graph", graph_scale, acoustic2lm_scale), ("acoustic", lm2acoustic_scale, acoustic_scale):
-        made[name] = _mixed(lattice.graph, lattice.acoustic, *factors)
-        made[f"final_{name}"] = np.where(is_final, _mixed(*final, *factors), np.float32(np.inf))
-        for cost in (made[name], made[f"final_{name}"][is_final]):
+        scaled[name] = _mixed(lattice.graph, lattice.acoustic, *factors)
+        scaled[f"final_{name}"] = np.where(is_final, _mixed(*final, *factors), np.float32(np.inf))
+        for cost in (scaled[name], scaled[f"final_{name}"][is_final]):
             if not np.isfinite(cost).all():
-                raise LatticeError(f"the scaled {name} costs grow beyond what a float holds", key=lattice.key)
-    return lattice.replace(**{name: frozen(cost) for name, cost in made.items()})
+                raise LatticeError(f"the scaled {name} costs exceed the range of a float", key=lattice.key)
+    return lattice.replace(**{name: frozen(cost) for name, cost in scaled.items()})
 
 
 def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
-    """Add a natural-log cost to the graph cost of every arc that carries a word; positive ones make for fewer words.
+    """Add a natural-log cost to the graph cost of every arc that carries a word; positive ones give fewer words.
 
     Raises:
         OptionError: The penalty is not finite.
-        LatticeError: A cost grows beyond what a float holds.
+        LatticeError: A cost exceeds the range of a float.
 
     Source: Kaldi, lattice-add-penalty (``--word-ins-penalty``).
     """
     check_finite("word_penalty", penalty)
-    with np.errstate(over="ignore"):  # told by its result
+    with np.errstate(over="ignore"):  # check_costs raises
         more = np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0))
-        made = lattice.with_costs(lattice.graph + more)
-    return check_costs(made, lattice)
+        penalised = lattice.with_costs(lattice.graph + more)
+    return check_costs(penalised, lattice)
 
 
-def check_costs(made: Lattice, old: Lattice) -> Lattice:
-    """Return a lattice made of another by a change of graph costs; refuse costs that readers would refuse."""
-    if not np.isfinite(made.graph).all() or not np.array_equal(made.is_final, old.is_final):
-        raise LatticeError("the new graph costs grow beyond what a float holds", key=old.key)
-    return made
+def check_costs(lattice: Lattice, old: Lattice) -> Lattice:
+    """Return a lattice whose graph costs were changed; raise a LatticeError if they are no longer valid."""
+    if not np.isfinite(lattice.graph).all() or not np.array_equal(lattice.is_final, old.is_final):
+        raise LatticeError("the new graph costs exceed the range of a float", key=old.key)
+    return lattice
 
 
 def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -> Costs:
-    """Mix in double precision; a cost with the factor 0 is not looked at."""
+    """Mix in double precision; a cost with the factor 0 is ignored, even if it is infinite."""
     mixed = np.zeros(graph.shape, np.float64)
     for cost, factor in ((graph, of_graph), (acoustic, of_acoustic)):
         if factor != 0.0:
             mixed += cost * np.float64(factor)
-    with np.errstate(over="ignore"):  # told by its result
+    with np.errstate(over="ignore"):  # the caller raises
         return mixed.astype(np.float32)

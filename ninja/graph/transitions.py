@@ -1,30 +1,34 @@
-"""Phones and transition costs of a lattice, by the transition model."""
+"""Phones, pronunciations and transition costs of a lattice by the transition model."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError
+from ninja.graph.best_path import best_path
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets, sums
+from ninja.lattice.costs import check_finite
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
 
 
 def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:
-    """Put the phones that a lattice's transition ids stand for in the place of words, or of the transition ids.
+    """Replace words, or transition ids, by the phones of the transition ids.
 
-    A phone stands where it begins. ``align_phones`` also cuts the labels where phones end. Without ``replace_words``
-    words stay, and each arc's labels become its phones, one label a phone, so that they count no frames any more.
+    A phone is put where it begins; ``align_phones`` also splits the labels where phones end. Without ``replace_words``
+    words are kept, and the labels of each arc become its phones, one label per phone, so that labels no longer count
+    frames.
 
     Returns:
         A lattice with the same paths and costs, of kind "compact".
 
     Raises:
-        LatticeError: A label is no transition id of the model, or there are no labels.
+        LatticeError: A label is not a transition id of the model, or there are no labels.
 
     Source: Kaldi, lat/lattice-functions.cc, ConvertLatticeToPhones and ConvertCompactLatticeToPhones.
     """
@@ -48,24 +52,24 @@ def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words:
 def add_transition_costs(
     lattice: Lattice, model: TransitionModel, transition_scale: float = 1.0, self_loop_scale: float = 1.0
 ) -> Lattice:
-    """Add the costs of its transitions to the graph costs of a lattice made without them.
+    """Add transition costs to the graph costs of a lattice that was made without them.
 
     ``self_loop_scale`` is the factor of the costs of staying in a state and of leaving it, ``transition_scale`` that of
     all others.
 
     Raises:
-        LatticeError: A label is no transition id of the model, there are none, or a cost is beyond what a float holds.
+        LatticeError: A label is not a transition id of the model, there are none, or a cost exceeds the range of a
+            float.
         OptionError: A scale is not finite.
 
     Source: Kaldi, hmm/hmm-utils.cc, AddTransitionProbs and GetScaledTransitionLogProb.
     """
-    for name, scale in (("transition_scale", transition_scale), ("self_loop_scale", self_loop_scale)):
-        if not np.isfinite(scale):
-            raise OptionError(f"{name} is {scale}, but must be a number")
+    check_finite("transition_scale", transition_scale)
+    check_finite("self_loop_scale", self_loop_scale)
     check_labelled(lattice)
     model.check(lattice)
     log_prob = model.log_prob.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # told by its result
+    with np.errstate(over="ignore", invalid="ignore"):  # check_costs raises
         if transition_scale == self_loop_scale:
             cost = -transition_scale * log_prob
         else:
@@ -74,13 +78,69 @@ def add_transition_costs(
             cost = -np.where(model.is_self_loop, self_loop_scale * log_prob, moving)
         graph = (lattice.graph + sums(cost[lattice.ali], lattice.ali_begin)).astype(np.float32)
         final_graph = lattice.final_graph + sums(cost[lattice.final_ali], lattice.final_ali_begin)
-        made = lattice.replace(graph=frozen(graph), final_graph=frozen(final_graph.astype(np.float32)))
-    return check_costs(made, lattice)
+        changed = lattice.replace(graph=frozen(graph), final_graph=frozen(final_graph.astype(np.float32)))
+    return check_costs(changed, lattice)
 
 
 def _phones(
     begin: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], model: TransitionModel
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Keep the phone of each label that ends one."""
+    """Replace the labels that end a phone by the phone, and drop the others."""
     ends = model.is_final[labels]
     return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
+
+
+@dataclass(frozen=True, slots=True)
+class Pronunciation:
+    """The word of an arc, and its phones with their durations."""
+
+    word: int  # 0: no word, such as silence
+    begin: int  # frame
+    phones: tuple[int, ...]
+    lengths: tuple[int, ...]  # frames of each phone
+
+
+def pronunciations(lattice: Lattice, model: TransitionModel) -> list[Pronunciation]:
+    """Return the phones of each arc on the best path of a word-aligned lattice.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or a label is not a transition id of the model.
+
+    Source: Kaldi, latbin/nbest-to-prons.cc; hmm/hmm-utils.cc, SplitToPhones.
+    """
+    model.check(lattice)
+    prons, time = [], 0
+    for arc in best_path(lattice).arcs.tolist():
+        labels = lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]]
+        ends = _phone_ends(labels, model)
+        phones = tuple(model.phone[labels[[0, *ends[:-1]]]].tolist()) if labels.size else ()
+        lengths = tuple(np.diff([0, *ends]).tolist()) if labels.size else ()
+        prons.append(Pronunciation(int(lattice.word[arc]), time, phones, lengths))
+        time += labels.size
+    return prons
+
+
+def _phone_ends(labels: npt.NDArray[np.int32], model: TransitionModel) -> list[int]:
+    """Return the end of each phone: after its final transition, and after the self-loops that may follow that."""
+    reordered = _is_reordered(labels, model)
+    ends = []
+    at = 0
+    while at < labels.size:
+        last = at + 1 == labels.size
+        if model.is_final[labels[at]]:
+            while reordered and at + 1 < labels.size and model.is_self_loop[labels[at + 1]]:
+                at += 1
+            ends.append(at + 1)
+        elif last or model.phone[labels[at]] != model.phone[labels[at + 1]]:
+            ends.append(at + 1)  # an incomplete phone: the lattice is not aligned
+        at += 1
+    return ends
+
+
+def _is_reordered(labels: npt.NDArray[np.int32], model: TransitionModel) -> bool:
+    """Tell whether self-loops follow the transition out of their state, as in most of Kaldi's graphs."""
+    state, loop = model.transition_state[labels], model.is_self_loop[labels]
+    for at in np.flatnonzero(np.diff(state)).tolist():
+        if loop[at] or loop[at + 1]:
+            return bool(loop[at])
+    return bool(labels.size and not loop[0] and loop[-1])

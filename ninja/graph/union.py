@@ -1,4 +1,4 @@
-"""Union: all paths of several lattices in one."""
+"""Union of lattices, and combination of the lattices of several systems."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ninja import _graph
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, check_range
 from ninja.graph.connect import connect
-from ninja.graph.epsilons import remove_epsilons
-from ninja.lattice import Array, Lattice
+from ninja.graph.determinize import remove_epsilons
+from ninja.graph.kinds import remove_alignments
+from ninja.graph.posteriors import forward_backward
+from ninja.graph.scale import add_word_penalty, check_costs, scale
+from ninja.lattice import Array, Lattice, Scales
 from ninja.lattice.arrays import frozen, offsets
 from ninja.lattice.costs import check_finite
 from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
 
 DELTA = 2.0**-12
-MAX_LABELS = 1 << 26  # alignment labels of a result, and of what is owed on the way to it: 256 MB each
+MAX_LABELS = 1 << 26  # alignment labels of the result, and of all residuals together: 256 MB each
 
 
 def union(
@@ -28,27 +31,26 @@ def union(
     delta: float = DELTA,
     max_arcs: int = 1_000_000,
 ) -> Lattice:
-    """Unite lattices and keep, for each word sequence, the best path of them all: both its costs and its alignment.
+    """Unite lattices and keep the best path of each word sequence, with both its costs and its alignment.
 
-    Equal stretches of the lattices become one. Where one word sequence is aligned in different ways, or by far other
-    costs, its paths stay apart up to the place that decides between them; if they do so nearly everywhere, as in
-    lattices of different recognisers, there is no small result: ``determinize=False`` keeps all paths, which is what
-    consensus decoding needs anyway.
+    Equal parts of the lattices are merged. If one word sequence has different alignments or very different costs, its
+    paths stay separate up to the place that decides between them. In lattices of different recognisers this holds
+    nearly everywhere, and the result is large: ``determinize=False`` keeps all paths, as consensus decoding needs.
 
     Args:
         lattices: One or more; key and symbol table are those of the first, the frame shift if all have the same.
-        acoustic_scale: Factor of acoustic costs where paths compete; ties as for ``determinize``.
-        determinize: False: keep all paths, equal ones too; epsilons stay, and times that a format gave.
-        delta: Costs still to be paid that round to the same multiple of this count as equal, > 0; a path may move by as
-            much where lattices differ. (Kaldi: 2^-10.)
-        max_arcs: Refuse if more arcs arise in determinization, or as much work.
+        acoustic_scale: Factor of acoustic costs where paths are compared; ties as for ``determinize``.
+        determinize: Merge paths of the same words; otherwise all paths, epsilons and times given by a format are kept.
+        delta: Residual costs that round to the same multiple of this are equal, > 0; the cost of a path may change by
+            as much where lattices differ. (Kaldi: 2^-10.)
+        max_arcs: Raise if determinization creates more arcs, or takes as much work.
 
     Returns:
-        A connected lattice; sums are made in float64.
+        A connected lattice; costs are summed in float64.
 
     Raises:
-        LatticeError: A bound is passed, or one lattice has no path from the start to a final state.
-        SymbolError: The lattices' words have ids of different tables.
+        LatticeError: The union is too large, or a lattice has no path from the start to a final state.
+        SymbolError: The lattices have word ids of different tables.
         OptionError: There is no lattice, ``acoustic_scale`` is not finite, ``delta`` not above 0, ``max_arcs`` below 1.
 
     Source: Kaldi, latbin/lattice-union.cc and lat/determinize-lattice-pruned.h; Povey et al. 2012, "Generating exact
@@ -57,43 +59,113 @@ def union(
     check_finite("acoustic_scale", acoustic_scale)
     if not lattices:
         raise OptionError("there is no lattice to unite")
-    if not 0.0 < delta < np.inf:
-        raise OptionError(f"delta is {delta}, but must be above 0")
-    if max_arcs < 1:
-        raise OptionError(f"max_arcs is {max_arcs}, but must be 1 or more")
+    check_range("delta", delta, above=0, finite=True)
+    check_range("max_arcs", max_arcs, least=1)
     check_one_table(lattices)
     if not determinize:
-        return _side_by_side([connect(lattice) for lattice in lattices])
+        return _join_at_start([connect(lattice) for lattice in lattices])
     plain = [
         connect(lattice) if lattice.word.all() else remove_epsilons(lattice, acoustic_scale, max_arcs)
         for lattice in lattices
     ]
     united = _graph.unite(plain, acoustic_scale, delta, max_arcs, MAX_LABELS)
-    if united is None:
-        raise LatticeError(
-            f"more than {max_arcs} arcs, or as much work, to determinize the union; prune the lattices first, or keep "
-            "all paths without determinization",
-            key=lattices[0].key,
-        )
     return united.replace(frame_shift=_frame_shift(lattices))
 
 
-def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
-    """Join connected lattices at their start states."""
+def combine(
+    lattices: Sequence[Lattice | None],
+    weights: Sequence[float] | None = None,
+    scales: Scales = Scales(),
+    *,
+    exponents: bool = False,
+) -> Lattice:
+    """Unite the lattices of several systems so that all paths of the k-th together have the probability ``weights[k]``.
+
+    Costs are scaled, and the total cost of all paths of a lattice is subtracted from its final graph costs. Only the
+    sum of graph and acoustic cost is meaningful in the result, which needs no further scales. Consensus decoding of it
+    is system combination.
+
+    Args:
+        lattices: One of each system; None if a system has none: its share is then missing from the total.
+        weights: Weight of each system, > 0, normalised to sum to 1; equal by default.
+        scales: Factors of the costs, applied to the result.
+        exponents: Raise the k-th lattice's path probabilities to the power ``weights[k]`` and normalise each lattice to
+            1, instead of multiplying by the weight.
+
+    Returns:
+        All paths, also those with equal words. If the times of the systems cannot be compared because one has none, or
+        frames of another length, the result has neither times nor alignments.
+
+    Raises:
+        LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of a float.
+        SymbolError: The lattices have word ids of different tables.
+        OptionError: There is no lattice, the number of weights differs, or one is not above 0.
+
+    Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
+    combination based on a recursion for edit distance".
+    """
+    shares = check_weights(weights, len(lattices))
+    present = [(lattice, share) for lattice, share in zip(lattices, shares, strict=True) if lattice is not None]
+    united = union(
+        [normalised(lattice, share, scales, exponents=exponents) for lattice, share in present], determinize=False
+    )
+    if united.time is None and not _have_comparable_labels([lattice for lattice, _ in present if lattice.num_arcs]):
+        return remove_alignments(united)
+    return united
+
+
+def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
+    """Tell whether all lattices have labels, in frames of the same length, or none has labels."""
+    labelled = [lattice.has_labels for lattice in lattices]
+    shifts = {lattice.frame_shift for lattice in lattices if lattice.frame_shift is not None}
+    return not any(labelled) or (all(labelled) and len(shifts) < 2)
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    """Return the weights of systems, checked and normalised to sum to 1."""
+    if count < 1:
+        raise OptionError("there is no lattice to combine")
+    if weights is None:
+        return (1.0 / count,) * count
+    if len(weights) != count:
+        raise OptionError(f"there are {len(weights)} weights, but {count} systems; give each system one")
+    for weight in weights:
+        check_range("a weight", weight, above=0, finite=True)
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def normalised(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
+    """Scale costs so that all paths together have the probability ``weight``, or 1 with ``exponents``."""
+    power = weight if exponents else 1.0
+    scaled = scale(lattice, scales.lm * power, scales.acoustic * power)
+    if scales.word_penalty:
+        scaled = add_word_penalty(scaled, scales.word_penalty * power)
+    total = forward_backward(scaled).total
+    if not np.isfinite(total):
+        raise LatticeError(f"the total cost of all paths is {total}", key=lattice.key)
+    surplus = -total - (0.0 if exponents else float(np.log(weight)))
+    with np.errstate(over="ignore"):  # check_costs raises
+        final_graph = frozen(scaled.final_graph.astype(np.float64) + surplus, np.float32)
+    return check_costs(scaled.replace(final_graph=final_graph), lattice)
+
+
+def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
+    """Merge the start states of connected lattices."""
     if len(lattices) == 1:
         return lattices[0]
-    taken = False  # a state has one final cost only
+    start_is_final = False  # a state has one final cost only
     operands = []
     for lattice in lattices:
         is_final = bool(lattice.is_final[0])
-        operands.append(_with_entry(lattice) if is_final and taken else lattice)
-        taken |= is_final
+        operands.append(_with_new_start(lattice) if is_final and start_is_final else lattice)
+        start_is_final |= is_final
     start = next((lattice for lattice in operands if lattice.is_final[0]), operands[0])
-    leaving = [int(lattice.arc_begin[1]) for lattice in operands]  # arcs of each one's start
+    leaving = [int(lattice.arc_begin[1]) for lattice in operands]  # number of arcs of each start
     shift = np.cumsum([0, *(lattice.num_states - 1 for lattice in operands[:-1])]).tolist()
 
     def on_arcs(arrays: Sequence[Array]) -> Array:
-        """Put values of the starts' arcs before those of all others."""
+        """Concatenate values of arcs, those that leave the starts first."""
         heads = [array[:count] for array, count in zip(arrays, leaving, strict=True)]
         return np.concatenate([*heads, *(array[count:] for array, count in zip(arrays, leaving, strict=True))])
 
@@ -110,7 +182,7 @@ def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
     return Lattice(
         lattices[0].key,
         offsets(degree),
-        frozen(on_arcs([lattice.dst + np.int32(by) for lattice, by in zip(operands, shift, strict=True)])),
+        frozen(on_arcs([lattice.dst + np.int32(first) for lattice, first in zip(operands, shift, strict=True)])),
         frozen(on_arcs([lattice.word for lattice in operands])),
         frozen(on_arcs([lattice.graph for lattice in operands])),
         frozen(on_arcs([lattice.acoustic for lattice in operands])),
@@ -128,28 +200,26 @@ def _side_by_side(lattices: Sequence[Lattice]) -> Lattice:
 
 
 def _frame_shift(lattices: Sequence[Lattice]) -> float | None:
-    """Return the frame shift that all lattices with frames have, or None."""
+    """Return the common frame shift of all timed lattices, or None."""
     timed = [lattice for lattice in lattices if is_timed(lattice)]
     shifts = {lattice.frame_shift for lattice in timed or lattices[:1]}
     return shifts.pop() if len(shifts) == 1 else None
 
 
 def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Array]], Array]) -> Array | None:
-    """Return the times of the states, where all lattices have them, from the same start on in the same frames."""
+    """Return the times of the states if all lattices have times with the same start and frame shift, or None."""
     shifts = {lattice.frame_shift for lattice in lattices}
-    if len(shifts) > 1 or not all(is_timed(lattice) for lattice in lattices):
-        return None
-    if all(lattice.time is None for lattice in lattices):
+    if len(shifts) > 1 or not all(map(is_timed, lattices)) or all(lattice.time is None for lattice in lattices):
         return None
     try:
-        found = [state_times(lattice) for lattice in lattices]
+        times = [state_times(lattice) for lattice in lattices]
     except LatticeError:
         return None
-    return frozen(on_states(found[0], found)) if len({int(time[0]) for time in found}) == 1 else None
+    return frozen(on_states(times[0], times)) if len({int(time[0]) for time in times}) == 1 else None
 
 
-def _with_entry(lattice: Lattice) -> Lattice:
-    """Return the lattice behind one arc without a word, from a new start that is not final."""
+def _with_new_start(lattice: Lattice) -> Lattice:
+    """Add a new start, which is not final, with an epsilon arc to the old one."""
 
     def before(value: float, array: Array) -> Array:
         return frozen(np.concatenate([np.array([value], array.dtype), array]))

@@ -19,7 +19,7 @@ from ninja import _search
 from ninja._core import WordTrie
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, nbest, prune, reverse
-from ninja.graph.copies import copied_lattice
+from ninja.graph.split import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lm.trie import score_trie

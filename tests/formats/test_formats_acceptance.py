@@ -29,7 +29,7 @@ from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, 
 from ninja.formats.slf import SlfOptions, read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.graph import best_path
-from ninja.graph.nbest_lattice import lattice_nbest
+from ninja.graph.nbest import lattice_nbest
 from ninja.lattice import Scales, check
 
 AMI = "ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz"

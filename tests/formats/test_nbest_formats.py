@@ -24,7 +24,7 @@ from ninja.formats.nbest.kaldi import read_kaldi_names
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.formats.nbest.nemo import manifest_keys, read_nemo, write_nemo
 from ninja.formats.nbest.srilm import SrilmOptions, SrilmWriteOptions, read_srilm, write_srilm
-from ninja.graph.nbest_lattice import lattice_nbest
+from ninja.graph.nbest import lattice_nbest
 from ninja.lattice import Scales
 from ninja.lattice.nbest import NBest, sentence
 

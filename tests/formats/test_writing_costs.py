@@ -79,7 +79,7 @@ def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb)
     code, _, said = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
     assert code == 1
     assert "key 'huge': " in said
-    assert re.search("more than a float holds; scale its costs down first|grow beyond what a float holds", said)
+    assert re.search("more than a float holds; scale its costs down first|exceed the range of a float", said)
     assert "2 lattices" in said
 
 

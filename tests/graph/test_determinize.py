@@ -13,8 +13,7 @@ from strategies import lattices
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import connect, from_arcs, nbest
-from ninja.graph.determinize import determinize, is_deterministic
-from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.determinize import determinize, is_deterministic, remove_epsilons
 from ninja.graph.equivalent import equivalent
 from ninja.graph.minimize import minimize
 from ninja.lattice import Lattice, check

@@ -13,7 +13,7 @@ from ninja import SymbolTable
 from ninja.errors import LatticeError, SymbolError
 from ninja.formats.nbest.kaldi import joined, linear_lattices
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
-from ninja.graph.nbest_lattice import lattice_nbest
+from ninja.graph.nbest import lattice_nbest
 from ninja.io.number_tables import read_floats, read_integers
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 

@@ -11,8 +11,7 @@ import pytest
 
 from ninja.evaluate import oracle_score, read_text
 from ninja.graph import nbest, prune
-from ninja.graph.determinize import determinize, is_deterministic
-from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.determinize import determinize, is_deterministic, remove_epsilons
 from ninja.graph.equivalent import equivalent
 from ninja.graph.minimize import minimize
 from ninja.graph.oracle import oracle

@@ -21,7 +21,8 @@ from ninja import _graph
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate.scoring import number, word_id
 from ninja.graph import best_path, from_arcs
-from ninja.graph.oracle import Oracle, oracle, paths_of
+from ninja.graph.oracle import Oracle, oracle
+from ninja.graph.split import paths_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -88,7 +89,7 @@ def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
 def test_paths_keep_the_times_of_states() -> None:
     lattice = from_arcs("u", [0, 0, 1, 2], [1, 2, 3, 3], [2, 3, 4, 4], [0.0] * 4, finals={3: 0.0}, time=[0, 5, 6, 9])
     assert paths_of(lattice, [3, 4]).time.tolist() == [0, 6, 9]  # type: ignore[union-attr]
-    with pytest.raises(LatticeError, match=r"key 'u': no path carries these words"):
+    with pytest.raises(LatticeError, match=r"key 'u': no path has these words"):
         paths_of(lattice, [3, 3])
 
 
@@ -258,7 +259,7 @@ def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Ninja, files: Path
     (files / "text").write_text("u1 a <eps>\nextra b\n")
     code, out, err = run(ninja, files)
     assert (code, out) == (1, "extra b [noise] b\n")
-    assert "failed: key 'u1': the reference holds word id 0, epsilon, which is no word" in err
+    assert "failed: key 'u1': the reference contains word id 0, epsilon, which is no word" in err
     assert "references have no lattice" not in err
 
 

@@ -234,7 +234,7 @@ def test_what_is_wrong_with_a_lattice_of_a_batch_names_it(function):
 
 def test_a_reference_in_a_batch_that_holds_an_epsilon_is_named():
     well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
-    with pytest.raises(LatticeError, match=r"key 'b': the reference holds word id 0"):
+    with pytest.raises(LatticeError, match=r"key 'b': the reference contains word id 0"):
         graph.oracle(Batch.of([well, well.with_key("b"), well]), [[], [1, 0], [0]])
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.determinize import remove_epsilons
 from ninja.lattice import Lattice
 from ninja.openfst import from_fst, to_fst
 

@@ -20,7 +20,7 @@ from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import read_text
 from ninja.evaluate.scoring import number
 from ninja.formats.fst_image import read_transducer
-from ninja.graph.combine import check_weights
+from ninja.graph.union import check_weights
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.fst import Fst

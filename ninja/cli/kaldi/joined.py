@@ -20,7 +20,7 @@ from ninja.cli.scales import scales
 from ninja.cli.source import build_inputs, reading_options, reads_lattices
 from ninja.errors import LatticeError, NinjaError
 from ninja.graph import combine
-from ninja.graph.combine import check_weights
+from ninja.graph.union import check_weights
 from ninja.io.inputs import Inputs
 from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice, Scales

@@ -20,7 +20,7 @@ from ninja.cli.run import results, run
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
-from ninja.graph.frame_posteriors import FramePosteriors
+from ninja.graph.discriminative import FramePosteriors
 from ninja.io.inputs import Inputs
 from ninja.io.keyed_table import KeyedTable
 from ninja.io.number_tables import NumberWriter, read_integers

@@ -18,7 +18,7 @@ from ninja.graph.align.result import (
     unused_words,
     with_zero,
 )
-from ninja.graph.epsilons import remove_epsilons
+from ninja.graph.determinize import remove_epsilons
 from ninja.lattice import Lattice
 from ninja.lattice.transition_model import TransitionModel
 

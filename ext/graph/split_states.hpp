@@ -1,5 +1,5 @@
-// States split until each stands for one state of an automaton that follows the words: the last n - 1 of them, or how
-// much of a transcript has been said.
+// States split so that each corresponds to one state of an automaton over the words: their last n - 1, or the number of
+// words of a transcript.
 // Source: Kaldi, latbin/lattice-expand-ngram.cc and fstext/deterministic-fst-inl.h, UnweightedNgramFst;
 // latbin/lattice-difference.cc.
 #pragma once
@@ -12,34 +12,34 @@
 
 namespace ninja {
 
-// States in topological order, those that lead nowhere included.
+// States in topological order, including dead ends.
 struct SplitLattice {
-  bool too_large = false;          // more than max_arcs arcs: nothing else holds
+  bool too_large = false;          // more than max_arcs arcs: the arrays are incomplete
   std::vector<int64_t> arc_begin;  // [num_states + 1]
   std::vector<int32_t> dst;        // [num_arcs]
   std::vector<int64_t> arc_map;    // [num_arcs] old arc
   std::vector<int32_t> state_map;  // [num_states] old state
-  std::vector<int32_t> followed;   // [num_states] state of the automaton
+  std::vector<int32_t> automaton_state;  // [num_states]
 };
 
-// Follow an automaton with a state 0 and `after(state, word)`; epsilons leave it where it is.
+// Follow an automaton with the start 0 and the next state `after(state, word)`; epsilons do not change its state.
 template <class After>
 SplitLattice split(const Arcs& arcs, int64_t max_arcs, const After& after) {
   SplitLattice out;
   StatePairs pairs(arcs.num_states);
   pairs(0, 0);
   out.arc_begin.push_back(0);
-  // Arcs lead to later states only: all pairs of a state are known when its turn comes.
+  // Arcs lead to later states only, so all pairs of a state are known when it is visited.
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     for (int32_t at = pairs.first(state); at >= 0; at = pairs.next(at)) {
-      const int32_t followed = pairs.other(at);
+      const int32_t current = pairs.other(at);
       pairs.number(at, out.state_map.size());
       out.state_map.push_back(static_cast<int32_t>(state));
-      out.followed.push_back(followed);
+      out.automaton_state.push_back(current);
       for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
         const int32_t word = arcs.word[arc];
         out.arc_map.push_back(arc);
-        out.dst.push_back(pairs(arcs.dst[arc], word == 0 ? followed : after(followed, word)));
+        out.dst.push_back(pairs(arcs.dst[arc], word == 0 ? current : after(current, word)));
       }
       out.arc_begin.push_back(static_cast<int64_t>(out.dst.size()));
       out.too_large = static_cast<int64_t>(out.dst.size()) > max_arcs;
@@ -50,7 +50,7 @@ SplitLattice split(const Arcs& arcs, int64_t max_arcs, const After& after) {
   return out;
 }
 
-// The last words, `most` of them at most.
+// The history of the last words, at most `most` of them.
 class LastWords {
  public:
   explicit LastWords(int32_t most) : most_(most) { nodes_.push_back({0, 0, 0}); }
@@ -60,9 +60,9 @@ class LastWords {
     if (nodes_[history].length < most_) return extended(history, word);
     words_.clear();
     for (int32_t at = history; nodes_[at].length > 1; at = nodes_[at].shorter) words_.push_back(nodes_[at].word);
-    int32_t kept = 0;
-    for (auto each = words_.rbegin(); each != words_.rend(); ++each) kept = extended(kept, *each);
-    return extended(kept, word);
+    int32_t shorter = 0;
+    for (auto last = words_.rbegin(); last != words_.rend(); ++last) shorter = extended(shorter, *last);
+    return extended(shorter, word);
   }
 
  private:
@@ -73,11 +73,12 @@ class LastWords {
   };
 
   int32_t extended(int32_t history, int32_t word) {
-    int32_t& found = child_(history, word);
-    if (found >= 0) return found;
-    const int32_t made = found = static_cast<int32_t>(nodes_.size());
-    nodes_.push_back({history, word, nodes_[history].length + 1});
-    return made;
+    int32_t& child = child_(history, word);
+    if (child < 0) {
+      child = static_cast<int32_t>(nodes_.size());
+      nodes_.push_back({history, word, nodes_[history].length + 1});
+    }
+    return child;
   }
 
   const int32_t most_;
@@ -91,12 +92,12 @@ inline SplitLattice expand_ngram(const Arcs& arcs, int32_t num_words, int64_t ma
   return split(arcs, max_arcs, [&](int32_t history, int32_t word) { return words.after(history, word); });
 }
 
-// The automaton counts the words of the transcript that have been said, and nothing else; one more than it has:
-// something else has been said, too.
+// The automaton counts the words that match the beginning of the transcript; after any other word its state is one more
+// than the length of the transcript.
 inline SplitLattice follow_transcript(const Arcs& arcs, const int32_t* words, int64_t length, int64_t max_arcs) {
   const auto most = static_cast<int32_t>(length);
-  return split(arcs, max_arcs, [&](int32_t said, int32_t word) {
-    return said < most && words[said] == word ? said + 1 : most + 1;
+  return split(arcs, max_arcs, [&](int32_t count, int32_t word) {
+    return count < most && words[count] == word ? count + 1 : most + 1;
   });
 }
 

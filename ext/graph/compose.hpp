@@ -1,7 +1,10 @@
 // Composition of a lattice, by its words, with a weighted transducer, which may have cycles and failure arcs.
 //
-// A failure arc (phi) is taken where a state has no arc for a word, without using it up; as in Kaldi, a state that is not
-// final ends as the one its failure arc leads to. Epsilons are ordered as in compose_lattices.hpp.
+// A failure arc (phi) is followed if a state has no arc for a word, and consumes no word. As in Kaldi, a state that is
+// not final has the final cost of the destination of its failure arc.
+// Composed states are triples of a lattice state, an FST state and the filter: 1 after an epsilon of the FST, after which
+// no epsilon of the lattice may be taken before a word. So each pair of matching paths makes one path, on which epsilons
+// of the lattice precede those of the FST.
 // Source: Kaldi, latbin/lattice-compose.cc, fstext/fstext-utils-inl.h (PhiCompose, PropagateFinal).
 #pragma once
 
@@ -18,25 +21,27 @@
 
 namespace ninja {
 
-// States in topological order, those that lead nowhere included.
-struct ComposedFst {
-  bool too_large = false;           // more than max_arcs arcs: nothing else holds
-  int64_t cycle = -1;               // a state of the FST on a cycle of epsilons: nothing else holds
-  std::vector<int64_t> arc_begin;   // [num_states + 1]
-  std::vector<int32_t> dst, word;   // [num_arcs]
-  std::vector<int64_t> arc_map;     // [num_arcs] arc of the lattice, -1: an epsilon of the FST
-  std::vector<double> cost;         // [num_arcs] of the FST
-  std::vector<int32_t> state_map;   // [num_states] state of the lattice
-  std::vector<double> final_cost;   // [num_states] of the FST, +inf where it does not end
+// States in topological order, including dead ends.
+struct Composition {
+  bool too_large = false;          // more than max_arcs arcs: the arrays are incomplete
+  int64_t cycle = -1;              // a state of the FST on a cycle of epsilons: the arrays are incomplete
+  std::vector<int64_t> arc_begin;  // [num_states + 1]
+  std::vector<int32_t> dst, word;  // [num_arcs]
+  std::vector<int64_t> arc_map;    // [num_arcs] arc of the lattice, -1 for an epsilon of the FST
+  std::vector<int64_t> fst_arc;    // [num_arcs] arc of the FST, -1 for an epsilon of the lattice
+  std::vector<double> cost;        // [num_arcs] of the FST, failure arcs included
+  std::vector<int32_t> state_map;  // [num_states] state of the lattice
+  std::vector<int32_t> fst_state;  // [num_states] state of the FST
+  std::vector<double> final_cost;  // [num_states] of the FST, +inf = not final
 };
 
-class FstComposer {
+class Composer {
  public:
-  // `start` is the FST's; `phi` is the label of its failure arcs, -1: it has none.
-  FstComposer(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs)
+  // `start` is the start of the FST; `phi` the label of its failure arcs, -1 if it has none.
+  Composer(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs)
       : arcs_(arcs), fst_(fst), start_(start), phi_(phi), max_arcs_(max_arcs) {}
 
-  ComposedFst compose() {
+  Composition compose() {
     triple(0, static_cast<int32_t>(start_), 0);
     raw_.arc_begin.push_back(0);
     for (size_t at = 0; at < triples_.size(); ++at) {
@@ -69,8 +74,9 @@ class FstComposer {
     return found;
   }
 
-  void add(int64_t arc, int32_t word, double cost, int32_t to) {
+  void add(int64_t arc, int64_t fst_arc, int32_t word, double cost, int32_t to) {
     raw_.arc_map.push_back(arc);
+    raw_.fst_arc.push_back(fst_arc);
     raw_.word.push_back(word);
     raw_.cost.push_back(cost);
     raw_.dst.push_back(to);
@@ -82,7 +88,7 @@ class FstComposer {
     return {range.first - fst_.ilabel, range.second - fst_.ilabel};
   }
 
-  // Go to where a state fails to, paying for it; false: nowhere.
+  // Follow the failure arc of a state; false if there is none.
   bool fail(int64_t& state, double& cost) const {
     if (phi_ < 0) return false;
     const auto [first, last] = with_label(state, phi_);
@@ -94,7 +100,7 @@ class FstComposer {
 
   double final_cost(int64_t state) const {
     double cost = 0.0;
-    for (int64_t steps = 0; steps <= fst_.num_states; ++steps) {  // failure arcs could lead round in a circle
+    for (int64_t steps = 0; steps <= fst_.num_states; ++steps) {  // failure arcs may form a cycle
       if (fst_.final_cost[state] < kNever) return cost + fst_.final_cost[state];
       if (!fail(state, cost)) break;
     }
@@ -103,11 +109,12 @@ class FstComposer {
 
   void leave(const Triple here) {
     raw_.state_map.push_back(here.state);
+    raw_.fst_state.push_back(here.fst);
     raw_.final_cost.push_back(is_final(arcs_, here.state) ? final_cost(here.fst) : kNever);
     for (int64_t arc = arcs_.arc_begin[here.state]; arc < arcs_.arc_begin[here.state + 1]; ++arc) {
       const int32_t word = arcs_.word[arc];
       if (word == 0) {
-        if (here.filter == 0) add(arc, 0, 0.0, triple(arcs_.dst[arc], here.fst, 0));
+        if (here.filter == 0) add(arc, -1, 0, 0.0, triple(arcs_.dst[arc], here.fst, 0));
         continue;
       }
       int64_t state = here.fst;
@@ -115,27 +122,29 @@ class FstComposer {
       for (int64_t steps = 0; steps <= fst_.num_states; ++steps) {
         const auto [first, last] = with_label(state, word);
         for (int64_t match = first; match < last; ++match) {
-          add(arc, fst_.olabel[match], cost + fst_.cost[match], triple(arcs_.dst[arc], fst_.dst[match], 0));
+          add(arc, match, fst_.olabel[match], cost + fst_.cost[match], triple(arcs_.dst[arc], fst_.dst[match], 0));
         }
         if (first < last || !fail(state, cost)) break;
       }
     }
     const auto [first, last] = with_label(here.fst, 0);
     for (int64_t epsilon = first; epsilon < last; ++epsilon) {
-      add(-1, fst_.olabel[epsilon], fst_.cost[epsilon], triple(here.state, fst_.dst[epsilon], 1));
+      add(-1, epsilon, fst_.olabel[epsilon], fst_.cost[epsilon], triple(here.state, fst_.dst[epsilon], 1));
     }
   }
 
-  ComposedFst sorted(const std::vector<int32_t>& number) const {
-    ComposedFst out;
+  Composition sorted(const std::vector<int32_t>& number) const {
+    Composition out;
     out.arc_begin.push_back(0);
     for (const int32_t state : in_new_order(number)) {
       out.state_map.push_back(raw_.state_map[state]);
+      out.fst_state.push_back(raw_.fst_state[state]);
       out.final_cost.push_back(raw_.final_cost[state]);
       for (int64_t arc = raw_.arc_begin[state]; arc < raw_.arc_begin[state + 1]; ++arc) {
         out.dst.push_back(number[raw_.dst[arc]]);
         out.word.push_back(raw_.word[arc]);
         out.arc_map.push_back(raw_.arc_map[arc]);
+        out.fst_arc.push_back(raw_.fst_arc[arc]);
         out.cost.push_back(raw_.cost[arc]);
       }
       out.arc_begin.push_back(static_cast<int64_t>(out.dst.size()));
@@ -148,13 +157,13 @@ class FstComposer {
   const int64_t start_;
   const int32_t phi_;
   const int64_t max_arcs_;
-  ComposedFst raw_;  // in the order the triples were met
+  Composition raw_;  // in the order in which triples were found
   std::vector<Triple> triples_;
   PairMap known_[2];
 };
 
-inline ComposedFst compose_fst(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs) {
-  return FstComposer(arcs, fst, start, phi, max_arcs).compose();
+inline Composition compose(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs) {
+  return Composer(arcs, fst, start, phi, max_arcs).compose();
 }
 
 }  // namespace ninja

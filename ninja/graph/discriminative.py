@@ -1,0 +1,229 @@
+"""Lattice statistics for discriminative training: boosting, posteriors and expected accuracies of frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import LatticeError, OptionError
+from ninja.graph.connect import connect
+from ninja.graph.posteriors import forward_backward, posteriors
+from ninja.graph.scale import check_costs
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import frozen, owners
+from ninja.lattice.times import num_frames, state_times
+from ninja.lattice.transition_model import TransitionModel
+
+Costs = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+
+def boost(
+    lattice: Lattice,
+    alignment: Ints,
+    phone_of: Ints,
+    b: float = 0.05,
+    silence_phones: Collection[int] = (),
+    max_silence_error: float = 0.0,
+) -> Lattice:
+    """Lower graph costs by ``b`` for each frame whose phone differs from the reference (boosted MMI).
+
+    Args:
+        lattice: The lattice; its labels are transition ids.
+        alignment: Transition id of each frame of the reference, int32 [num_frames].
+        phone_of: Phone of each transition id, int32 [num_transition_ids + 1]; the first element is not used.
+        b: Boosting factor.
+        silence_phones: Phones that count as an error of ``max_silence_error`` only.
+        max_silence_error: Error of a wrong silence phone, from 0 (as in the paper) to 1 (as other phones).
+
+    Returns:
+        The connected lattice with new graph costs.
+
+    Raises:
+        OptionError: ``b`` or ``max_silence_error`` is out of its range.
+        LatticeError: A transition id is out of range, a path and the reference differ in length, or a cost is too
+            large.
+
+    Source: Povey et al. 2008, "Boosted MMI for model and feature-space discriminative training"; Kaldi,
+    lat/lattice-functions.cc, LatticeBoost.
+    """
+    if not math.isfinite(b):
+        raise OptionError(f"b is {b}, but must be finite")
+    if not 0.0 <= max_silence_error <= 1.0:
+        raise OptionError(f"max_silence_error is {max_silence_error}, but must be between 0 and 1")
+    lattice = connect(lattice)
+    time = _times_of_reference(lattice, alignment)
+    for name, ids in (("lattice", lattice.ali), ("lattice", lattice.final_ali), ("alignment", alignment)):
+        bad = np.flatnonzero((ids < 1) | (ids >= len(phone_of)))
+        if bad.size:
+            raise LatticeError(
+                f"the {name} has the transition id {ids[bad[0]]}, but the model's are 1 to {len(phone_of) - 1}; "
+                "is it the right model?",
+                key=lattice.key,
+            )
+    reference = phone_of[alignment]
+    silences = np.asarray(sorted(silence_phones), np.int64)
+
+    def boosted(cost: Costs, begin: npt.NDArray[np.int64], ids: Ints, start: Any) -> Costs:
+        owner, frame = _owners_and_frames(begin, start)
+        phone = phone_of[ids]
+        error = np.where(np.isin(phone, silences), max_silence_error, 1.0) * (phone != reference[frame])
+        with np.errstate(over="ignore"):  # check_costs raises
+            return frozen(cost - b * np.bincount(owner, error, start.size), np.float32)
+
+    final_graph = boosted(lattice.final_graph, lattice.final_ali_begin, lattice.final_ali, time)
+    graph = boosted(lattice.graph, lattice.ali_begin, lattice.ali, time[lattice.src])
+    return check_costs(lattice.replace(graph=graph, final_graph=final_graph), lattice)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FramePosteriors:
+    """Labels (transition ids) of each frame and their posteriors."""
+
+    begin: npt.NDArray[np.int64]  # [num_frames + 1]; entries of frame t are begin[t] : begin[t + 1]
+    label: Ints  # increasing within a frame
+    posterior: Floats  # not 0; of either sign for accuracies
+    total: float  # natural log-likelihood of all paths together; or the expected accuracy, frames
+
+
+def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePosteriors:
+    """Compute the probability that the true path has each label at each frame.
+
+    Returns:
+        Probabilities, which sum to 1 at each frame that all paths have, and the log-likelihood.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or the times contradict each other.
+
+    Source: Kaldi, lat/lattice-functions.cc, LatticeForwardBackward.
+    """
+    lattice = connect(lattice)
+    costs = forward_backward(lattice, scales)
+    of_final = np.exp(costs.total - costs.alpha - _final_costs(lattice, scales))
+    return _by_frame(lattice, posteriors(lattice, scales), of_final, -costs.total)
+
+
+def accuracy_posteriors(
+    lattice: Lattice,
+    alignment: Ints,
+    model: TransitionModel,
+    criterion: Literal["mpfe", "smbr"],
+    scales: Scales = Scales(),
+    silence_phones: Collection[int] = (),
+    *,
+    one_silence_class: bool = False,
+) -> FramePosteriors:
+    """Compute the posterior of each label at each frame, times the difference of the expected frame accuracy.
+
+    The difference is that of the paths through the label to all paths.
+
+    Args:
+        lattice: The lattice; its labels are transition ids.
+        alignment: Transition id of each frame of the reference, int32 [num_frames].
+        model: The transition model.
+        criterion: A frame is correct if its phone is that of the reference ("mpfe"), or its density ("smbr").
+        silence_phones: Phones whose frames are never correct.
+        one_silence_class: Frames of such phones are correct if the reference has any of them.
+
+    Returns:
+        Posteriors of either sign, and the expected number of correct frames.
+
+    Raises:
+        LatticeError: A transition id is out of range, a path and the reference differ in length, or there is no path.
+
+    Source: Povey 2003, "Discriminative training for large vocabulary speech recognition", chapter 6; Kaldi,
+    lat/lattice-functions.cc, LatticeForwardBackwardMpeVariants.
+    """
+    if criterion not in ("mpfe", "smbr"):
+        raise OptionError(f"criterion is {criterion!r}, but must be one of mpfe, smbr")
+    lattice = connect(lattice)
+    model.check(lattice)
+    if bad := [label for label in alignment.tolist() if not 1 <= label <= model.num_transition_ids]:
+        raise model.refusal(lattice.key, bad[0], "the alignment")
+    time = _times_of_reference(lattice, alignment)
+    silences = np.isin(model.phone, np.asarray(sorted(silence_phones), np.int64))
+    unit_of = model.pdf if criterion == "smbr" else model.phone
+
+    def num_correct(begin: npt.NDArray[np.int64], ids: Ints, start: Ints) -> Floats:
+        owner, frame = _owners_and_frames(begin, start)
+        reference = alignment[frame]
+        correct = unit_of[ids] == unit_of[reference]
+        if one_silence_class:
+            correct |= silences[ids] & silences[reference]
+        else:
+            correct &= ~silences[ids]
+        return np.bincount(owner, correct.astype(np.float64), start.size).astype(np.float64)
+
+    src, dst, begin = lattice.src, lattice.dst, lattice.arc_begin
+    of_arc = num_correct(lattice.ali_begin, lattice.ali, time[src])
+    of_final = num_correct(lattice.final_ali_begin, lattice.final_ali, time)
+    costs = forward_backward(lattice, scales)
+    cost = scales.of_arcs(lattice)
+    final_cost = _final_costs(lattice, scales)
+    forward = np.exp(costs.alpha[dst] - costs.alpha[src] - cost)  # probability of an arc given its destination
+    backward = np.exp(costs.beta[src] - costs.beta[dst] - cost)  # and given its source
+    before, after = np.zeros(lattice.num_states), np.exp(costs.beta - final_cost) * of_final  # expected accuracies
+    for state in range(lattice.num_states):
+        arcs = slice(int(begin[state]), int(begin[state + 1]))
+        np.add.at(before, dst[arcs], forward[arcs] * (before[state] + of_arc[arcs]))
+    for state in range(lattice.num_states - 1, -1, -1):
+        arcs = slice(int(begin[state]), int(begin[state + 1]))
+        after[state] += (backward[arcs] * (of_arc[arcs] + after[dst[arcs]])).sum()
+    total = float(after[0])
+    probability = np.exp(costs.total - costs.alpha[src] - costs.beta[dst] - cost)
+    final_probability = np.exp(costs.total - costs.alpha - final_cost)
+    of_arc = probability * (before[src] + of_arc + after[dst] - total)
+    return _by_frame(lattice, of_arc, final_probability * (before + of_final - total), total)
+
+
+def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
+    """Return the frame of each state by its labels, int32 [num_states]; all paths must be as long as the alignment."""
+    lattice = lattice.replace(time=None)  # labels count, not times given by a format
+    frames, time = num_frames(lattice), state_times(lattice)
+    if frames != len(alignment):
+        raise LatticeError(f"the lattice has {frames} frames, but the alignment {len(alignment)}", key=lattice.key)
+    ends = np.flatnonzero(lattice.is_final)
+    if (time[ends] + np.diff(lattice.final_ali_begin)[ends] != frames).any():
+        raise LatticeError(f"not all paths have the {frames} frames of the alignment", key=lattice.key)
+    return time
+
+
+def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.NDArray[np.int64], Any]:
+    """Return the arc (or final state) and the frame of each label; ``start`` is the first frame of each arc."""
+    owner = owners(begin)
+    return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
+
+
+def _final_costs(lattice: Lattice, scales: Scales) -> Floats:
+    is_final = lattice.is_final
+    cost = np.full(lattice.num_states, np.inf)
+    cost[is_final] = scales.lm * lattice.final_graph[is_final]
+    cost[is_final] += scales.acoustic * lattice.final_acoustic[is_final].astype(np.float64)
+    return cost
+
+
+def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:
+    """Sum the values of arcs and final states over the labels of each frame."""
+    lattice = lattice.replace(time=None)  # labels count, not times given by a format
+    time, frames = state_times(lattice), num_frames(lattice)
+    share, frame = [], []
+    for begin, start, value in (
+        (lattice.ali_begin, time[lattice.src], of_arc),
+        (lattice.final_ali_begin, time, of_final),
+    ):
+        owner, at = _owners_and_frames(begin, start)
+        share.append(value[owner])
+        frame.append(at)
+    label = np.concatenate([lattice.ali, lattice.final_ali])
+    width = int(label.max(initial=0)) + 1
+    cell, inverse = np.unique(np.concatenate(frame) * width + label, return_inverse=True)
+    summed = np.bincount(inverse, np.concatenate(share), cell.size).astype(np.float64)
+    cell, summed = cell[summed != 0.0], summed[summed != 0.0]
+    begin = np.searchsorted(cell, np.arange(frames + 1) * width)
+    return FramePosteriors(begin, (cell % width).astype(np.int32), summed, total)
