@@ -103,9 +103,9 @@ def parse_image(bytes image not None, int64_t begin=0):
     """Parse the binary image of a vector or const FST, from an offset on.
 
     Returns:
-        (error, byte, fields): what is wrong, or ""; its offset behind `begin`, or -1; and
-        (arc type, bytes taken, arc_begin, dst, ilabel, olabel, cost, final_cost, (input symbols, output symbols)),
-        both (name, id) each, or None. Arcs of infinite weight are left out.
+        (error, byte, size, fields): what is wrong, or ""; its offset behind `begin`, or -1 if the image is well formed;
+        the bytes it takes; and (arc_begin, dst, ilabel, olabel, cost, final_cost, input symbols, output symbols), the
+        symbols as (name, id) or None. Arcs of infinite weight are left out.
     """
     if not 0 <= begin <= len(image):
         raise ValueError("an image that begins outside the bytes")
@@ -115,25 +115,15 @@ def parse_image(bytes image not None, int64_t begin=0):
     with nogil:
         fst = c.parse_image(content, size)
     if not fst.error.empty():
-        return fst.error.decode("utf-8", "replace"), fst.byte, None
-    symbols = (_pairs(fst.input_symbol, fst.input_symbol_id),
-               _pairs(fst.symbol, fst.symbol_id) if fst.names_outputs else None)
-    return "", -1, (
-        fst.arc_type.decode(), fst.end, int64s(fst.arc_begin), int32s(fst.dst), int32s(fst.ilabel),
-        int32s(fst.olabel), doubles(fst.cost), doubles(fst.final_cost), symbols,
+        return fst.error.decode("utf-8", "replace"), fst.byte, fst.end, None
+    return "", -1, fst.end, (
+        *_arrays(fst), _pairs(fst.input_symbol, fst.input_symbol_id), _pairs(fst.output_symbol, fst.output_symbol_id),
     )
 
 
-def image_end(bytes image not None, int64_t begin=0):
-    """Return how many bytes an image takes that is well formed, but no lattice; 0 if it is malformed."""
-    if not 0 <= begin <= len(image):
-        raise ValueError("an image that begins outside the bytes")
-    cdef const char* content = PyBytes_AS_STRING(image) + begin
-    cdef int64_t size = len(image) - begin
-    cdef c.ParsedFst fst
-    with nogil:
-        fst = c.parse_image(content, size)
-    return 0 if fst.byte >= 0 else fst.end
+cdef tuple _arrays(const c.ParsedFst& fst):
+    return (int64s(fst.arc_begin), int32s(fst.dst), int32s(fst.ilabel), int32s(fst.olabel), doubles(fst.cost),
+            doubles(fst.final_cost))
 
 
 def parse_machine(bytes image not None):
@@ -150,10 +140,7 @@ def parse_machine(bytes image not None):
         machine = c.parse_machine(content, size)
     if not machine.fst.error.empty():
         return machine.fst.error.decode("utf-8", "replace"), machine.fst.byte, None
-    return "", -1, (
-        machine.start, int64s(machine.fst.arc_begin), int32s(machine.fst.dst), int32s(machine.fst.ilabel),
-        int32s(machine.fst.olabel), doubles(machine.fst.cost), doubles(machine.fst.final_cost),
-    )
+    return "", -1, (machine.start, *_arrays(machine.fst))
 
 
 def state_times(object lattice not None):

@@ -45,11 +45,8 @@ struct ParsedFst {
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, ilabel, olabel;
   std::vector<double> cost, final_cost;
-  std::vector<std::string> symbol;      // output symbols, else input symbols, where attached
-  std::vector<int64_t> symbol_id;
-  std::vector<std::string> input_symbol;
-  std::vector<int64_t> input_symbol_id;
-  bool names_outputs = false;           // `symbol` are output symbols
+  std::vector<std::string> input_symbol, output_symbol;  // of attached tables
+  std::vector<int64_t> input_symbol_id, output_symbol_id;
 };
 
 inline int64_t weight_bytes(const std::string& arc_type) { return arc_type == "log64" ? 8 : 4; }
@@ -343,13 +340,7 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
                     std::to_string(cursor.left()) + " bytes are left", here + 8};
   }
   if (flags & 1) get_symbols(cursor, fst.input_symbol, fst.input_symbol_id);
-  fst.names_outputs = flags & 2;
-  if (fst.names_outputs) {
-    get_symbols(cursor, fst.symbol, fst.symbol_id);
-  } else {
-    fst.symbol = fst.input_symbol;
-    fst.symbol_id = fst.input_symbol_id;
-  }
+  if (flags & 2) get_symbols(cursor, fst.output_symbol, fst.output_symbol_id);
 
   std::vector<int64_t> arc_byte;
   if (is_const) {

@@ -31,11 +31,10 @@ cdef extern from "core/fst_image.hpp" namespace "ninja" nogil:
         vector[int32_t] olabel
         vector[double] cost
         vector[double] final_cost
-        vector[string] symbol
-        vector[int64_t] symbol_id
         vector[string] input_symbol
+        vector[string] output_symbol
         vector[int64_t] input_symbol_id
-        cbool names_outputs
+        vector[int64_t] output_symbol_id
     int64_t image_size(const FstArcs& fst, const string& arc_type, int64_t symbols) except +
     void write_image(const FstArcs& fst, const string& arc_type, string_view symbols, char* to) except +
     ParsedFst parse_image(const char* content, int64_t size) except +

@@ -3,38 +3,84 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
+
+#include "core/pool.hpp"
 
 namespace ninja {
 
-// Number the states so that every arc leads to a higher one and the start is 0, in the order of OpenFst's TopSort:
-// depth first along the arcs, last finished first numbered. States that cannot be reached get -1.
+// Orders states as OpenFst's TopSort does: the start first, in the reversed finishing order of a depth-first search that
+// follows arcs in their order. States that the start does not reach are left out. Memory is kept between calls.
+class TopSorter {
+ public:
+  Pool<int32_t> state_at;  // [num_kept], old state of each new one
+  Pool<int32_t> place_of;  // [num_states], new state of each old one, -1 where left out
+  int64_t num_kept = 0;
+
+  // Sort states whose arcs lie at `begin[state]` to `begin[state + 1]`; `dst_of(arc)` is the state an arc enters. Returns
+  // false if there is a cycle.
+  template <class DstOf>
+  bool sort(int64_t num_states, const int64_t* begin, const DstOf& dst_of, int32_t start) {
+    constexpr int32_t kUnseen = -1, kOpen = -2;
+    int32_t* place = place_of.reserve(num_states, 0);
+    int32_t* order = state_at.reserve(num_states, 0);
+    int64_t* next_arc = next_arc_.reserve(num_states, 0);
+    int32_t* stack = stack_.reserve(num_states + 1, 0);
+    std::fill_n(place, num_states, kUnseen);
+    int64_t depth = 0, num_finished = 0;
+    int32_t state = start;
+    place[state] = kOpen;
+    int64_t arc = begin[state], stop = begin[state + 1];
+    while (true) {
+      while (arc < stop) {
+        const int32_t dst = dst_of(arc++);
+        if (place[dst] == kOpen) {
+          stack[depth++] = state;
+          find_cycle(dst, depth);
+          return false;
+        }
+        if (place[dst] != kUnseen) continue;
+        next_arc[state] = arc;
+        stack[depth++] = state;
+        state = dst;
+        place[state] = kOpen;
+        arc = begin[state];
+        stop = begin[state + 1];
+      }
+      order[num_states - 1 - num_finished] = state;
+      place[state] = static_cast<int32_t>(num_finished++);
+      if (depth == 0) break;
+      state = stack[--depth];
+      arc = next_arc[state];
+      stop = begin[state + 1];
+    }
+    num_kept = num_finished;
+    if (num_kept < num_states) std::memmove(order, order + num_states - num_kept, num_kept * sizeof(int32_t));
+    for (int64_t at = 0; at < num_kept; ++at) place[order[at]] = static_cast<int32_t>(at);
+    return true;
+  }
+
+  const std::vector<int32_t>& cycle() const { return cycle_; }  // its states in order, after a failed sort
+
+ private:
+  void find_cycle(int32_t first, int64_t depth) {
+    const int32_t* stack = stack_.begin();
+    cycle_.assign(std::find(stack, stack + depth, first), stack + depth);
+  }
+
+  Pool<int64_t> next_arc_;
+  Pool<int32_t> stack_;
+  std::vector<int32_t> cycle_;
+};
+
+// Number the states so that every arc leads to a higher one and the start is 0; states that cannot be reached get -1.
 // `arc_begin` and `dst` are laid out as in a lattice. Returns the states of a cycle if there is one, else nothing.
 inline std::vector<int32_t> top_sort(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, int32_t start,
                                      int32_t* new_state) {
-  enum : uint8_t { kUnseen, kOpen, kDone };
-  std::vector<uint8_t> mark(num_states, kUnseen);
-  std::vector<int64_t> next_arc(arc_begin, arc_begin + num_states);
-  std::vector<int32_t> stack{start}, finished;
-  mark[start] = kOpen;
-  while (!stack.empty()) {
-    const int32_t state = stack.back();
-    if (next_arc[state] == arc_begin[state + 1]) {
-      mark[state] = kDone;
-      finished.push_back(state);
-      stack.pop_back();
-      continue;
-    }
-    const int32_t there = dst[next_arc[state]++];
-    if (mark[there] == kOpen) return {std::find(stack.begin(), stack.end(), there), stack.end()};
-    if (mark[there] == kUnseen) {
-      mark[there] = kOpen;
-      stack.push_back(there);
-    }
-  }
-  std::fill(new_state, new_state + num_states, -1);
-  int32_t number = 0;
-  for (auto state = finished.rbegin(); state != finished.rend(); ++state) new_state[*state] = number++;
+  TopSorter sorter;
+  if (!sorter.sort(num_states, arc_begin, [dst](int64_t arc) { return dst[arc]; }, start)) return sorter.cycle();
+  std::copy_n(sorter.place_of.begin(), num_states, new_state);
   return {};
 }
 

@@ -158,8 +158,12 @@ class TableParser {
     }
     const bool sorted = lattice.start == 0 && lattice.forward;
     if (!sorted) {
-      const int64_t state = order_.sort(lattice);
-      if (state >= 0) return note(fault, Fault::kLattice, "state " + std::to_string(state) + " lies on a cycle");
+      const StagedArc* arcs = lattice.arcs.begin();
+      const auto dst_of = [arcs](int64_t arc) { return arcs[arc].dst; };
+      const auto start = static_cast<int32_t>(lattice.start);
+      if (!order_.sort(lattice.num_states, lattice.arc_begin.begin(), dst_of, start)) {
+        return note(fault, Fault::kLattice, "state " + std::to_string(order_.cycle()[0]) + " lies on a cycle");
+      }
     }
     bool has_final = false;
     const int64_t num_kept = sorted ? lattice.num_states : order_.num_kept;
@@ -174,7 +178,7 @@ class TableParser {
   BinaryScanner binary_;
   TextScanner text_;
   Staging staging_;
-  TopologicalOrder order_;
+  TopSorter order_;
 };
 
 }  // namespace ninja

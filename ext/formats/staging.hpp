@@ -10,6 +10,7 @@
 #include "core/block.hpp"
 #include "core/lattice.hpp"
 #include "core/pool.hpp"
+#include "core/top_sort.hpp"
 
 namespace ninja {
 
@@ -51,62 +52,9 @@ struct Staging {
   Pool<StagedArc> arcs;      // [num_arcs], by source state
 };
 
-// Orders the states of a lattice topologically, as OpenFst's TopSort does: start first, reversed finishing order of a
-// depth-first search that follows arcs in their order. States the start does not reach are left out.
-class TopologicalOrder {
- public:
-  Pool<int32_t> state_at;  // [num_kept], old state at each place
-  Pool<int32_t> place_of;  // [num_states], -1 where left out
-  int64_t num_kept = 0;
-
-  // Returns a state on a cycle, or -1.
-  int64_t sort(const Staging& lattice) {
-    constexpr int32_t kUnseen = -1, kOpen = -2;
-    const int64_t num_states = lattice.num_states;
-    const int64_t* begin = lattice.arc_begin.begin();
-    const StagedArc* arcs = lattice.arcs.begin();
-    int32_t* place = place_of.reserve(num_states, 0);
-    int32_t* order = state_at.reserve(num_states, 0);
-    int64_t* next_arc = next_arc_.reserve(num_states, 0);
-    int32_t* stack = stack_.reserve(num_states, 0);
-    std::fill_n(place, num_states, kUnseen);
-    int64_t depth = 0, num_finished = 0;
-    int32_t state = static_cast<int32_t>(lattice.start);
-    place[state] = kOpen;
-    int64_t arc = begin[state], stop = begin[state + 1];
-    while (true) {
-      while (arc < stop) {
-        const int32_t dst = arcs[arc++].dst;
-        if (place[dst] == kOpen) return dst;
-        if (place[dst] != kUnseen) continue;
-        next_arc[state] = arc;
-        stack[depth++] = state;
-        state = dst;
-        place[state] = kOpen;
-        arc = begin[state];
-        stop = begin[state + 1];
-      }
-      order[num_states - 1 - num_finished] = state;
-      place[state] = static_cast<int32_t>(num_finished++);
-      if (depth == 0) break;
-      state = stack[--depth];
-      arc = next_arc[state];
-      stop = begin[state + 1];
-    }
-    num_kept = num_finished;
-    if (num_kept < num_states) std::memmove(order, order + num_states - num_kept, num_kept * sizeof(int32_t));
-    for (int64_t at = 0; at < num_kept; ++at) place[order[at]] = static_cast<int32_t>(at);
-    return -1;
-  }
-
- private:
-  Pool<int64_t> next_arc_;
-  Pool<int32_t> stack_;
-};
-
 // Copy a staged lattice into its final arrays, states in the given order (null: as they are).
 template <bool kOrdered>
-Block settle(const Staging& lattice, const TopologicalOrder* order) {
+Block settle(const Staging& lattice, const TopSorter* order) {
   const int64_t* from_begin = lattice.arc_begin.begin();
   const StagedArc* arcs = lattice.arcs.begin();
   const StagedFinal* finals = lattice.finals.begin();

@@ -187,12 +187,12 @@ cdef class Grammar:
 
     @property
     def symbols(self):
-        """The symbol table in the file as (word as bytes, id) pairs, or None."""
+        """The symbol table of output labels, else of input labels, as (word as bytes, id) pairs, or None."""
         cdef size_t i
-        if self.machine.fst.symbol.empty():
-            return None
-        return [(self.machine.fst.symbol[i], self.machine.fst.symbol_id[i])
-                for i in range(self.machine.fst.symbol.size())]
+        cdef const k.ParsedFst* fst = &self.machine.fst
+        if not fst.output_symbol.empty():
+            return [(fst.output_symbol[i], fst.output_symbol_id[i]) for i in range(fst.output_symbol.size())]
+        return [(fst.input_symbol[i], fst.input_symbol_id[i]) for i in range(fst.input_symbol.size())] or None
 
     def model(self, int32_t backoff, int32_t bos, int32_t eos):
         """Return what `read_const_arpa` returns; takes the labels of #0, <s> and </s>, -1 for none of the first two."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
-from ninja.formats.fst_image import ArcType, Image, Symbols, end_of_image, parse_image, write_image
+from ninja.formats.fst_image import ArcType, Image, Symbols, parse_image, parse_image_at, write_image
 from ninja.formats.textual import OneCost, check_finite, kept_by_options, one_cost, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
@@ -70,14 +70,13 @@ def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -
     Raises:
         FormatError: The image is damaged or of another kind of FST, so that its end is not known.
     """
+    image, end = parse_image_at(content, begin, key, path)
+    if isinstance(image, LatticeError):
+        return image, end
     try:
-        image = parse_image(content, key, path, begin)
+        return _lattice(image, key, path), end
     except LatticeError as error:
-        return error, end_of_image(content, begin)
-    try:
-        return _lattice(image, key, path), image.end
-    except LatticeError as error:
-        return error, image.end
+        return error, end
 
 
 def _lattice(image: Image, key: str, path: str | None, side: Side = "output") -> Lattice:

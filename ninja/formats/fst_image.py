@@ -43,19 +43,22 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
         FormatError: The image is damaged or of another kind of FST.
         LatticeError: A cycle, no start, a weight of NaN or -infinity, a negative label.
     """
-    error, byte, fields = _core.parse_image(content, begin)
+    image, _ = parse_image_at(content, begin, key, path)
+    if isinstance(image, LatticeError):
+        raise image
+    return image
+
+
+def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tuple[Image | LatticeError, int]:
+    """Parse an image as `parse_image` does; return it, or why it is no lattice, and where it ends."""
+    error, byte, size, fields = _core.parse_image(content, begin)
     if error and byte >= 0:
         raise FormatError(error, path, key=key or None, byte=begin + byte)
-    if error:
-        raise LatticeError(error, path, key=key or None)
-    assert fields is not None
-    _, size, arc_begin, dst, ilabel, olabel, cost, final_cost, symbols = fields
-    return Image(Fst(arc_begin, dst, ilabel, olabel, cost, final_cost, path=path), begin + size, *symbols)
-
-
-def end_of_image(content: bytes, begin: int) -> int:
-    """Return where an image ends that is well formed, but refused by ``parse_image``."""
-    return begin + _core.image_end(content, begin)
+    end = begin + size
+    if fields is None:
+        return LatticeError(error, path, key=key or None), end
+    *arrays, input_symbols, output_symbols = fields
+    return Image(Fst(*arrays, path=path), end, input_symbols, output_symbols), end
 
 
 def parse_transducer(content: bytes, path: str | None = None) -> Fst:
