@@ -1,8 +1,8 @@
 """Lattices as ``pywrapfst`` machines, by binary image rather than arc by arc.
 
-OpenFst knows one weight; a lattice has two costs and an alignment on every arc. Arc labels bridge the gap: with
-``labels="arc"`` (or ``"word:arc"``) each arc carries its own number, so that whatever OpenFst makes of the machine can
-be mapped back, word, costs and alignment included, by ``from_fst(fst, like=lattice)``.
+OpenFst has one weight an arc; a lattice has two costs and an alignment. With ``labels="arc"`` (or ``"word:arc"``) each
+arc is labelled with its number, so that ``from_fst(fst, like=lattice)`` maps the result of OpenFst back to words, costs
+and alignments.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
-from ninja.formats.fst_binary import CostName, check_choice, read_fst, weights, write_fst
+from ninja.formats.fst_binary import CostName, read_fst, weights, write_fst
 from ninja.formats.fst_image import ArcType, parse_image, write_image
+from ninja.formats.textual import check_choice
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners
 from ninja.lattice.fst import Fst
@@ -38,20 +39,20 @@ def to_fst(
     """Return a lattice as an OpenFst machine.
 
     Args:
-        lattice: Any lattice; its alignments stay behind.
+        lattice: Any lattice; its alignments are dropped.
         arc_type: Semiring: "standard" (tropical, float32), "log" (float32) or "log64" (float64).
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
+        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" alone.
         labels: "word": both labels are the word, 0 = epsilon, and final costs are final weights.
-            "arc": both labels are the arc's number + 1. Final costs become arcs too, so that a path tells all: state s,
+            "arc": both labels are the arc's number + 1. Final costs become arcs, too, so that a path has them: state s,
             if final, gets an arc labelled ``num_arcs + s + 1`` to one new state, the only final one, of weight 0.
             "word:arc": as "arc", but the input label is the word (0 on the arcs of final costs).
-        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
+        acoustic_scale: Factor of the acoustic cost in "total"; must be 1 with one cost alone.
 
     Raises:
-        OptionError: An argument is none of the above.
-        LatticeError: A cost is more than a weight of that width holds.
+        OptionError: An argument has another value.
+        LatticeError: A cost overflows the weight type.
     """
-    check_choice("labels", labels, ("word", "arc", "word:arc"))
+    check_choice("labels", labels, "word", "arc", "word:arc")
     if labels == "word":
         return _machine(write_fst(lattice, arc_type, costs, acoustic_scale))
     cost, final_cost = weights(lattice, arc_type, costs, acoustic_scale)
@@ -64,7 +65,7 @@ def from_fst(
     like: Lattice | None = None,
     labels: Literal["arc", "word:arc"] = "arc",
 ) -> Lattice:
-    """Make a lattice of an acyclic OpenFst machine.
+    """Convert an acyclic OpenFst machine to a lattice.
 
     States in topological order keep their numbers; otherwise those reachable from the start are sorted. Arcs of
     infinite weight, the semiring's zero, are left out: no path can take them.
@@ -90,7 +91,7 @@ def from_fst(
 
 
 def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words: bool) -> Fst:
-    """Make the arc-labelled FST of a lattice with given costs (+inf: not final), its input labels words or arcs."""
+    """Return the arc-labelled FST of a lattice with other costs (+inf: not final); input labels are words or arcs."""
     num_states, num_arcs = lattice.num_states, lattice.num_arcs
     arc = np.arange(num_arcs, dtype=np.int32)
     final_arc = np.arange(num_arcs, num_arcs + num_states, dtype=np.int32)
@@ -113,12 +114,12 @@ def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words:
 
 
 def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: str = "") -> tuple[Lattice, Int32, Int32]:
-    """Make a lattice of an arc-labelled machine: words, costs and alignments come from ``like``; see ``from_fst``.
+    """Convert an arc-labelled machine to a lattice with the words, costs and alignments of ``like``; see ``from_fst``.
 
     Args:
-        like: The lattice whose arcs the output labels are.
-        labels: Whether words come from there, too, or from the input labels.
-        key: Utterance id; by default that lattice's.
+        like: The lattice whose arcs the output labels number.
+        labels: Whether words come from ``like``, too, or from the input labels.
+        key: Utterance id; by default that of ``like``.
 
     Returns:
         The lattice; the label of each arc, int32 [num_arcs]; the label of each final state, int32 [num_states], else 0.

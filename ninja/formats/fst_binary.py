@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.errors import FormatError, LatticeError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, parse_image, parse_image_at, write_image
-from ninja.formats.textual import OneCost, check_finite, kept_by_options, one_cost, refuse_empty
+from ninja.formats.textual import OneCost, check_choice, kept_by_options, one_cost, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.fst import Fst
@@ -34,11 +34,10 @@ Float64 = npt.NDArray[np.float64]
 class OpenfstOptions:
     """Options of reading an OpenFst file."""
 
-    words: Side = "output"  # which labels are the words; the others are dropped
+    words: Side = "output"  # labels that become the words; the others are dropped
 
     def __post_init__(self) -> None:
-        if self.words not in ("output", "input"):
-            raise OptionError(f"words is {self.words!r}, but output or input is needed")
+        check_choice("words", self.words, "output", "input")
 
 
 def read_fst(content: bytes, key: str, path: str | None = None, options: OpenfstOptions = OpenfstOptions()) -> Lattice:
@@ -62,13 +61,13 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
 
 
 def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
-    """Read a lattice from an image that begins somewhere in other bytes.
+    """Read a lattice from an image at an offset of other bytes.
 
     Returns:
-        The lattice, or why the FST is none; and where its image ends.
+        The lattice, or its error; and the offset at which the image ends.
 
     Raises:
-        FormatError: The image is damaged or of another kind of FST, so that its end is not known.
+        FormatError: The image is damaged or of another kind of FST, so that its end is unknown.
     """
     image, end = parse_image_at(content, begin, key, path)
     if isinstance(image, LatticeError):
@@ -85,7 +84,7 @@ def _lattice(image: Image, key: str, path: str | None, side: Side = "output") ->
     symbols, others = image.output_symbols, image.input_symbols
     if side == "input":
         symbols, others = others, symbols
-    # A table of the other side's labels names these where they are the same.
+    # The table of the other side serves where the labels of both sides are equal.
     if symbols is None and np.array_equal(fst.ilabel, fst.olabel):
         symbols = others
     words = None if symbols is None else _table(symbols, key, path)
@@ -101,22 +100,10 @@ def _lattice(image: Image, key: str, path: str | None, side: Side = "output") ->
             return Lattice.from_arrays(key, fst.arc_begin, fst.dst, label, graph, np.zeros_like(graph), final_graph)
         except LatticeError as error:
             raise LatticeError(error.message, path, key=key or None) from None
-    no_labels = frozen(np.zeros(0, np.int32))
-    return Lattice(  # all else has been checked by the parser
-        key,
-        fst.arc_begin,
-        fst.dst,
-        label,
-        frozen(graph),
-        frozen(np.zeros_like(graph)),
-        frozen(np.zeros(fst.num_arcs + 1, np.int64)),
-        no_labels,
-        frozen(final_graph),
-        frozen(np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))),
-        frozen(np.zeros(fst.num_states + 1, np.int64)),
-        no_labels,
-        words=words,
-    )
+    final_acoustic = frozen(np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0)))
+    acoustic = frozen(np.zeros_like(graph))
+    ends = frozen(final_graph), final_acoustic
+    return Lattice.unlabelled(key, fst.arc_begin, fst.dst, label, frozen(graph), acoustic, *ends, words)
 
 
 def _table(symbols: Symbols, key: str, path: str | None) -> SymbolTable:
@@ -133,17 +120,17 @@ def write_fst(
     acoustic_scale: float = 1.0,
     symbols: SymbolTable | None = None,
 ) -> bytes:
-    """Return a lattice as the bytes of an OpenFst file: a word acceptor with one cost; alignments stay behind.
+    """Write a lattice as an OpenFst file: a word acceptor with one cost, without alignments.
 
     Args:
         arc_type: Semiring; decides the width of weights.
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" as it is.
-        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
-        symbols: Symbol table of the words, put into the file as that of both labels.
+        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" alone.
+        acoustic_scale: Factor of the acoustic cost in "total"; must be 1 with one cost alone.
+        symbols: Symbol table of the words, written for both labels.
 
     Raises:
-        OptionError: An argument is none of the above.
-        LatticeError: A cost is more than a weight of that width holds.
+        OptionError: An argument has another value.
+        LatticeError: A cost overflows the weight type.
     """
     table = b"" if symbols is None else _symbols_image(lattice, symbols)
     cost, final_cost = weights(lattice, arc_type, costs, acoustic_scale)
@@ -154,14 +141,12 @@ def write_fst(
 def weights(
     lattice: Lattice, arc_type: ArcType, costs: CostName, acoustic_scale: float = 1.0
 ) -> tuple[Float64, Float64]:
-    """Return one cost for each arc and each final state, as a weight of an arc type can hold it.
+    """Return the single cost of each arc and each final state, checked against the range of the arc type.
 
     Returns:
         Costs of arcs and of final states, +inf = not final; float64 [num_arcs] and [num_states].
     """
-    check_choice("arc_type", arc_type, ("standard", "log", "log64"))
-    check_choice("costs", costs, ("total", "graph", "acoustic"))
-    check_finite("acoustic_scale", acoustic_scale)
+    check_choice("arc_type", arc_type, "standard", "log", "log64")
     final = np.flatnonzero(lattice.is_final)
     final_cost = np.full(lattice.num_states, np.inf)
     with np.errstate(over="ignore"):
@@ -173,26 +158,20 @@ def weights(
     return cost, final_cost
 
 
-def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a value that is not allowed."""
-    if value not in allowed:
-        raise OptionError(f"{name} is {value!r}, but must be one of {', '.join(allowed)}")
-
-
 def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], key: str) -> None:
-    """Refuse costs that a weight cannot hold: infinity would mean that there is no such arc."""
+    """Raise LatticeError for costs that overflow the weight type: an infinite weight would remove the arc."""
     width = np.float64 if arc_type == "log64" else np.float32
     with np.errstate(over="ignore"):
-        held = np.isfinite(cost.astype(width))
-    if not held.all():
-        first = int(np.flatnonzero(~held)[0])
+        fits = np.isfinite(cost.astype(width))
+    if not fits.all():
+        first = int(np.flatnonzero(~fits)[0])
         advice = "a smaller acoustic_scale" + (" or arc_type=log64" if np.isfinite(cost[first]) else "")
         message = f"{name(first)} costs {cost[first]:g}, more than a {width.__name__} holds; take {advice}"
         raise LatticeError(message, key=key or None)
 
 
 def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
-    """Return a symbol table as OpenFst writes it; it is to name all words of a lattice.
+    """Return a symbol table as OpenFst writes it, after checking that it has all words of a lattice.
 
     Source: OpenFst 1.8.4, symbol-table.cc (SymbolTableImpl::Write).
     """
@@ -204,12 +183,12 @@ def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
 
 @lru_cache(maxsize=1)  # many lattices in a row have one table
 def _table_image(symbols: SymbolTable, count: int) -> bytes:
-    """Return the bytes of a symbol table; `count` tells a table that has grown from what it was."""
+    """Return the bytes of a symbol table; `count`, its size, makes the cache miss when the table has grown."""
     name = b"words"
-    # The id that OpenFst would give to the next symbol.
+    # The id of the next symbol in OpenFst.
     next_id = max((number for _, number in symbols), default=-1) + 1
     pieces = [struct.pack(f"<ii{len(name)}sqq", SYMBOLS_MAGIC, len(name), name, next_id, count)]
-    # Those that are numbered from 0 on without a gap come first and in order, as the reader assumes.
+    # Ids numbered from 0 without a gap come first and in order, as the reader assumes.
     for word, number in sorted(symbols, key=itemgetter(1)):
         spelled = word.encode()
         pieces.append(struct.pack(f"<i{len(spelled)}sq", len(spelled), spelled, number))

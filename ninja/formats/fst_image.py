@@ -57,8 +57,8 @@ def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tu
     end = begin + size
     if fields is None:
         return LatticeError(error, path, key=key or None), end
-    *arrays, input_symbols, output_symbols = fields
-    return Image(Fst(*arrays, path=path), end, input_symbols, output_symbols), end
+    arc_begin, dst, ilabel, olabel, cost, final_cost, *symbols = fields
+    return Image(Fst(arc_begin, dst, ilabel, olabel, cost, final_cost, path=path), end, *symbols), end
 
 
 def parse_transducer(content: bytes, path: str | None = None) -> Fst:

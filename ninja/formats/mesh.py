@@ -1,7 +1,7 @@
-"""SRILM's word meshes (confusion networks), read as lattices and written.
+"""Word meshes of SRILM (confusion networks), read as lattices.
 
 Not read: reference words, n-best hypotheses, posteriors of transitions, times of positions, scores and phones of words;
-times of words where they differ within a position, or not all words have them.
+times if words of a position disagree or a word lacks them.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from ninja.formats.content import Content, Entry, keyed
 from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
+from ninja.lattice.costs import check_finite
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
 _LATEST = 2**31 - 1  # frame
-MOST_DIGITS = 17  # float64 has no more
+MOST_DIGITS = 17  # of a float64
 
 NO_WORD = "*DELETE*"
-LARGEST_SHARE = 1.01  # of 1, as far as the digits of files go
-SAME_SHARE = 0.001  # as far as posteriors that were rounded add up to what they did before
-Word = tuple[str | None, float, float | None, float | None]  # None: no word; posterior; start, duration where known
-Block = list[tuple[int, bytes]]  # the lines of a mesh with their numbers
+LARGEST_POSTERIOR = 1.01  # above 1 by rounding
+SAME_TOTAL = 0.001  # difference of sums of rounded posteriors
+Word = tuple[str | None, float, float | None, float | None]  # word (None: no word), posterior, start, duration
+Block = list[tuple[int, bytes]]  # numbered lines of a mesh
 _BEGIN = (b"name", b"numaligns")
-_PASSED = ("reference", "hyps", "transposterior", "time")  # lines that are passed over
-Column = list[tuple[int, float]]  # of a position: word ids and the costs of their posteriors
+_IGNORED = ("reference", "hyps", "transposterior", "time")  # keywords of lines
+Column = list[tuple[int, float]]  # word ids of a position, and the costs of their posteriors
 
 
 @dataclass(frozen=True, slots=True)
 class MeshOptions:
     """Options of reading a word mesh as a lattice."""
 
-    least: float = 0.0  # words whose posterior is not above it are left out
-    frame_shift: float = 0.01  # seconds; the files have seconds
+    least: float = 0.0  # words with a posterior up to this are left out
+    frame_shift: float = 0.01  # seconds
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -63,66 +64,63 @@ def read_mesh_lattices(
 ) -> Iterator[Lattice | NinjaError]:
     """Read the lattices of a file of word meshes.
 
-    The boundaries of the positions become states, words arcs from one to the next; the graph cost is the negative
-    logarithm of the posterior, ``*DELETE*`` is epsilon. States have times where the words of the mesh all have some,
-    and those at one position the same. A mesh of no positions is the empty sentence; one without a name has the key,
-    with a number from 1 where several meshes are in the file.
+    The boundaries of positions become states, and words arcs from one boundary to the next. Graph costs are negative
+    logarithms of posteriors, ``*DELETE*`` is epsilon. States have times if all words have times that agree. A mesh
+    without positions is the empty sentence. A mesh without a name gets the key, numbered from 1 if the file has several
+    meshes.
 
     Yields:
-        The lattice of each mesh, or what is wrong with it: another line than a mesh has or a last line that does not
-        end (FormatError), a position without words (LatticeError), a word that is not in ``words`` (SymbolError).
+        The lattice of each mesh, or its error: an unknown line or a last line without a newline (FormatError), a
+        position without words (LatticeError), a word that is not in ``words`` (SymbolError).
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::read).
     """
-    found = whole_blocks(content)
-    this = next(found, None)
+    blocks = whole_blocks(content)
+    current = next(blocks, None)
     nameless = 0
     several = False
-    while this is not None:
-        block, whole = this
-        following = next(found, None)
+    while current is not None:
+        block, ends = current
+        following = next(blocks, None)
         several = several or following is not None
         mesh = Mesh(path, block[0][0])
         naming = textual.Naming(key, path, words, options.encoding)
-        each: Lattice | NinjaError
         try:
             try:
                 for line, row in block:
-                    if not whole and line == block[-1][0]:
+                    if not ends and line == block[-1][0]:
                         raise textual.cut_short(path, None, line)
-                    mesh.take(naming.decoded(row, line), line)
+                    mesh.add(naming.decoded(row, line), line)
             finally:
                 nameless += mesh.name is None
-                own = mesh.name or (f"{key}-{nameless}" if several else key)
-            each = _lattice(mesh, textual.Naming(own, path, words, options.encoding), options)
+                name = mesh.name or (f"{key}-{nameless}" if several else key)
+            yield _lattice(mesh, textual.Naming(name, path, words, options.encoding), options)
         except NinjaError as error:
-            error.key = own
-            each = error
-        yield each
-        this = following
+            error.key = name
+            yield error
+        current = following
 
 
 def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattice:
-    bins = mesh.bins()
-    kept = [[entry for entry in each if entry[1] > options.least] for each in bins]
-    for place, entries in enumerate(kept):
+    all_bins = mesh.bins()
+    bins = [[entry for entry in entries if entry[1] > options.least] for entries in all_bins]
+    for place, entries in enumerate(bins):
         if not entries:
-            at_least = f"a posterior above {options.least:g}" if bins[place] else "a word, or *DELETE*"
-            raise LatticeError(f"nothing at position {place} has {at_least}", mesh.path, line=mesh.line)
-    flat = [entry for entries in kept for entry in entries]
-    names = dict.fromkeys(word for word, *_ in flat if word not in (None, EPSILON_NAME))
-    found = [(word.encode(naming.encoding), mesh.line_of(word)) for word in names if word is not None]
-    ids, table = naming.table(found)
+            missing = f"a posterior above {options.least:g}" if all_bins[place] else "a word, or *DELETE*"
+            raise LatticeError(f"nothing at position {place} has {missing}", mesh.path, line=mesh.line)
+    flat = [entry for entries in bins for entry in entries]
+    names = dict.fromkeys(word for word, *_ in flat if word is not None and word != EPSILON_NAME)
+    ids, table = naming.table([(word.encode(naming.encoding), mesh.line_of[word]) for word in names])
     id_of = dict(zip(names, ids[1:].tolist(), strict=True))
-    time = _times(kept, options.frame_shift)
+    time = _times(bins, options.frame_shift)
     return Lattice.from_arrays(
         naming.key,
-        np.cumsum([0, *map(len, kept), 0]),
-        np.repeat(np.arange(1, len(kept) + 1), [len(entries) for entries in kept]),
+        np.cumsum([0, *map(len, bins), 0]),
+        np.repeat(np.arange(1, len(bins) + 1), [len(entries) for entries in bins]),
         [id_of.get(word or EPSILON_NAME, 0) for word, *_ in flat],
         [0.0 - math.log(posterior) for _, posterior, *_ in flat],
         np.zeros(len(flat)),
-        [math.inf] * len(kept) + [0.0],
+        [math.inf] * len(bins) + [0.0],
         time=time,
         frame_shift=None if time is None else options.frame_shift,
         words=table,
@@ -130,7 +128,7 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattic
 
 
 def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each boundary, int32 [positions + 1]; None where words lack times or differ on them."""
+    """Return the frame of each boundary, int32 [positions + 1], or None if words lack times or disagree."""
     frame: list[int | None] = [None] * (len(bins) + 1)
     timed = untimed = 0
     for place, entries in enumerate(bins):
@@ -154,18 +152,18 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
 
 @dataclass(slots=True)
 class Mesh:
-    """A word mesh as it is read; its memory is bounded by the number of lines."""
+    """A word mesh under construction; memory is bounded by the number of lines."""
 
     path: str | None
-    line: int  # the one that is read
+    line: int  # of the last row
     name: str | None = None
     size: int | None = None
     total: float = 1.0
+    line_of: dict[str, int] = field(default_factory=dict)  # first line of each word
     _bins: dict[int, dict[str, list[float | None]]] = field(default_factory=dict)
-    _line_of: dict[str, int] = field(default_factory=dict)  # where each word stands first
 
     def bins(self) -> list[list[Word]]:
-        """Return the words of each position; posteriors are divided by the mesh's total."""
+        """Return the words of each position; posteriors are divided by the total of the mesh."""
         if self.size is None:
             raise self._refused("the mesh has no numaligns line")
         bins: list[list[Word]] = []
@@ -175,14 +173,10 @@ class Mesh:
             bins.append([self._entry(word, *numbers) for word, numbers in self._bins[place].items()])
         return bins
 
-    def line_of(self, word: str) -> int:
-        """Return the line on which a word stands first."""
-        return self._line_of[word]
-
-    def take(self, row: str, line: int) -> None:
-        """Take in a line of the file."""
+    def add(self, row: str, line: int) -> None:
+        """Parse a line of the file."""
         self.line = line
-        fields = [each for each in row.replace("\t", " ").rstrip("\r ").split(" ") if each]
+        fields = [text for text in row.replace("\t", " ").rstrip("\r ").split(" ") if text]
         if not fields:
             return
         keyword, values = fields[0], fields[1:]
@@ -203,7 +197,7 @@ class Mesh:
         elif keyword == "posterior" and len(values) == 2:
             self._number(values[1])
             self._place(values[0])
-        elif keyword not in _PASSED:
+        elif keyword not in _IGNORED:
             raise self._refused(f"expected a line of a word mesh, found {' '.join(fields)[:60]!r}")
 
     def _align(self, place: int, values: list[str]) -> None:
@@ -212,17 +206,17 @@ class Mesh:
         entries: dict[str, list[float | None]] = {}
         for word, posterior in zip(values[::2], values[1::2], strict=True):
             if word in entries:
-                raise self._refused(f"{word!r} stands twice at position {place}")
+                raise self._refused(f"{word!r} occurs twice at position {place}")
             entries[word] = [self._number(posterior), None, None]
             if posterior.startswith("-") and entries[word][0] != 0.0:
                 raise self._refused(f"the posterior of {word!r} is {posterior}, but must not be below 0")
-            self._line_of.setdefault(word, self.line)
+            self.line_of.setdefault(word, self.line)
         self._bins[place] = entries
 
     def _info(self, place: int, word: str, values: list[str]) -> None:
         entry = self._bins.get(place, {}).get(word)
         if entry is None:
-            raise self._refused(f"info on {word!r}, which does not stand at position {place}")
+            raise self._refused(f"info on {word!r}, which is not at position {place}")
         entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
 
     def _place(self, text: str) -> int:
@@ -235,7 +229,7 @@ class Mesh:
 
     def _number(self, text: str, *, infinite: bool = False) -> float:
         try:
-            value = float(text if text.isascii() and "_" not in text else "no number")
+            value = float(text if text.isascii() and "_" not in text else "")
         except ValueError as error:
             raise self._refused(f"{text[:20]!r} is no number") from error
         if math.isnan(value) or (math.isinf(value) and not infinite):
@@ -245,44 +239,41 @@ class Mesh:
     def _entry(self, word: str, posterior: float | None, start: float | None, duration: float | None) -> Word:
         known = start is not None and duration is not None and math.isfinite(start) and math.isfinite(duration)
         assert posterior is not None
-        share = posterior if self.total == 1.0 else posterior / self.total
-        if share > LARGEST_SHARE:
-            raise self._refused(f"the posterior of {word!r} is {share:g}, but must not be above 1")
-        return (None if word == NO_WORD else word, share, start if known else None, duration if known else None)
+        posterior = posterior if self.total == 1.0 else posterior / self.total
+        if posterior > LARGEST_POSTERIOR:
+            raise self._refused(f"the posterior of {word!r} is {posterior:g}, but must not be above 1")
+        return (None if word == NO_WORD else word, posterior, start if known else None, duration if known else None)
 
     def _refused(self, message: str) -> FormatError:
         return FormatError(message, self.path, line=self.line)
 
 
 def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
-    """Yield the numbered lines of each mesh, which begins with its name or size, and whether the last line ends."""
+    """Yield the numbered lines of each mesh, from its name or size on, and whether its last line has a newline."""
     block: Block = []
-    sized = False
-    whole = True  # whether a newline ends the last line of the block
+    has_size = False
+    last_ends = True
     for number, row, ends in numbered_lines(content):
         first = row.split(None, 1)[:1]
         if not first:
             continue
-        if sized and first[0] in _BEGIN:
+        if has_size and first[0] in _BEGIN:
             yield block, True
-            block, sized = [], False
-        sized = sized or first[0] == b"numaligns"
+            block, has_size = [], False
+        has_size = has_size or first[0] == b"numaligns"
         block.append((number, row))
-        whole = ends
+        last_ends = ends
     if block:
-        yield block, whole
+        yield block, last_ends
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Return the frames of boundaries where some are not known: None, but not all.
-
-    A boundary between positions without words is where the last one was; the first ones are where a word begins.
-    """
-    now = next(at for at in frame if at is not None)
+    """Fill in unknown frames of boundaries with the frame before, or the first known one; one must be known."""
+    current = next(at for at in frame if at is not None)
     filled = []
-    for known in frame:
-        now = now if known is None else known
-        filled.append(now)
+    for at in frame:
+        current = current if at is None else at
+        filled.append(current)
     return filled
 
 
@@ -291,16 +282,15 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
 
 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
-    """Return a network as a word mesh, or a lattice that is a row of positions with posteriors as its graph costs.
+    """Write a network as a word mesh, or a lattice whose arcs all lead to the next state.
 
-    Such a lattice, which all paths go through state by state, is read back with the same costs. Words with known
-    times get an ``info`` line: start, duration (seconds), then acoustic and language model scores, which are not known
-    and 0, and phones, which are not known. Positions that do not add up to 1 have a line on that.
+    The graph costs of such a lattice become posteriors, and are read back the same. Words with times get an ``info``
+    line: start and duration in seconds, acoustic and language model scores of 0, and no phones. Positions whose
+    posteriors do not sum to 1 get a ``posterior`` line.
 
     Raises:
-        LatticeError: The times of a lattice's states contradict each other.
-        SymbolError: The lattice's table lacks a word id, a word is spelled as SRILM spells none, ``*DELETE*``, or
-            it or the key holds a blank.
+        LatticeError: The times of the states contradict each other.
+        SymbolError: A word is missing from the table, is ``*DELETE*``, or it or the key has a blank.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
     """
@@ -309,73 +299,77 @@ def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
     lines = _head(mesh.key, mesh.num_bins)
     for place in range(mesh.num_bins):
         entries = mesh.bin(place)
-        shown = [f"{_spelled(word)} {_number(posterior)}" for word, posterior, _, _ in entries]
-        lines.append(" ".join([f"align {place}", *shown]))
+        pairs = (f"{_spelled(word)} {_number(posterior)}" for word, posterior, *_ in entries)
+        lines.append(" ".join([f"align {place}", *pairs]))
         lines += [
-            f"info {place} {_spelled(word)} {_number(start)} {_number(duration)} 0 0 : :"
+            _info_line(place, _spelled(word), _number(start), _number(duration))
             for word, _, start, duration in entries
             if start is not None and duration is not None
         ]
     return "\n".join(lines) + "\n"
 
 
+def _info_line(place: int, name: str, start: str, duration: str) -> str:
+    return f"info {place} {name} {start} {duration} 0 0 : :"
+
+
 def _row_text(lattice: Lattice) -> str:
-    """Return the lines of the positions of a lattice whose paths all go through its states."""
+    """Return the mesh of a lattice whose arcs all lead to the next state."""
     table = lattice.words
     frame_shift = lattice.frame_shift or MeshOptions().frame_shift
     arcs = list(zip(lattice.word.tolist(), lattice.graph.tolist(), strict=True))
     columns = [arcs[begin:end] for begin, end in pairwise(lattice.arc_begin[:-1].tolist())]
     seconds: list[str] = []
     lengths: list[str] = []
-    silent = False  # whether info lines of no word are needed
+    info_on_silence = False
     if is_timed(lattice):
         time = state_times(lattice).tolist()
         seconds = [f"{frame * frame_shift:.15g}" for frame in time]
         lengths = [f"{(time[place + 1] - time[place]) * frame_shift:.15g}" for place in range(len(columns))]
-        silent = not _tell(columns, time)
+        info_on_silence = not _words_give_times(columns, time)
     lines = _head(lattice.key, len(columns))
     for place, column in enumerate(columns):
         ids = [word for word, _ in column]
         names = [
             _spelled(None if word == EPSILON else str(word) if table is None else table.word(word)) for word in ids
         ]
-        shares = [_posterior(cost) for _, cost in column]
-        shown = [f"{name} {share}" for name, share in zip(names, shares, strict=True)]
-        lines.append(" ".join([f"align {place}", *shown]))
-        total = sum(map(float, shares))
-        if abs(total - 1.0) > SAME_SHARE:
+        posteriors = [_posterior(cost) for _, cost in column]
+        pairs = zip(names, posteriors, strict=True)
+        lines.append(" ".join([f"align {place}", *(f"{name} {posterior}" for name, posterior in pairs)]))
+        total = sum(map(float, posteriors))
+        if abs(total - 1.0) > SAME_TOTAL:
             lines.append(f"posterior {place} {total:.6g}")
         if seconds:
             lines += [
-                f"info {place} {name} {seconds[place]} {lengths[place]} 0 0 : :"
+                _info_line(place, name, seconds[place], lengths[place])
                 for word, name in zip(ids, names, strict=True)
-                if word != EPSILON or (silent and not any(ids))
+                if word != EPSILON or (info_on_silence and not any(ids))
             ]
     return "\n".join(lines) + "\n"
 
 
-def _tell(columns: list[Column], time: list[int]) -> bool:
-    """Tell whether the times of words tell those of all boundaries, as they are read."""
+def _words_give_times(columns: list[Column], time: list[int]) -> bool:
+    """Tell whether a reader gets the times of all boundaries from those of words."""
     frame: list[int | None] = [None] * len(time)
     for place, column in enumerate(columns):
         if any(word != EPSILON for word, _ in column):
             frame[place : place + 2] = time[place : place + 2]
-    return any(known is not None for known in frame) and filled_times(frame) == time
+    return any(at is not None for at in frame) and filled_times(frame) == time
 
 
 def _posterior(cost: float) -> str:
-    """Return the posterior of a cost, with the fewest digits that the cost is read back from as float32."""
-    share = math.exp(-cost)
+    """Return the posterior of a cost, with the fewest digits that read back as the same float32 cost."""
+    posterior = math.exp(-cost)
     text = "0"
-    for digits in range(1, MOST_DIGITS + 1 if share else 0):
-        text = f"{share:.{digits}g}"
+    for digits in range(1, MOST_DIGITS + 1 if posterior else 0):
+        text = f"{posterior:.{digits}g}"
         if float(np.float32(-math.log(float(text)))) == cost:
             break
     return text
 
 
 def _head(key: str, size: int) -> list[str]:
-    """Return the first lines of a mesh of so many positions."""
+    """Return the first lines of a mesh of `size` positions."""
     if key.split() != [key]:
         raise SymbolError(f"a word mesh cannot have the name {key!r}; write JSON instead", key=key)
     return [f"name {key}", f"numaligns {size}", "posterior 1"]
@@ -390,19 +384,19 @@ def _spelled(word: str | None) -> str:
 
 
 def _number(value: float) -> str:
-    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that give it back
+    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that read back as the same float32
 
 
 @dataclass(frozen=True, slots=True)
 class MeshWriteOptions:
-    """Scales by which the network of a lattice is made."""
+    """Scales of the costs from which the network of a lattice is computed."""
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        textual.check_finite("acoustic_scale", self.acoustic_scale)
-        textual.check_finite("lm_scale", self.lm_scale)
+        check_finite("acoustic_scale", self.acoustic_scale)
+        check_finite("lm_scale", self.lm_scale)
 
 
 def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
@@ -410,7 +404,7 @@ def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
 
 
 def _also_lost(mesh: ConfusionNetwork | Lattice, _: WriteSettings) -> list[str]:
-    """Return the loss of times where there is no position to have them."""
+    """Report times of a lattice without positions."""
     return [FIELDS["times"]] if isinstance(mesh, Lattice) and mesh.time is not None and not mesh.num_arcs else []
 
 

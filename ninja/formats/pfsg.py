@@ -13,7 +13,7 @@ from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
 from ninja.formats.content import Content, Entry, keyed
-from ninja.formats.format import Format, Read, Write, WriteSettings
+from ninja.formats.format import Format, Read, Write
 from ninja.formats.textual import OneCost
 from ninja.formats.window import Pieces, Window
 from ninja.formats.word_nodes import word_nodes
@@ -24,7 +24,7 @@ NULL = "NULL"
 SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers
 SILENT = frozenset({"<s>", "</s>"})  # which SRILM writes at the first and last node, or NULL
 _LARGEST = 2**31 - 1
-_DURATION = re.compile(r"\(duration=[^()]*\)$")  # behind the name, where SRILM knows it
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM appends it to names if it knows it
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
 _BLANK = re.compile(rb"\s+")
 _DEFAULTS = OneCost()
@@ -35,7 +35,7 @@ _NEXT = re.compile(rb"\n(?=[^\S\n]*name[ \t]+\S+\s+nodes\s+\d+\s)")
 class PfsgOptions:
     """Options of reading a PFSG."""
 
-    fold: Literal["never", "null"] = "null"  # whether transitions to a final NULL node become final costs
+    fold: Literal["never", "null"] = "null"  # null: transitions to a final NULL node become final costs
     silent: frozenset[str] = SILENT  # words that are read as NULL
     encoding: str = "utf-8"
 
@@ -52,23 +52,22 @@ def read_pfsg(
 ) -> Lattice:
     """Read a lattice from the bytes of a PFSG file.
 
-    Nodes become states, transitions become arcs with the word of the node they enter. A transition's only cost becomes
-    the graph cost. There are no times.
+    Nodes become states, transitions become arcs with the word of the node they enter. The only cost of a transition
+    becomes the graph cost. There are no times.
 
     Raises:
-        FormatError: The file is no PFSG, damaged, cut short (as one is whose last line does not end), or there is more
-            behind it.
+        FormatError: The file is no PFSG, damaged, cut short (its last line lacks a newline), or continues after it.
         LatticeError: A cycle, no path from the initial node to the final one, a transition into the initial node or
             out of the final one, a cost beyond float32.
         SymbolError: A word is not in ``words``.
 
     Source: SRILM, pfsg-format(5).
     """
-    found = _found(content, 0, 1, key, path, options)
-    if found["stop"] < len(content):
-        message = "more behind the lattice; if these are several lattices, read them one by one"
-        raise FormatError(message, path, key=key, line=found["line"])
-    return textual.Naming(key, path, words, options.encoding).lattice(found)
+    result = _parse(content, 0, 1, key, path, options)
+    if result["stop"] < len(content):
+        message = "the file continues after the lattice; if it holds several lattices, read them one by one"
+        raise FormatError(message, path, key=key, line=result["line"])
+    return textual.Naming(key, path, words, options.encoding).lattice(result)
 
 
 def read_pfsgs(
@@ -80,7 +79,7 @@ def read_pfsgs(
     """Read the lattices of a PFSG file one by one; their names, without durations, become the keys.
 
     Raises:
-        FormatError: As for ``read_pfsg``; nothing behind the fault can be read.
+        FormatError: As for ``read_pfsg``; the rest of the file cannot be read.
     """
     window, line, first = Window(content), 1, True
     while window.at < len(window.content) or window.grow():
@@ -90,55 +89,53 @@ def read_pfsgs(
             window.at = blank.end()
             continue
         first = False
-        each: Lattice | NinjaError
         try:
-            found = _next(window, line, path, options)
-        except LatticeError as error:  # which the kernel finds after the text, so that is sound
-            each = error
-            line += _passed(window, error, options)
-        else:
-            window.at, line = found["stop"], found["line"]
-            try:
-                name = textual.Naming("", path, words, options.encoding).decoded(found["name"], line)
-                each = textual.Naming(_DURATION.sub("", name), path, words, options.encoding).lattice(found)
-            except NinjaError as error:
-                each = error
-        yield each
+            result = _parse_next(window, line, path, options)
+        except LatticeError as error:  # found after parsing, so the text is sound
+            line += _skip(window, error, options)
+            yield error
+            continue
+        window.at, line = result["stop"], result["line"]
+        try:
+            name = textual.Naming("", path, words, options.encoding).decoded(result["name"], line)
+            yield textual.Naming(_DURATION.sub("", name), path, words, options.encoding).lattice(result)
+        except NinjaError as error:
+            yield error
 
 
-def _next(window: Window, line: int, path: str | None, options: PfsgOptions) -> dict[str, Any]:
-    """Parse the next lattice by the kernel."""
-    said = ""
+def _parse_next(window: Window, line: int, path: str | None, options: PfsgOptions) -> dict[str, Any]:
+    """Parse the next lattice, growing the window until it is complete."""
+    message = ""
     while True:
         try:
-            return _found(window.content, window.at, line, "", path, options)
+            return _parse(window.content, window.at, line, "", path, options)
         except FormatError as error:
-            # A fault where the window ends says something else as soon as that is another place.
-            if said == str(error) or not window.grow():
+            # An error at the end of the window has another message once the window has grown.
+            if message == str(error) or not window.grow():
                 raise
-            said = str(error)
+            message = str(error)
 
 
-def _passed(window: Window, error: LatticeError, options: PfsgOptions) -> int:
-    """Go to where the next lattice begins, name the one that is passed over, and return how many lines it takes."""
+def _skip(window: Window, error: LatticeError, options: PfsgOptions) -> int:
+    """Skip a lattice, set the key of its error, and return its number of lines."""
     header = _FIRST.match(window.content, window.at)
     if header is not None:
         error.key = _DURATION.sub("", header[1].decode(options.encoding, "replace"))
-    behind = 0 if header is None else header.end() - window.at
-    while (following := _NEXT.search(window.content, window.at + behind)) is None and window.grow():
+    length = 0 if header is None else header.end() - window.at
+    while (following := _NEXT.search(window.content, window.at + length)) is None and window.grow():
         pass
     begin, window.at = window.at, len(window.content) if following is None else following.end()
     return window.content.count(b"\n", begin, window.at)
 
 
-def _found(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
+def _parse(content: bytes, at: int, line: int, key: str, path: str | None, options: PfsgOptions) -> dict[str, Any]:
     null = [word.encode(options.encoding) for word in (NULL, EPSILON_NAME, *sorted(options.silent))]
     fold = 1 if options.fold == "null" else 0
-    found = _formats.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
-    if found["stop"] == len(content):
-        name = _DURATION.sub("", found["name"].decode(options.encoding, "replace"))
+    result = _formats.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
+    if result["stop"] == len(content):
+        name = _DURATION.sub("", result["name"].decode(options.encoding, "replace"))
         textual.refuse_unended(content[at:], path, key or name, b"", line)
-    return found
+    return result
 
 
 def write_pfsg(
@@ -147,11 +144,10 @@ def write_pfsg(
     options: OneCost = _DEFAULTS,
     encoding: str = "utf-8",
 ) -> bytes:
-    """Return a lattice as the bytes of a PFSG file.
+    """Write a lattice as a PFSG file.
 
-    The key becomes the name. Every state becomes a node for each word that ends there, with the transitions that this
-    needs. Costs are rounded to 1/10000.5; times and alignments stay behind, and of two costs the sum is left. Reading
-    what was read from a PFSG gives the same lattice.
+    The key becomes the name. A state becomes a node for each word that ends there. The two costs are joined and rounded
+    to 1/10000.5; times and alignments are not written. A lattice that was read from a PFSG comes back the same.
 
     Raises:
         LatticeError: No state is final, a cost is beyond 32 bits, or words on nodes would need too many transitions.
@@ -163,28 +159,23 @@ def write_pfsg(
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
         textual.refuse_blanks(name, lattice.key)
-    made = word_nodes(lattice, "end")
-    cost = textual.one_cost(made.graph, made.acoustic, options.costs, options.acoustic_scale)
+    nodes = word_nodes(lattice, "end")
+    cost = textual.one_cost(nodes.graph, nodes.acoustic, options.costs, options.acoustic_scale)
     score = np.rint(-cost * SCALE)
     if np.abs(score).max(initial=0) > _LARGEST:
         raise LatticeError("a cost is beyond the whole numbers of a PFSG (214,737)", key=lattice.key)
-    label = [NULL.encode() if arc < 0 else names[place[arc]] for arc in made.word.tolist()]
+    label = [NULL.encode() if arc < 0 else names[place[arc]] for arc in nodes.word.tolist()]
     key = textual.encoded(lattice.key or "lattice", encoding, lattice.key)
     textual.refuse_blanks(key, lattice.key)
     lines = [b"name " + key, b"nodes %d " % len(label) + b" ".join(label)]
-    lines += [b"initial %d" % made.start, b"final %d" % made.end, b"transitions %d" % len(score)]
-    rows = zip(made.src.tolist(), made.dst.tolist(), score.tolist(), strict=True)
-    lines += [b"%d %d %d" % row for row in rows]
-    lines += [b"", b""]
+    lines += [b"initial %d" % nodes.start, b"final %d" % nodes.end, b"transitions %d" % len(score)]
+    rows = zip(nodes.src.tolist(), nodes.dst.tolist(), score.tolist(), strict=True)
+    lines += [*(b"%d %d %d" % row for row in rows), b"", b""]
     return b"\n".join(lines)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) -> Iterator[Entry]:
     return keyed(read_pfsgs(content.blocks(), content.name, words, options))
-
-
-def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    return write_pfsg(lattice, settings.words, settings.options, settings.encoding)
 
 
 FORMAT = Format(
@@ -194,5 +185,11 @@ FORMAT = Format(
     mark=_FIRST.match,
     read=Read(_entries, PfsgOptions),
     keeps=frozenset({"paths", "key", "graph", "acoustic", "unscaled", "names"}),
-    write=Write(_encode, options=OneCost, keeps=textual.kept_by_options, key_is_field=True, encoded_keys=True),
+    write=Write(
+        textual.text_encoder(write_pfsg),
+        options=OneCost,
+        keeps=textual.kept_by_options,
+        key_is_field=True,
+        encoded_keys=True,
+    ),
 )

@@ -17,11 +17,11 @@ from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
 from ninja.formats.content import Content, Entry, keyed
-from ninja.formats.format import Field, Format, Read, Write, WriteSettings
+from ninja.formats.format import Field, Format, Read, Write
 from ninja.formats.textual import kept_costs
 from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
-from ninja.lattice.costs import check_one_cost
+from ninja.lattice.costs import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 NULL = "*EPS*"
@@ -33,20 +33,19 @@ _KINDS: dict[str, int] = {"auto": 0, "log": 1, "probability": 2, "score": 3}
 class PlfOptions:
     """Options of reading a PLF lattice."""
 
-    # log-probabilities, probabilities, any natural logarithms; auto: one of the first two, as the line itself shows
+    # log-probabilities, probabilities, any natural logarithms; auto: one of the first two, guessed from the line
     scores: Literal["auto", "log", "probability", "score"] = "auto"
-    graph: int | None = 0  # which score of an arc is its graph cost; None: none is
-    acoustic: int | None = None  # which one is its acoustic cost
-    fold: Literal["never", "null"] = "null"  # whether arcs with *EPS* to the last state become final costs
+    graph: int | None = 0  # index of the score that becomes the graph cost; None: no graph cost
+    acoustic: int | None = None  # index of the score that becomes the acoustic cost
+    fold: Literal["never", "null"] = "null"  # null: arcs with *EPS* into the last state become final costs
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         textual.check_encoding(self.encoding)
-        if self.scores not in _KINDS:
-            raise OptionError(f"scores is {self.scores!r}, but one of {', '.join(_KINDS)} is needed")
-        for which in (self.graph, self.acoustic):
-            if which is not None and not 0 <= which < 1000:
-                raise OptionError(f"there is no score {which}; they are counted from 0")
+        textual.check_choice("scores", self.scores, *_KINDS)
+        for index in (self.graph, self.acoustic):
+            if index is not None and not 0 <= index < 1000:
+                raise OptionError(f"there is no score {index}; they are counted from 0")
 
 
 def read_plf(
@@ -60,13 +59,14 @@ def read_plf(
 ) -> Lattice:
     """Read the lattice of one PLF line.
 
-    The columns become states, the last one leading to a final state of its own. The first score of an arc becomes its
-    graph cost, others are left out unless ``options`` names them. By default scores are natural logarithms of
-    probabilities, as in Joshua, or probabilities, as in Moses: if all are above 0, 1 at most, and those of the first
-    column add up to 1, or if every one is 1. A line without columns, or an empty one, is the empty sentence. There are
-    no times.
+    The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
+    others are left out unless ``options`` names them. By default scores are natural logarithms of probabilities, as in
+    Joshua, or probabilities, as in Moses, if all are in (0, 1] and those of the first column sum to 1 or all are 1. A
+    line without columns, or an empty one, is the empty sentence. There are no times.
 
-    The content may lack the end of the line, of which ``line`` is the number.
+    Args:
+        content: The line, with or without its newline.
+        line: Its number in the file, for messages.
 
     Raises:
         FormatError: The line is no PLF lattice, is cut short, or has scores of another kind.
@@ -80,7 +80,7 @@ def read_plf(
     if b"\n" in inside:
         message = "more than one line; if these are several lattices, read them one by one"
         raise FormatError(message, path, key=key, line=line + 1)
-    found = _formats.read_plf(
+    result = _formats.read_plf(
         inside,
         line,
         path,
@@ -91,7 +91,7 @@ def read_plf(
         fold=1 if options.fold == "null" else 0,
         null=[name.encode() for name in (NULL, EPSILON_NAME)],
     )
-    return textual.Naming(key, path, words, options.encoding).lattice(found)
+    return textual.Naming(key, path, words, options.encoding).lattice(result)
 
 
 def read_plfs(
@@ -101,7 +101,7 @@ def read_plfs(
     options: PlfOptions = PlfOptions(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read the lattices of a PLF file, one a line, with the keys that are made of the numbers of lines, from 1."""
+    """Read the lattices of a PLF file, one a line; ``key_of`` makes their keys from line numbers, from 1."""
     for number, line, _ in numbered_lines(content):
         key = key_of(number)
         try:
@@ -120,7 +120,7 @@ class PlfWriteOptions:
     acoustic_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        textual.check_finite("acoustic_scale", self.acoustic_scale)
+        check_finite("acoustic_scale", self.acoustic_scale)
         check_one_cost("scores", self.scores, self.acoustic_scale)
 
 
@@ -130,10 +130,10 @@ def write_plf(
     options: PlfWriteOptions = PlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Return a lattice as one PLF line, with its end.
+    """Write a lattice as one PLF line.
 
-    Scores are natural logarithms, with the digits that read back as the same cost. Final costs stand on arcs with
-    *EPS* to a last state, unless the lattice ends in its last state without any. Times and alignments stay behind.
+    Scores are natural logarithms, with the digits that read back as the same cost. Final costs become arcs with *EPS*
+    to a last state, unless the lattice ends in its last state at no cost. Times and alignments are not written.
 
     Raises:
         LatticeError: No state is final.
@@ -148,7 +148,11 @@ def write_plf(
             textual.refuse_blanks(name, lattice.key)
     labels = [b"'" + name.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'" for name in names]
     final = np.flatnonzero(lattice.is_final)
-    end = lattice.num_states if _needs_end(lattice) else lattice.num_states - 1
+    last = textual.plain_end(lattice)
+    has_end = (
+        last is None or last < lattice.num_states - 1 or textual.would_fold(lattice, last)
+    )  # final costs need a last state
+    end = lattice.num_states if has_end else lattice.num_states - 1
 
     def columns(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> list[str]:
         if options.scores == "both":
@@ -166,7 +170,7 @@ def write_plf(
         parts.append(b"(")
         for arc in range(begin[state], begin[state + 1]):
             parts.append(b"(%s, %s, %d)," % (labels[place[arc]], score[arc].encode(), dst[arc] - state))
-        if end == lattice.num_states and state in final_score:
+        if has_end and state in final_score:
             parts.append(b"('%s', %s, %d)," % (NULL.encode(), final_score[state].encode(), end - state))
         parts.append(b"),")
     parts.append(b")\n")
@@ -178,21 +182,8 @@ def _digits(cost: npt.NDArray[np.float32]) -> list[str]:
     return [f"{value!s}" for value in (0 - cost)]
 
 
-def _needs_end(lattice: Lattice) -> bool:
-    """Tell whether final costs need a last state of their own; if not, reading must not fold such a state."""
-    final = np.flatnonzero(lattice.is_final)
-    last = lattice.num_states - 1
-    if len(final) > 1 or final[0] != last or lattice.final_graph[last] or lattice.final_acoustic[last]:
-        return True
-    return textual.would_fold(lattice, last)
-
-
 def _entries(content: Content, words: SymbolTable | None, options: PlfOptions) -> Iterator[Entry]:
     return keyed(read_plfs(content.blocks(), content.name, words, options, content.numbered))
-
-
-def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    return write_plf(lattice, settings.words, settings.options, settings.encoding)
 
 
 def _kept(keeps: frozenset[Field], options: PlfWriteOptions) -> frozenset[Field]:
@@ -208,5 +199,5 @@ FORMAT = Format(
     mark=_FIRST.match,
     read=Read(_entries, PlfOptions),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "names"}),
-    write=Write(_encode, options=PlfWriteOptions, keeps=_kept),
+    write=Write(textual.text_encoder(write_plf), options=PlfWriteOptions, keeps=_kept),
 )

@@ -2,7 +2,7 @@
 
 Not read: fields of header, nodes and links other than sizes, base, start and end, key, words, times and the scores that
 ``SlfOptions`` names (each cost is one sum of them), among them scales and penalties. Links of probability 0 are left
-out, times are rounded to frames; a lattice has none where a node has none, or where sub-lattices are put in.
+out and times are rounded to frames; a lattice has no times if a node lacks one or sub-lattices are expanded.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ Fold = Literal["never", "null", "silent"]
 
 NULL = "!NULL"
 SILENT = frozenset({"!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"})
-SILENCES = "words that are read as silence (<s> or !ENTER)"
+SILENCES = "words that are read as silence (<s> or !ENTER)"  # a loss in writing
 LARGEST = 700.0  # natural logarithm of a probability that float64 holds; at twice that exp(-cost) would be 0
 _SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
 _FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
 _POSITIONS: dict[str, int] = {"auto": 0, "begin": 1, "end": 2}
 _COST = re.compile(r"([A-Za-z0-9_]+)(?:\[(\d{1,3})\])?")
 _NO_COSTS = {"t", "time", "W", "WORD", "S", "START", "E", "END", "L", "SUBLAT", "I", "J"}
-_FIRST = re.compile(  # what the first line of a file must begin with
+_FIRST = re.compile(  # begin of the first line of a file
     rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
     rb"|N|NODES|L|LINKS)="
 )
-_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM leaves one at the end of names
-
-
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM appends it to names
 _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty"}
 
 
@@ -49,23 +47,22 @@ _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty
 class SlfOptions:
     """Options of reading an HTK lattice."""
 
-    graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost; None: l and r, those that there are
+    graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost; None: l and r, if present
     acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost; None: a
     frame_shift: float = 0.01  # seconds; times are rounded to its multiples
     silent: frozenset[str] = SILENT  # words that become epsilon, besides !NULL
-    words_on: WordPosition = "auto"  # where the words of nodes stand: they begin or end at their node
-    fold: Fold = "null"  # which links into the end become final costs: none, those with !NULL, or the silent ones, too
-    key: Literal["file", "utterance"] = "file"  # what names the lattice: the file, or its header, if that has a name
-    missing_score: float | None = None  # score (natural logarithm) of links that lack one others have; None: refused
+    words_on: WordPosition = "auto"  # whether the words of nodes begin or end at their node
+    fold: Fold = "null"  # links into the end that become final costs: none, those with !NULL, or silent ones, too
+    key: Literal["file", "utterance"] = "file"  # source of the key: the file name, or UTTERANCE= if there is one
+    missing_score: float | None = None  # natural logarithm, for links without a score that others have; None: refuse
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         textual.checked_shift(self.frame_shift)
         textual.check_encoding(self.encoding)
-        if self.words_on not in _POSITIONS or self.fold not in _FOLDS:
-            raise OptionError(f"words_on is {self.words_on!r} and fold {self.fold!r}; see SlfOptions for what there is")
-        if self.key not in ("file", "utterance"):
-            raise OptionError(f"key is {self.key!r}, but must be file or utterance")
+        textual.check_choice("words_on", self.words_on, *_POSITIONS)
+        textual.check_choice("fold", self.fold, *_FOLDS)
+        textual.check_choice("key", self.key, "file", "utterance")
         if self.missing_score is not None and not math.isfinite(self.missing_score):
             raise OptionError(f"missing_score is {self.missing_score}, but must be a number; 0 is a probability of 1")
         names = [*(self.graph or ()), *(self.acoustic or ())]
@@ -83,9 +80,9 @@ class SlfOptions:
             (self.acoustic or ("a", "acoustic"), True),
         ):
             for name in names:
-                found = _COST.fullmatch(name)
-                assert found is not None
-                result.append((found[1].encode(), -1 if found[2] is None else int(found[2]), acoustic))
+                match = _COST.fullmatch(name)
+                assert match is not None
+                result.append((match[1].encode(), -1 if match[2] is None else int(match[2]), acoustic))
         return result
 
 
@@ -102,30 +99,31 @@ def read_slf(
     ``dir=b`` or PocketSphinx says that words begin at their nodes), with the scores of the node, if any. Scores are
     logarithms in the header's ``base`` (absent or 1: natural; 0: probabilities) and become natural-log costs. The
     graph cost is that of ``l`` plus ``r``, the language model and the pronunciation; ``options.graph`` names others:
-    ``("n",)``, ``("l", "n")``, ``("i[0]",)`` for the first number of a list. No scale, no penalty of the header is
-    applied. Sub-lattices are put in the place of the nodes that name them. Unknown fields are passed over.
+    ``("n",)``, ``("l", "n")``, ``("i[0]",)`` for the first number of a list. Scales and penalties of the header are not
+    applied. Sub-lattices replace the nodes that name them. Unknown fields are ignored.
 
-    No word and no score is made up. Where other links have words, one without (``W=``, on it or its node) is refused,
-    and where other links have a score that counts, one that takes a word and lacks it, on it or its node. Only the
-    null word and those of ``options.silent`` may come without: SRILM writes no scores there. It writes none, either,
-    for words that it has split or put in itself (``-split-multiwords``, ``-insert-pause``), where they stand for
-    probabilities of 1: ``missing_score=0`` reads these. A node to begin or to end with needs no word. What leaves the
-    last node, or enters the first, is refused.
-
-    ``options.key`` may say that the header names the lattice.
+    Missing words and scores are errors. If other links have words, a link without one (``W=``, on it or its node) is
+    refused; if other links have a score that is part of a cost, so is a link with a word that lacks it, on it and its
+    node. Only the null word and those of ``options.silent`` may lack scores, as SRILM writes none there. SRILM also
+    writes none for words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), with probability 1:
+    ``missing_score=0`` reads these. The first and the last node need no word. Links out of the last node or into the
+    first are refused.
 
     Raises:
-        FormatError: The file is no HTK lattice, damaged or cut short, as one is whose last line does not end; a word
-            or a score is missing from a link, or a field that ``options`` names from all.
+        FormatError: The file is no HTK lattice, damaged or cut short (its last line lacks a newline); a word or a score
+            is missing from a link, or a field that ``options`` names from all links.
         LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
         SymbolError: A word is not in ``words``.
 
     Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice, CheckStEndNodes); SRILM HTKLattice.cc (writeHTK).
     """
-    found = _found(content, key, path, options)
+    result = _parse(content, key, path, options)
     naming = textual.Naming(key, path, words, options.encoding)
-    lattice = naming.lattice(found, options.frame_shift)
-    return lattice if options.key == "file" else lattice.with_key(_utterance(found["utterance"], naming) or key)
+    lattice = naming.lattice(result, options.frame_shift)
+    if options.key == "file":
+        return lattice
+    utterance = _DURATION.sub("", naming.decoded(result["utterance"]))
+    return lattice.with_key(utterance or key)
 
 
 def is_slf(head: bytes) -> bool:
@@ -134,38 +132,33 @@ def is_slf(head: bytes) -> bool:
 
 
 def header_scales(head: bytes) -> Scales:
-    """Return the scales in the header of an HTK file, by which its recogniser weighted the scores; reading uses none.
+    """Return the scales in the header of an HTK file, which its recogniser applied; ``read_slf`` does not.
 
     Args:
         head: The first bytes of the file, unpacked, or all.
 
     Returns:
-        The factors of acoustic and graph costs, and the penalty as a cost in natural logarithms.
+        The factors of acoustic and graph costs, and the penalty as a natural-log cost.
 
     Source: The HTK Book 3.4, "Lattices": acscale, lmscale, wdpenalty, base.
     """
     header = re.split(rb"^\s*[IJ]=", head, maxsplit=1, flags=re.MULTILINE)[0]
     rows = [row for row in header.split(b"\n") if not row.startswith(b"#")]
-    found = dict(field.split(b"=", 1) for row in rows for field in row.split() if b"=" in field)
+    fields = dict(field.split(b"=", 1) for row in rows for field in row.split() if b"=" in field)
     try:
-        values = {ours: float(found[name]) for name, ours in _SCALES.items() if name in found}
-        base = float(found.get(b"base", 0.0))
+        values = {ours: float(fields[name]) for name, ours in _SCALES.items() if name in fields}
+        base = float(fields.get(b"base", 0.0))
         penalty = -values.pop("word_penalty", 0.0) * (math.log(base) if base > 0 and base != 1 else 1.0)
         return Scales(**values, word_penalty=penalty + 0.0)
-    except (ValueError, OptionError):  # reading says what is wrong with it
+    except (ValueError, OptionError):  # reported when the lattice is read
         return Scales()
 
 
-def _utterance(name: bytes, naming: textual.Naming) -> str:
-    """Return the name in the header without the duration that SRILM appends."""
-    return _DURATION.sub("", naming.decoded(name))
-
-
-def _found(content: bytes, key: str, path: str | None, options: SlfOptions) -> dict[str, Any]:
+def _parse(content: bytes, key: str, path: str | None, options: SlfOptions) -> dict[str, Any]:
     content = bytes(content)
     textual.refuse_unended(content, path, key or None)
     costs = options.costs()
-    found = _formats.read_slf(
+    result = _formats.read_slf(
         content,
         path,
         key,
@@ -177,12 +170,12 @@ def _found(content: bytes, key: str, path: str | None, options: SlfOptions) -> d
         silent=[word.encode(options.encoding) for word in sorted(options.silent)],
         null=[NULL.encode(), EPSILON_NAME.encode()],
     )
-    for (name, _, acoustic), count in zip(costs, found["num_costs"], strict=True):
-        if count == 0 and len(found["dst"]) > 0 and (options.acoustic if acoustic else options.graph) is not None:
-            what = "acoustic" if acoustic else "graph"
-            message = f"no link has the field {name.decode()!r}, which is to be the {what} cost"
+    for (name, _, acoustic), count in zip(costs, result["num_costs"], strict=True):
+        if count == 0 and len(result["dst"]) > 0 and (options.acoustic if acoustic else options.graph) is not None:
+            cost = "acoustic" if acoustic else "graph"
+            message = f"no link has the field {name.decode()!r}, which is to be the {cost} cost"
             raise FormatError(message, path, key=key or None)
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +199,12 @@ def write_slf(
     options: SlfWriteOptions = SlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Return a lattice as the bytes of an HTK file, words on its links.
+    """Write a lattice as an HTK file, with words on links.
 
-    States become nodes, arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs stand on links
-    with !NULL to an end node of their own, unless the lattice ends in one state without any. Reading gives the same
-    lattice: with natural or other logarithms bit for bit, with probabilities (``base=0``) but for their last digit.
-    Alignments stay behind; the times that they give are written.
+    States become nodes, arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs become
+    links with !NULL to an end node, unless the lattice ends in one state at no cost. Reading gives the same lattice:
+    bit for bit with logarithms, up to the last digit with probabilities (``base=0``). Alignments are not written, but
+    the times that they give are.
 
     Raises:
         LatticeError: No state is final, or a cost is too large for a probability.
@@ -226,7 +219,8 @@ def write_slf(
         _check_probabilities(lattice)
     place, names = textual.spelled(lattice, words, NULL, encoding)
     time = textual.frames(lattice)
-    end = _needs_end(lattice)
+    last = textual.plain_end(lattice)
+    end = last is None or textual.would_fold(lattice, last)  # final costs need an end node
     lines = _formats.slf_lines(
         lattice,
         place,
@@ -254,17 +248,6 @@ def _header(lattice: Lattice, base: float, encoding: str, *, end: bool) -> bytes
     return b"\n".join(lines) + b"\n"
 
 
-def _needs_end(lattice: Lattice) -> bool:
-    """Tell whether final costs need an end node of their own; if not, reading must not fold such a node."""
-    final = np.flatnonzero(lattice.is_final)
-    last = int(final[0])
-    if len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]:
-        return True
-    if lattice.arc_begin[last + 1] > lattice.arc_begin[last]:
-        return True
-    return textual.would_fold(lattice, last)
-
-
 def _check_probabilities(lattice: Lattice) -> None:
     final = lattice.is_final
     for cost in (lattice.graph, lattice.acoustic, lattice.final_graph[final], lattice.final_acoustic[final]):
@@ -274,31 +257,26 @@ def _check_probabilities(lattice: Lattice) -> None:
 
 
 def _decimals(shift: float) -> int:
-    """Return how many decimals tell the multiples of a shift apart."""
+    """Return the number of decimals that distinguish the multiples of a shift."""
     return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
 
 
 def _quoted(text: bytes) -> bytes:
-    """Return a value as HTK reads it: blanks and backslashes escaped, quotes where they would open a quoted text.
+    """Escape blanks, backslashes and a leading quote as HTK does.
 
-    So is a digit behind a control character: SRILM reads as many octal digits as there are.
+    A digit after a control character is escaped, too: SRILM reads any number of octal digits.
     """
     if not text:
         return b'""'
     text = _SPECIAL.sub(
-        lambda found: b"\\\\" if found[0] == b"\\" else b"".join(b"\\%03o" % byte for byte in found[0]), text
+        lambda match: b"\\\\" if match[0] == b"\\" else b"".join(b"\\%03o" % byte for byte in match[0]), text
     )
     return b"\\" + text if text[:1] in (b'"', b"'") else text
 
 
-def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    return write_slf(lattice, settings.words, settings.options, settings.encoding)
-
-
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return the loss of words that readers take for silence."""
-    misread = not {*SILENT, EPSILON_NAME}.isdisjoint(used_names(lattice, settings.words))
-    return [SILENCES] if misread else []
+    """Report words that are read back as silence."""
+    return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 
 FORMAT = Format(
@@ -309,5 +287,7 @@ FORMAT = Format(
     mark=is_slf,
     read=Read(one_lattice(read_slf), SlfOptions),
     keeps=frozenset({"paths", "key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
-    write=Write(_encode, options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True),
+    write=Write(
+        textual.text_encoder(write_slf), options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True
+    ),
 )

@@ -1,6 +1,6 @@
 """Lattices of CMU Sphinx (Sphinx 3, PocketSphinx), read and written.
 
-Not read: the frames in which words end, numbers of pronunciations and the names of fillers, which become epsilon.
+Not read: the frames in which words end, pronunciation numbers and the names of fillers, which become epsilon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ninja.lattice.word_ids import used_names
 
 SILENT = frozenset({"<s>", "</s>", "<sil>"})
 NULL = "<sil>"
-BASE = 1.0001  # of the logarithms that Sphinx writes
+BASE = 1.0001  # of the logarithms in files of Sphinx
 _FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\([1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
 _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
@@ -39,8 +39,8 @@ class SphinxOptions:
     """Options of reading a Sphinx lattice."""
 
     silent: frozenset[str] = SILENT  # words that become epsilon
-    bracketed: bool = True  # words within [] or ++, such as [NOISE], become epsilon, too
-    base: float | None = None  # of the logarithms, where no line "# -logbase" says it; None: such a file is refused
+    bracketed: bool = True  # words in [] or ++, such as [NOISE], become epsilon, too
+    base: float | None = None  # of the logarithms in a file without a line "# -logbase"; None: refuse such a file
     frame_shift: float = 0.01  # seconds; the files count frames
     encoding: str = "utf-8"
 
@@ -61,8 +61,8 @@ def read_sphinx(
     """Read a lattice from the bytes of a Sphinx file.
 
     Nodes become states, at the frame in which their word begins; edges become arcs with the word of the node they
-    leave and its acoustic score. Pronunciations are taken off the words ("to(2)" is "to"), fillers become epsilon.
-    There are no language model scores, so graph costs are 0.
+    leave and its acoustic score. Pronunciation numbers are removed ("to(2)" is "to"), fillers become epsilon. There are
+    no language model scores, so graph costs are 0.
 
     Raises:
         FormatError: The file is no Sphinx lattice, damaged or cut short, or an edge leaves the last node or enters the
@@ -74,8 +74,8 @@ def read_sphinx(
     """
     silent = [word.encode(options.encoding) for word in sorted(options.silent)]
     base = options.base or 0.0
-    found = _formats.read_sphinx(bytes(content), path, key, base=base, bracketed=options.bracketed, silent=silent)
-    return textual.Naming(key, path, words, options.encoding).lattice(found, options.frame_shift)
+    result = _formats.read_sphinx(bytes(content), path, key, base=base, bracketed=options.bracketed, silent=silent)
+    return textual.Naming(key, path, words, options.encoding).lattice(result, options.frame_shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ def write_sphinx(
     options: SphinxWriteOptions = SphinxWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Return a lattice as the bytes of a Sphinx file.
+    """Write a lattice as a Sphinx file.
 
-    Every state becomes a node for each word that begins there, with the edges that this needs. Acoustic scores are
-    rounded to whole logarithms in ``base`` (1.0001: to 0.0001), graph costs stay behind, as do alignments; their times,
-    or the lattice's, are written (0 where there are none). Reading what was read from Sphinx gives the same lattice.
+    A state becomes a node for each word that begins there. Acoustic scores are rounded to whole logarithms in ``base``
+    (1.0001: to 0.0001). Graph costs and alignments are not written; the times of the lattice or its alignments are (0
+    if there are none). A lattice that was read from Sphinx comes back the same.
 
     Raises:
-        SymbolError: A word has no name, or one that Sphinx would take for something else.
+        SymbolError: A word has no name, or one with a blank.
         LatticeError: No state is final, a score is beyond 32 bits, or words on nodes would need too many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
@@ -112,39 +112,34 @@ def write_sphinx(
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
         textual.refuse_blanks(name, lattice.key)
-    made = word_nodes(lattice, "begin")
-    known = textual.frames(lattice)
-    time = np.zeros(lattice.num_states, np.int32) if known is None else np.maximum(known, 0)
+    nodes = word_nodes(lattice, "begin")
+    frames = textual.frames(lattice)
+    time = np.zeros(lattice.num_states, np.int32) if frames is None else np.maximum(frames, 0)
     last = textual.end_frame(lattice, time)
-    begin = np.append(time, last)[made.state]
-    # Words end in the frame before the next one begins; without links, in their own.
+    begin = np.append(time, last)[nodes.state]
+    # A word ends in the frame before the next one begins; without links, in the frame in which it begins.
     first_end, last_end = np.full(len(begin), _LARGEST, np.int64), begin.astype(np.int64)
-    ends = begin[made.dst].astype(np.int64) - 1
-    np.minimum.at(first_end, made.src, ends)
-    np.maximum.at(last_end, made.src, ends)
+    ends = begin[nodes.dst].astype(np.int64) - 1
+    np.minimum.at(first_end, nodes.src, ends)
+    np.maximum.at(last_end, nodes.src, ends)
     first_end = np.clip(first_end, begin, last_end)
-    score = np.rint(-made.acoustic.astype(np.float64) / math.log(base))
+    score = np.rint(-nodes.acoustic.astype(np.float64) / math.log(base))
     if np.abs(score).max(initial=0) > _LARGEST:
         raise LatticeError(f"a score is beyond 32 bits with base {base}; give a larger one", key=lattice.key)
     lines = [b"# getcwd: .", b"# -logbase %s" % repr(base).encode(), b"#", b"Frames %d" % max(last, 1), b"#"]
     lines.append(b"Nodes %d (NODEID WORD STARTFRAME FIRST-ENDFRAME LAST-ENDFRAME)" % len(begin))
-    for node, arc in enumerate(made.word.tolist()):
+    for node, arc in enumerate(nodes.word.tolist()):
         name = NULL.encode() if arc < 0 else names[place[arc]]
         lines.append(b"%d %s %d %d %d ; %d" % (node, name, begin[node], first_end[node], last_end[node], node))
-    lines += [b"#", b"Initial %d" % made.start, b"Final %d" % made.end, b"#"]
+    lines += [b"#", b"Initial %d" % nodes.start, b"Final %d" % nodes.end, b"#"]
     lines += [b"BestSegAscr 0 (NODEID ENDFRAME ASCORE)", b"#", b"Edges (FROM-NODEID TO-NODEID ASCORE)"]
-    edges = zip(made.src.tolist(), made.dst.tolist(), score.tolist(), strict=True)
-    lines += [b"%d %d %d" % edge for edge in edges]
-    lines += [b"End", b""]
+    edges = zip(nodes.src.tolist(), nodes.dst.tolist(), score.tolist(), strict=True)
+    lines += [*(b"%d %d %d" % edge for edge in edges), b"End", b""]
     return b"\n".join(lines)
 
 
-def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
-    return write_sphinx(lattice, settings.words, settings.options, settings.encoding)
-
-
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return the loss of words that readers take for noise, or whose ends they take for numbers of pronunciations."""
+    """Report words that are read back as fillers or with a pronunciation number."""
     names = used_names(lattice, settings.words)
     if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
         return ["words that are read as fillers or pronunciations ([NOISE] or to(2))"]
@@ -158,5 +153,5 @@ FORMAT = Format(
     mark=lambda head: _FIRST.fullmatch(textual.first_line(head)),
     read=Read(one_lattice(read_sphinx), SphinxOptions),
     keeps=frozenset({"paths", "times", "acoustic", "apart", "unscaled", "names"}),
-    write=Write(_encode, options=SphinxWriteOptions, files="each", also_lost=_misread),
+    write=Write(textual.text_encoder(write_sphinx), options=SphinxWriteOptions, files="each", also_lost=_misread),
 )

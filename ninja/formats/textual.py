@@ -1,9 +1,8 @@
-"""Words and times of lattices in text formats: strings to ids of a symbol table and back."""
+"""Helpers of text formats: words as ids of a symbol table and back, times, single costs, option checks."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,10 +11,10 @@ import numpy.typing as npt
 
 from ninja import _core
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
-from ninja.formats.format import Field
+from ninja.formats.format import Field, WriteSettings
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
-from ninja.lattice.costs import check_one_cost
+from ninja.lattice.costs import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
@@ -23,29 +22,35 @@ DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Conversion of a file's words to ids, and the names for its errors."""
+    """Convert the words of a file to ids; errors name the lattice and the file."""
 
     key: str
     path: str | None
-    words: SymbolTable | None  # None: a table of the file's own words is made
+    words: SymbolTable | None  # None: make a table of the words in the file
     encoding: str = "utf-8"
 
     def decoded(self, name: bytes, line: int | None = None) -> str:
-        """Return a piece of the file as a string."""
+        """Decode a piece of the file."""
         try:
             return name.decode(self.encoding)
         except UnicodeDecodeError as error:
             message = f"not {self.encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
             raise FormatError(message, self.path, key=self.key, line=line) from error
 
-    def table(self, found: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
-        """Return the id of each word that a kernel found, the null word before them, and the table.
+    def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
+        """Look up the words of a file.
+
+        Args:
+            entries: Word and line of each, as a kernel returns them.
+
+        Returns:
+            Ids, int32 [words + 1]: epsilon, then the id of each word; and the symbol table.
 
         Raises:
-            FormatError: A word is not of the encoding.
+            FormatError: A word cannot be decoded.
             SymbolError: A word is missing from the table; the message names it and its line.
         """
-        names = [self.decoded(name, line) for name, line in found]
+        names = [self.decoded(name, line) for name, line in entries]
         words = self.words
         if words is None:
             words = SymbolTable.from_words(list(dict.fromkeys([EPSILON_NAME, *names])))
@@ -56,48 +61,44 @@ class Naming:
                 f"word {names[missing]!r} is not in the symbol table; is it the right one?",
                 self.path,
                 key=self.key,
-                line=found[missing][1],
+                line=entries[missing][1],
             )
         return ids, words
 
-    def lattice(self, found: Mapping[str, Any], frame_shift: float | None = None) -> Lattice:
-        """Make a lattice of a kernel's result.
+    def lattice(self, result: Mapping[str, Any], frame_shift: float | None = None) -> Lattice:
+        """Make a lattice from the result of a kernel.
 
         Raises:
-            FormatError: A word is not of the encoding.
+            FormatError: A word cannot be decoded.
+            SymbolError: A word is missing from the table.
         """
-        ids, words = self.table(found["words"])
-        num_states, num_arcs = len(found["final_graph"]), len(found["dst"])
-        return Lattice(
+        ids, words = self.table(result["words"])
+        lattice = Lattice.unlabelled(
             self.key,
-            found["arc_begin"],
-            found["dst"],
-            frozen(ids[found["word"]]),
-            found["graph"],
-            found["acoustic"],
-            frozen(np.zeros(num_arcs + 1, np.int64)),
-            frozen(np.zeros(0, np.int32)),
-            found["final_graph"],
-            found["final_acoustic"],
-            frozen(np.zeros(num_states + 1, np.int64)),
-            frozen(np.zeros(0, np.int32)),
-            time=found["time"],
-            frame_shift=None if found["time"] is None else frame_shift,
-            words=words,
+            result["arc_begin"],
+            result["dst"],
+            frozen(ids[result["word"]]),
+            result["graph"],
+            result["acoustic"],
+            result["final_graph"],
+            result["final_acoustic"],
+            words,
         )
+        time = result["time"]
+        return lattice if time is None else lattice.replace(time=time, frame_shift=frame_shift)
 
 
 def spelled(
     lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """Return the index of each arc's word, int32 [num_arcs], and the encoded words.
+    """Return the index of each arc's word in the returned list, int32 [num_arcs], and the encoded words.
 
     Args:
-        words: Its symbol table; None: the one attached to it.
+        words: Symbol table of the lattice; None: the attached one.
         null: Name of epsilon.
 
     Raises:
-        SymbolError: There is no table, a word is missing from it, or is named as epsilon or cannot be encoded.
+        SymbolError: There is no table, or a word is missing from it, is spelled as epsilon or cannot be encoded.
     """
     table = lattice.words if words is None else words
     largest = int(lattice.word.max(initial=0))
@@ -126,7 +127,7 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state: its times, else those its alignments give, int32 [num_states]; None: neither."""
+    """Return the frame of each state, from its times or alignments, int32 [num_states]; None if it has neither."""
     if lattice.time is not None:
         return lattice.time
     if not lattice.has_labels:
@@ -136,14 +137,22 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
 
 
 def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
-    """Return the frame at which the last final state is over."""
+    """Return the frame at which the last final state ends."""
     final = lattice.is_final
     length = np.diff(lattice.final_ali_begin)
     return max(0, int((time[final] + length[final]).max(initial=0)))
 
 
+def plain_end(lattice: Lattice) -> int | None:
+    """Return the only final state if ending there costs nothing and no arc leaves it, else None."""
+    final = np.flatnonzero(lattice.is_final)
+    last = int(final[0])
+    costs = len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]
+    return None if costs or lattice.arc_begin[last + 1] > lattice.arc_begin[last] else last
+
+
 def would_fold(lattice: Lattice, last: int) -> bool:
-    """Tell whether reading takes the arcs into a last state for final costs: without words, one from a state."""
+    """Tell whether readers turn the arcs into a last state into final costs: without words, one from each state."""
     entering = np.flatnonzero(lattice.dst == last)
     if last == 0 or (lattice.word[entering] != EPSILON).any():
         return False
@@ -152,17 +161,17 @@ def would_fold(lattice: Lattice, last: int) -> bool:
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse an unknown encoding, or one that is no superset of ASCII."""
+    """Check that an encoding exists and is a superset of ASCII."""
     try:
         same = "!aZ09 =\t\n".encode(encoding) == b"!aZ09 =\t\n"
     except (LookupError, UnicodeError) as error:
-        raise OptionError(f"there is no encoding {encoding!r}") from error
+        raise OptionError(f"unknown encoding {encoding!r}") from error
     if not same:
-        raise OptionError(f"in the encoding {encoding!r} ASCII has other bytes; convert the file with iconv")
+        raise OptionError(f"the encoding {encoding!r} is no superset of ASCII; convert the file with iconv")
 
 
 def encoded(text: str, encoding: str, key: str) -> bytes:
-    """Return a string as bytes of a file; bytes of a key that were no UTF-8 come back as they were."""
+    """Encode a string; bytes of a key that were not UTF-8 come back unchanged."""
     try:
         return text.encode(encoding, "surrogateescape")
     except UnicodeEncodeError as error:
@@ -170,17 +179,23 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
 
 
 def checked_shift(frame_shift: float) -> float:
-    """Return a frame shift; refuse one that is not above 0."""
+    """Return a frame shift; raise OptionError unless it is in [1e-6, 1e6] seconds."""
     if not 1e-6 <= frame_shift <= 1e6:
         raise OptionError(f"frame_shift is {frame_shift}, but seconds > 0 are needed")
     return frame_shift
 
 
+def check_choice(name: str, value: str, *allowed: str) -> None:
+    """Check that an option has one of the allowed values."""
+    if value not in allowed:
+        raise OptionError(f"{name} is {value!r}, but must be {', '.join(allowed[:-1])} or {allowed[-1]}")
+
+
 @dataclass(frozen=True, slots=True)
 class OneCost:
-    """The cost that a format of one cost gets."""
+    """Options of formats that store a single cost."""
 
-    costs: Literal["total", "graph", "acoustic"] = "total"  # acoustic_scale * acoustic + graph, or one as it is
+    costs: Literal["total", "graph", "acoustic"] = "total"  # total: acoustic_scale * acoustic + graph
     acoustic_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -189,7 +204,7 @@ class OneCost:
 
 
 def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: float = 1.0) -> frozenset[Field]:
-    """Return the fields that a format with a single cost keeps."""
+    """Return the fields that a format with a single cost can store."""
     if costs == "acoustic":
         keeps -= {"graph"}
     if costs == "graph" or acoustic_scale == 0.0:
@@ -198,43 +213,32 @@ def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: fl
 
 
 def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Field]:
-    """Return the fields that a format with these options keeps."""
+    """Return the fields that a format can store with these options."""
     return kept_costs(keeps, options.costs, options.acoustic_scale)
-
-
-def check_finite(name: str, value: float) -> None:
-    """Refuse an infinite number and NaN."""
-    if not math.isfinite(value):
-        raise OptionError(f"{name} is {value}, but must be finite")
 
 
 def one_cost(
     graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32], costs: str, acoustic_scale: float
 ) -> npt.NDArray[np.float64]:
-    """Return the cost of formats with a single cost, float64.
+    """Join the two costs for a format with a single cost, float64.
 
     Args:
-        costs: "total" = ``acoustic_scale * acoustic + graph``; "graph" or "acoustic" as it is.
-        acoustic_scale: Factor of the acoustic cost in "total"; with one cost alone it is refused.
+        costs: "total" = ``acoustic_scale * acoustic + graph``; "graph" or "acoustic" alone.
+        acoustic_scale: Factor of the acoustic cost in "total"; must be 1 with one cost alone.
 
     Raises:
-        OptionError: ``costs`` is none of these, or the scale is not finite, or not 1 with one cost alone.
+        OptionError: ``costs`` has another value, or the scale is not finite, or not 1 with one cost alone.
     """
-    if costs in ("graph", "acoustic"):
-        check_one_cost("costs", costs, acoustic_scale)
-    if costs == "graph":
-        return graph.astype(np.float64)
-    if costs == "acoustic":
-        return acoustic.astype(np.float64)
-    if costs != "total" or not math.isfinite(acoustic_scale):
-        raise OptionError(
-            f"costs is {costs!r}, acoustic_scale {acoustic_scale}: see the documentation for what there is"
-        )
-    return acoustic_scale * acoustic.astype(np.float64) + graph
+    check_choice("costs", costs, "total", "graph", "acoustic")
+    check_finite("acoustic_scale", acoustic_scale)
+    check_one_cost("costs", costs, acoustic_scale)
+    if costs == "total":
+        return acoustic_scale * acoustic.astype(np.float64) + graph
+    return (graph if costs == "graph" else acoustic).astype(np.float64)
 
 
 def first_line(head: bytes) -> bytes:
-    """Return the first line that is neither empty nor a comment with '#', without blanks around it; b"" if none is."""
+    """Return the first line that is neither empty nor a comment with '#', stripped; b"" if there is none."""
     begin = 0
     while begin < len(head):
         end = head.find(b"\n", begin)
@@ -247,11 +251,11 @@ def first_line(head: bytes) -> bytes:
 
 
 def unended_line(content: bytes, comment: bytes = b"#") -> int:
-    """Return the number of a file's last line if nothing ends it, counted from 1; 0: it ends, or says nothing.
+    """Return the number of the last line, from 1, if it lacks a newline; 0 if it has one or is blank or a comment.
 
     Args:
         content: The whole file, or its end.
-        comment: What comments begin with; b"": there are none.
+        comment: Prefix of comments; b"" if the format has none.
     """
     begin = content.rfind(b"\n") + 1
     rest = content[begin:].strip(b" \t\r\v\f")
@@ -261,21 +265,18 @@ def unended_line(content: bytes, comment: bytes = b"#") -> int:
 
 
 def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
-    """Return the error of a file whose last line does not end, where half a word or number would look like a whole."""
+    """Return the error for a last line without a newline, whose last word or number may be incomplete."""
     message = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
     return FormatError(message, path, key=key, line=line)
 
 
 def refuse_unended(content: bytes, path: str | None, key: str | None, comment: bytes = b"#", line: int = 1) -> None:
-    """Refuse a file whose last line does not end, unless it is blank or a comment.
+    """Raise FormatError if the last line lacks a newline, unless it is blank or a comment.
 
     Args:
-        key: Utterance id of the lattice that ends there, where it is known.
+        key: Utterance id of the last lattice, if known.
         comment: As for ``unended_line``.
         line: Number of the first line.
-
-    Raises:
-        FormatError: It is cut short, for all that can be seen.
     """
     last = unended_line(content, comment)
     if last:
@@ -283,16 +284,21 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
 
 
 def refuse_blanks(name: bytes, key: str) -> None:
-    """Refuse a name that a format without quotes cannot hold."""
+    """Raise SymbolError for a name that a format without quotes cannot store."""
     if not name or any(letter in b" \t\n\v\f\r\0" for letter in name):
         raise SymbolError(f"{name.decode('utf-8', 'replace')!r} cannot be written without quotes", key=key)
 
 
 def refuse_empty(lattice: Lattice) -> None:
-    """Refuse a lattice without a path, which no format but Kaldi's can hold.
-
-    Raises:
-        LatticeError: No state is final.
-    """
+    """Raise LatticeError for a lattice without a final state, which only Kaldi's formats can store."""
     if not lattice.is_final.any():
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
+
+
+def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
+    """Return the ``encode`` of a format from its ``write_X(lattice, words, options, encoding)``."""
+
+    def encode(lattice: Lattice, settings: WriteSettings) -> bytes:
+        return write(lattice, settings.words, settings.options, settings.encoding)
+
+    return encode

@@ -1,4 +1,4 @@
-"""Lattices with words on their nodes, as some formats want them, made of lattices with words on their arcs."""
+"""Convert lattices with words on arcs to words on nodes, for formats that need it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
+from ninja.formats.textual import plain_end
 from ninja.lattice import Lattice
 
-GROWTH = 64  # links of the result for each arc, at most
+GROWTH = 64  # maximum number of links for each arc
 
 
 @dataclass(frozen=True, slots=True)
 class WordNodes:
-    """Nodes with a word each and the links between them. Costs stand on links."""
+    """Nodes with a word each, and the links between them, which have the costs."""
 
-    state: npt.NDArray[np.int64]  # [nodes], where the node's word begins (or ends); num_states: the end of all
-    word: npt.NDArray[np.int64]  # [nodes], an arc with the node's word; -1: none
+    state: npt.NDArray[np.int64]  # [nodes], where the node's word begins (or ends); num_states: the end node
+    word: npt.NDArray[np.int64]  # [nodes], an arc with the node's word; -1: no word
     src: npt.NDArray[np.int64]  # [links]
     dst: npt.NDArray[np.int64]  # [links]
     graph: npt.NDArray[np.float32]  # [links], costs
@@ -29,19 +30,20 @@ class WordNodes:
 
 
 def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
-    """Put the words of a lattice on nodes: where they begin (costs on links out of it) or end (on links into it).
+    """Move the words of a lattice to nodes: where they begin (costs on links out of it) or end (on links into it).
 
-    A state becomes a node for each word that begins (ends) there. Final costs stand on links to an end node, unless
-    the lattice ends in one state without any.
+    A state becomes a node for each word that begins (ends) there. Final costs become links to an end node, unless the
+    lattice ends in one state at no cost.
 
     Raises:
-        LatticeError: The result would be out of proportion: at some state many words end and many begin.
+        LatticeError: The result would be too large: at some state many words end and many begin.
     """
     final = np.flatnonzero(lattice.is_final)
     src, dst, word = lattice.src.astype(np.int64), lattice.dst.astype(np.int64), lattice.word.astype(np.int64)
     graph, acoustic = lattice.graph, lattice.acoustic
-    end_state = int(final[-1])
-    if not _ends_plainly(lattice, final, words):
+    end_state = plain_end(lattice)
+    # SRILM takes the word of an end node for </s>, so it must have none; links to one without a word are final costs.
+    if end_state is None or (words == "end" and end_state > 0):
         end_state = lattice.num_states
         src = np.concatenate((src, final))
         dst = np.concatenate((dst, np.full(len(final), end_state)))
@@ -49,7 +51,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
         graph = np.concatenate((graph, lattice.final_graph[final]))
         acoustic = np.concatenate((acoustic, lattice.final_acoustic[final]))
     here, there = (src, dst) if words == "begin" else (dst, src)
-    # Nodes by state and word; the first one of words that end (the last one of words that begin) has no word.
+    # Nodes sorted by state and word; the first node (the last one if words begin at nodes) has no word.
     bare = end_state if words == "begin" else 0
     order = np.lexsort((word, here))
     fresh = np.ones(len(order), np.bool_)
@@ -78,7 +80,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
     froms, tos = (near, far) if words == "begin" else (far, near)
     graph, acoustic = graph[arc], acoustic[arc]
     start, end = int(first[0]), int(first[end_state])
-    if words == "begin" and count[0] != 1:  # the sentence begins with one word or another: a node before them
+    if words == "begin" and count[0] != 1:  # several words begin the sentence: add a node before them
         start = len(state)
         begins = first[0] + np.arange(count[0])
         froms = np.concatenate((froms, np.full(len(begins), start)))
@@ -87,14 +89,3 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
         acoustic = np.concatenate((acoustic, np.zeros(len(begins), np.float32)))
         state, of_node = np.concatenate((state, [0])), np.concatenate((of_node, [-1]))
     return WordNodes(state, of_node, froms, tos, graph, acoustic, start, end)
-
-
-def _ends_plainly(lattice: Lattice, final: npt.NDArray[np.int64], words: Literal["begin", "end"]) -> bool:
-    """Tell whether the one final state, which nothing leaves and costs nothing, can be the end node as it is."""
-    last = int(final[0])
-    if len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]:
-        return False
-    if lattice.arc_begin[last + 1] > lattice.arc_begin[last]:
-        return False
-    # SRILM takes the word of an end node for </s>, so it must have none; links to one without a word are final costs.
-    return words == "begin" or last == 0

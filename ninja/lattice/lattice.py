@@ -110,6 +110,25 @@ class Lattice:
         check(lattice)
         return lattice
 
+    @classmethod
+    def unlabelled(
+        cls,
+        key: str,
+        arc_begin: npt.NDArray[np.int64],
+        dst: npt.NDArray[np.int32],
+        word: npt.NDArray[np.int32],
+        graph: npt.NDArray[np.float32],
+        acoustic: npt.NDArray[np.float32],
+        final_graph: npt.NDArray[np.float32],
+        final_acoustic: npt.NDArray[np.float32],
+        words: SymbolTable | None = None,
+    ) -> Lattice:
+        """Make a lattice without alignments from the read-only arrays of a kernel, which are not checked."""
+        none = frozen(np.zeros(0, np.int32))
+        ali_begin, final_ali_begin = (frozen(np.zeros(size + 1, np.int64)) for size in (len(dst), len(final_graph)))
+        arcs = key, arc_begin, dst, word, graph, acoustic, ali_begin, none
+        return cls(*arcs, final_graph, final_acoustic, final_ali_begin, none, words=words)
+
     @property
     def num_states(self) -> int:
         """Number of states."""

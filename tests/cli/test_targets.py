@@ -153,7 +153,7 @@ def test_options_of_kaldi_archives_are_theirs_alone(option):
         ninja.write("x.slf", **option)
     with pytest.raises(OptionError, match="lossy is 'perhaps', but must be allow or refuse"):
         ninja.write("x.slf", lossy="perhaps")
-    with pytest.raises(OptionError, match="there is no encoding 'klingon'"):
+    with pytest.raises(OptionError, match="unknown encoding 'klingon'"):
         ninja.write("x.slf", encoding="klingon")
 
 

@@ -133,7 +133,7 @@ def test_what_is_given_stands_unless_the_user_says_otherwise():
 
 
 def test_what_the_dataclass_refuses_is_refused():
-    with pytest.raises(OptionError, match="in the encoding 'utf-16' ASCII has other bytes"):
+    with pytest.raises(OptionError, match="the encoding 'utf-16' is no superset of ASCII"):
         Reader.of(by_name("mesh", "read"), {}, "utf-16")
 
 

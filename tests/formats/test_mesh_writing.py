@@ -67,7 +67,7 @@ def columns(text):
     """Return the words of each position with their posteriors, in their order, with times."""
     mesh = Mesh("m", 1)
     for number, row in enumerate(text.splitlines(), start=1):
-        mesh.take(row, number)
+        mesh.add(row, number)
     return mesh.bins()
 
 

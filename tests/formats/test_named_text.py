@@ -254,7 +254,7 @@ def test_a_file_cut_at_any_byte_is_refused_or_means_the_same(content):
     [
         ({"words": "both"}, "words is 'both', but must be auto, names or ids"),
         ({"keys": "all"}, "keys is 'all', but must be line, first or join"),
-        ({"encoding": "none"}, "there is no encoding 'none'"),
+        ({"encoding": "none"}, "unknown encoding 'none'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

@@ -447,7 +447,7 @@ def test_options_that_make_no_sense_are_refused():
 
 def test_what_a_format_cannot_hold_is_refused():
     nbest = NBest("utt", (sentence(["new york"]),))
-    with pytest.raises(SymbolError, match="'new york' cannot be written: words are parted by blanks"):
+    with pytest.raises(SymbolError, match="'new york' cannot be written: words are separated by blanks"):
         write_srilm(nbest)
     with pytest.raises(LatticeError, match=r"key 'u': its words have no times, which NBestList2.0 needs"):
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))

@@ -49,7 +49,7 @@ def test_words_are_on_the_transitions_that_enter_their_nodes():
 def test_several_lattices_of_a_file_have_their_names_as_keys():
     both = list(read_pfsgs(SMALL + SMALL.replace(b"utt1", b"utt2")))
     assert [lattice.key for lattice in both] == ["utt1", "utt2"]
-    with pytest.raises(FormatError, match=r"^f:12, key 'k': more behind the lattice"):
+    with pytest.raises(FormatError, match=r"^f:12, key 'k': the file continues after the lattice"):
         read_pfsg(SMALL + SMALL, "k", "f")
     found = read_pfsgs(SMALL + SMALL.replace(b"final 4", b"final 9"), "f")
     assert next(found).key == "utt1"
@@ -77,7 +77,7 @@ BAD = {
     "transitions 5\n": ("transitions 6\n", "the first node is no integer: ''"),
     "1 3 -30000": ("1 7 -30000", "the second node 7 is out of range"),
     "2 3 0": ("2 3 nan", "the cost is no finite number: 'nan'"),
-    "3 4 -5000": ("3 4 -5000 extra", "more behind the lattice"),
+    "3 4 -5000": ("3 4 -5000 extra", "the file continues after the lattice"),
 }
 
 

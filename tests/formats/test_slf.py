@@ -266,7 +266,7 @@ def test_other_encodings_are_read_when_named():
     assert b"W=\xe9t\xe9" in write_slf(lattice, encoding="latin-1")
     with pytest.raises(SymbolError, match="cannot be written as ASCII"):
         write_slf(lattice, encoding="ascii")
-    for encoding, message in {"utf-16": "ASCII has other bytes", "nonsense": "there is no encoding"}.items():
+    for encoding, message in {"utf-16": "no superset of ASCII", "nonsense": "unknown encoding"}.items():
         with pytest.raises(OptionError, match=message):
             SlfOptions(encoding=encoding)
 
@@ -357,7 +357,7 @@ def test_what_cannot_be_written_is_refused():
         write_slf(endless)
     with pytest.raises(OptionError, match="frame_shift is 0"):
         SlfOptions(frame_shift=0)
-    with pytest.raises(OptionError, match="fold 'x'"):
+    with pytest.raises(OptionError, match="fold is 'x', but must be never, null or silent"):
         SlfOptions(fold="x")
 
 

@@ -195,7 +195,7 @@ def test_a_label_that_names_no_arc_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"arc_type": "tropical"}, "arc_type is 'tropical', but must be one of standard, log, log64"),
+        ({"arc_type": "tropical"}, "arc_type is 'tropical', but must be standard, log or log64"),
         ({"costs": "both"}, "costs is 'both'"),
         ({"labels": "arcs"}, "labels is 'arcs'"),
         ({"acoustic_scale": float("inf")}, "acoustic_scale is inf, but must be finite"),

@@ -150,7 +150,7 @@ def test_the_side_of_the_words_is_an_option_of_reading(tmp_path: Path) -> None:
     assert lattice.words.spell(lattice.word) == ["p_AA", "p_B"]
     with pytest.raises(OptionError, match="openfst: words=both is not one of output, input"):
         list(ninja.read(str(path), format="openfst:words=both"))
-    with pytest.raises(OptionError, match="words is 'both', but output or input is needed"):
+    with pytest.raises(OptionError, match="words is 'both', but must be output or input"):
         OpenfstOptions("both")  # type: ignore[arg-type]
 
 

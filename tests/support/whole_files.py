@@ -77,7 +77,7 @@ def read_meshes(path: str | os.PathLike[str]) -> Iterator[ConfusionNetwork]:
     for block, _ in whole_blocks(content):
         mesh = Mesh(name, block[0][0])
         for line, row in block:
-            mesh.take(row.decode(), line)
+            mesh.add(row.decode(), line)
         yield ConfusionNetwork.from_bins(mesh.name or os.path.splitext(os.path.basename(name))[0], mesh.bins())
 
 

@@ -1,4 +1,4 @@
-"""Options, scores and words of n-best lists that are written."""
+"""Options, scores and words for writers of n-best lists."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from ninja.errors import OptionError, SymbolError
 from ninja.formats.nbest.text_rows import split
-from ninja.formats.textual import check_finite, encoded
+from ninja.formats.textual import encoded
 from ninja.lattice import Lattice
+from ninja.lattice.costs import check_finite
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
@@ -17,9 +18,9 @@ DEFAULT_N = 100  # hypotheses of a lattice
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """The hypotheses of a lattice that a list is to hold, and their order."""
+    """Number and order of the hypotheses that are written."""
 
-    n: int | None = None  # 0 is all; as it is, 100 of a lattice, and all of one that was made of a list
+    n: int | None = None  # 0: all; None: 100, or all of a lattice that was made of a list
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0
@@ -31,44 +32,44 @@ class ListOptions:
             check_finite(name, getattr(self, name))
 
     def most(self, lattice: Lattice) -> int:
-        """Return the largest number of hypotheses that are written of a lattice; 0 is all."""
+        """Return the maximum number of hypotheses of a lattice; 0: all."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_N
         return self.n
 
 
 def scaled(nbest: NBest, options: ListOptions) -> NBest:
-    """Return a list with both costs scaled as in its order, for formats of one score."""
+    """Scale both costs of a list by the options, for formats with one score."""
     graph, acoustic = options.lm_scale, options.acoustic_scale
     if graph == acoustic == 1.0:
         return nbest
     hypotheses = (
         replace(
-            each,
-            graph=tuple(graph * cost for cost in each.graph),
-            acoustic=tuple(acoustic * cost for cost in each.acoustic),
+            hypothesis,
+            graph=tuple(graph * cost for cost in hypothesis.graph),
+            acoustic=tuple(acoustic * cost for cost in hypothesis.acoustic),
         )
-        for each in nbest.hypotheses
+        for hypothesis in nbest.hypotheses
     )
     return replace(nbest, hypotheses=tuple(hypotheses))
 
 
 def recoded(content: bytes, encoding: str, key: str) -> bytes:
-    """Return UTF-8 in another encoding."""
+    """Convert UTF-8 to another encoding."""
     if encoding == "utf-8":
         return content
     return encoded(content.decode("utf-8", "surrogateescape"), encoding, key)
 
 
-def spelled(each: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis."""
+def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
+    """Return the words of a hypothesis as strings."""
     names = []
-    for word in each.words:
+    for word in hypothesis.words:
         if isinstance(word, int):
             if words is None:
                 raise SymbolError("the words have no names; give their symbol table", key=key)
             word = words.word(word)
         if split(word) != [word]:
-            raise SymbolError(f"{word!r} cannot be written: words are parted by blanks", key=key)
+            raise SymbolError(f"{word!r} cannot be written: words are separated by blanks", key=key)
         names.append(word)
     return names
