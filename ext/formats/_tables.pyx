@@ -1,4 +1,4 @@
-"""Kaldi tables between bytes and ``Lattice`` objects, and rows of columns as text: converts only."""
+"""Kaldi tables between bytes and ``Lattice`` objects, and rows of columns as text: conversions only."""
 
 cimport numpy as np
 from cpython.buffer cimport PyBUF_READ
@@ -54,7 +54,7 @@ cdef object _error(c.Fault* fault, object path, object key, cbool archive):
 
 
 cdef tuple _gathered(vector[c.Entry]& entries, object path):
-    """Return the items of entries, and ``(number of items before it, error)`` of each that is faulty."""
+    """Return the items of sound entries, and ``(number of items before it, error)`` of each faulty one."""
     cdef Items items
     cdef list faults = []
     cdef size_t number
@@ -71,29 +71,31 @@ cdef tuple _gathered(vector[c.Entry]& entries, object path):
 
 
 cdef class FileBatches:
-    """The entries of a plain file, read ahead by a thread that does not need the interpreter.
+    """The entries of a plain file, read ahead by a thread that does not hold the GIL.
 
     Args:
-        path: Name of the file in errors.
-        file: Its descriptor; it is closed in the end.
-        begin, end: Where in it an archive, or a stretch of one, begins and ends.
+        path: Name of the file, for messages.
+        file: Its descriptor, which is closed at the end.
+        begin, end: Byte range of an archive, or of a part of one.
         known: As for ``TableReader``.
         chunk: Bytes read at once.
-        ahead: Bytes read ahead, at most (or one batch).
-        largest: Bytes that one entry may take.
+        ahead: Maximum number of bytes read ahead (or one batch).
+        largest: Maximum number of bytes of an entry.
     """
 
     cdef c.FileReader* reader
     cdef object path
     cdef object known
-    cdef readonly int64_t size  # of the last batch, in bytes of the file
+    cdef int64_t largest
+    cdef readonly int64_t size  # bytes of the last batch in the file
 
     def __init__(self, object path, int file, object known, *, int64_t begin, int64_t end, int64_t chunk, int64_t ahead,
                  int64_t largest):
         if self.reader != NULL:
-            raise RuntimeError("begun already")
+            raise RuntimeError("the reader has begun")
         self.path = path
         self.known = known
+        self.largest = largest
         cdef const uint8_t* ids = NULL
         cdef int64_t num_ids = 0
         if known is not None:
@@ -116,7 +118,7 @@ cdef class FileBatches:
         if state == c.kFailed:
             raise InputError(f"cannot be read: {os.strerror(self.reader.error_number())}", self.path)
         if state == c.kTooLarge:
-            raise FormatError("a lattice that seems to be larger than any can be; the rest of this archive is not read",
+            raise FormatError(f"a lattice of more than {self.largest >> 30} GB; the rest of this archive is not read",
                               self.path, byte=self.reader.position())
         if state != c.kBatch:
             return None
@@ -124,7 +126,7 @@ cdef class FileBatches:
         return _gathered(batch.entries, self.path)
 
     def close(self):
-        """End the thread and close the file."""
+        """Join the thread and close the file."""
         cdef c.FileReader* reader = self.reader
         self.reader = NULL
         with nogil:
@@ -135,13 +137,13 @@ cdef class FileBatches:
 
 
 cdef class TableReader:
-    """A window that slides over the bytes of one table and turns them into lattices.
+    """A window that slides over the bytes of a table and parses lattices.
 
-    Call ``space``, fill it, ``advance``, ``parse``; again until ``broken`` or the file ends.
+    Fill the view that ``space`` returns, call ``advance`` and ``parse``; repeat until ``broken`` or the end of the file.
 
     Args:
-        path: Name of the table in errors.
-        known: bool [largest word id + 1], which word ids may occur; None: all.
+        path: Name of the table, for messages.
+        known: bool [largest word id + 1], mask of valid word ids; None: all are valid.
         words: Symbol table to attach to the lattices.
     """
 
@@ -150,11 +152,11 @@ cdef class TableReader:
     cdef bytearray memory
     cdef int64_t begin
     cdef int64_t end
-    cdef int64_t offset  # of the window's begin in the file
+    cdef int64_t offset  # of the begin of the window in the file
     cdef object path
     cdef object known
     cdef object words  # the symbol table attached to the lattices
-    cdef readonly list offsets  # in the file, of the lattices of the last `parse` (behind their keys)
+    cdef readonly list offsets  # in the file, of the lattices of the last `parse`, after their keys
 
     def __init__(self, object path, object known=None, object words=None):
         self.memory = bytearray(c.kSlack)
@@ -167,21 +169,21 @@ cdef class TableReader:
 
     @property
     def pending(self):
-        """Bytes that wait to be parsed."""
+        """Number of bytes that are not parsed yet."""
         return self.end - self.begin
 
     @property
     def position(self):
-        """Offset in the file of the first byte that waits to be parsed."""
+        """Offset in the file of the first byte that is not parsed yet."""
         return self.offset
 
     @property
     def broken(self):
-        """Whether nothing more of this table can be read."""
+        """Whether the rest of this table cannot be read."""
         return self.parser.broken
 
     def space(self, int64_t size):
-        """Return a writable view of ``size`` bytes behind those that wait."""
+        """Return a writable view of ``size`` bytes after those that are not parsed yet."""
         cdef int64_t pending = self.end - self.begin
         cdef bytearray grown
         if pending + size + c.kSlack > len(self.memory):
@@ -195,17 +197,13 @@ cdef class TableReader:
         return memoryview(self.memory)[pending:pending + size]
 
     def advance(self, int64_t size):
-        """Say that ``size`` bytes of the space have been filled."""
+        """Add the first ``size`` bytes of the space to the window."""
         if size < 0 or self.end + size + c.kSlack > len(self.memory):
-            raise ValueError("more bytes than there was space for")
+            raise ValueError("more bytes than the space has")
         self.end += size
 
-    def waiting(self):
-        """Return a copy of the bytes that wait."""
-        return PyByteArray_AS_STRING(self.memory)[self.begin:self.end]
-
     def skip(self, int64_t offset):
-        """Go to an offset in the file; returns whether the window holds it, else the window is emptied."""
+        """Move to an offset in the file; return whether the window has it, else empty the window."""
         cdef int64_t distance = offset - self.offset
         cdef cbool inside = 0 <= distance <= self.end - self.begin
         self.begin = self.begin + distance if inside else self.end
@@ -221,10 +219,10 @@ cdef class TableReader:
         return window
 
     def parse(self, int64_t bytes_behind):
-        """Return the items of all whole entries that wait, and ``(items before it, error)`` of each that is faulty.
+        """Return the items of all complete entries, and ``(items before it, error)`` of each faulty one.
 
         Args:
-            bytes_behind: Bytes of the file still to come; 0 at its end, a huge number where unknown.
+            bytes_behind: Number of bytes of the file after the window; a huge number if unknown.
         """
         cdef c.Window window = self._window(bytes_behind)
         cdef int64_t consumed = 0
@@ -240,7 +238,7 @@ cdef class TableReader:
             self._clear()
 
     def parse_one(self, str key not None, int64_t bytes_behind):
-        """Return the lattice, or the error, at the window's begin, where no key stands; None: more bytes are needed."""
+        """Return the lattice, or its error, at the begin of the window, without a key; None if it is incomplete."""
         cdef c.Window window = self._window(bytes_behind)
         cdef c.Entry entry
         cdef const char* at = window.begin
@@ -267,7 +265,7 @@ cdef class TableReader:
 
 
 cdef class TableWriter:
-    """Turns lattices into the bytes of a table, kept until ``take``.
+    """Writer of lattices as bytes of a table, which are kept until ``clear``.
 
     Args:
         text: Text rather than binary.
@@ -281,11 +279,11 @@ cdef class TableWriter:
 
     @property
     def pending(self):
-        """Bytes that wait to be taken."""
+        """Number of pending bytes."""
         return self.output.size()
 
     def append(self, object lattice, bytes key not None, cbool compact):
-        """Append an entry; returns the offset of its lattice (what an scp file names) among the pending bytes."""
+        """Append an entry; return the offset of its lattice (as in an scp file) among the pending bytes."""
         cdef Arcs arcs = arcs_of(lattice)
         cdef Alignments alignments = alignments_of(lattice)
         cdef string_view name = string_view(<const char*>key, len(key))
@@ -305,20 +303,20 @@ cdef class TableWriter:
         return begin + len(key) + 1
 
     def append_all(self, object items not None, object compact):
-        """Append an entry for each item; return their offsets, int64 [items], as those of ``append``.
+        """Append an entry for each item; return their offsets, int64 [items], as ``append`` does.
 
         Args:
-            compact: Whether they are written as compact lattices; None: each as it is.
+            compact: Write compact lattices, or raw ones; None: keep the kind of each.
 
         Raises:
-            LatticeError: A lattice has costs that could not be read again; some of the entries are appended.
+            LatticeError: A lattice has costs that are not finite; some of the entries are appended.
         """
-        cdef Items* given = items_of(items)
+        cdef Items* lattices = items_of(items)
         cdef int kind = -1 if compact is None else int(compact)
         cdef vector[int64_t] begins
         cdef bint is_sound
         with nogil:
-            is_sound = c.write_all(given[0], kind, self.text, begins, self.output)
+            is_sound = c.write_all(lattices[0], kind, self.text, begins, self.output)
         if not is_sound:
             raise LatticeError("a lattice has costs that are not finite")
         return int64s(begins)
@@ -328,34 +326,32 @@ cdef class TableWriter:
         return PyMemoryView_FromMemory(<char*>self.output.data(), self.output.size(), PyBUF_READ)
 
     def clear(self):
-        """Forget the pending bytes."""
+        """Drop the pending bytes."""
         self.output.clear()
 
 
 cdef class Rows:
-    """Columns of so many rows; they must outlive it."""
+    """Columns of `num_rows` rows."""
 
     cdef vector[c.TextColumn] columns
     cdef int64_t num_rows
-    cdef list held
+    cdef list owners
 
     def __init__(self, int64_t num_rows):
         self.num_rows = num_rows
-        self.held = []
+        self.owners = []
 
     def integers(self, values not None):
         cdef c.TextColumn column
         column.kind = c.kIntegers
         column.integer = <const int32_t*>data_of(values, np.NPY_INT32, self.num_rows)
-        self.columns.push_back(column)
-        self.held.append(values)
+        self._add(column, values)
 
     def numbers(self, values not None):
         cdef c.TextColumn column
         column.kind = c.kNumbers
         column.number = <const double*>data_of(values, np.NPY_FLOAT64, self.num_rows)
-        self.columns.push_back(column)
-        self.held.append(values)
+        self._add(column, values)
 
     def names(self, number not None, bytes letters not None, begin not None, end not None):
         cdef c.TextColumn column
@@ -364,8 +360,7 @@ cdef class Rows:
         column.letters = PyBytes_AS_STRING(letters)
         column.begin = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
         column.end = <const int64_t*>data_of(end, np.NPY_INT64, -1)
-        self.columns.push_back(column)
-        self.held.append((number, letters, begin, end))
+        self._add(column, (number, letters, begin, end))
 
     def runs(self, pool not None, begin not None, end not None, str separator not None, cbool may_lack):
         cdef c.TextColumn column
@@ -375,11 +370,15 @@ cdef class Rows:
         column.end = <const int64_t*>data_of(end, np.NPY_INT64, self.num_rows)
         column.separator = <char>ord(separator)
         column.may_lack = may_lack
+        self._add(column, (pool, begin, end))
+
+    cdef int _add(self, const c.TextColumn& column, object owners) except -1:
         self.columns.push_back(column)
-        self.held.append((pool, begin, end))
+        self.owners.append(owners)  # keep the arrays alive
+        return 0
 
     def texts(self, list prefixes not None, begin not None):
-        """Return the lines of rows ``begin[i] : begin[i + 1]``, each behind ``prefixes[i]``, for each i."""
+        """Return, for each i, the lines of rows ``begin[i] : begin[i + 1]``, each with the prefix ``prefixes[i]``."""
         cdef size_t count = len(prefixes)
         cdef const int64_t* first = <const int64_t*>data_of(begin, np.NPY_INT64, count + 1)
         cdef vector[string_view] names
@@ -393,9 +392,9 @@ cdef class Rows:
             for number in range(count):
                 c.print_rows(names[number], self.columns, first[number], first[number + 1], output)
                 ends.push_back(output.size())
-        cdef list found = []
-        cdef int64_t done = 0
+        cdef list texts = []
+        cdef int64_t at = 0
         for number in range(count):
-            found.append(PyUnicode_DecodeUTF8(output.data() + done, ends[number] - done, "surrogateescape"))
-            done = ends[number]
-        return found
+            texts.append(PyUnicode_DecodeUTF8(output.data() + at, ends[number] - at, "surrogateescape"))
+            at = ends[number]
+        return texts

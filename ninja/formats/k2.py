@@ -1,6 +1,6 @@
-"""k2's lattices: an Fsa or FsaVec as ``torch.save(fsa.as_dict(), FILE)`` leaves it, read and written without k2.
+"""Lattices of k2: an Fsa or FsaVec in a file of ``torch.save(fsa.as_dict(), FILE)``, read and written without k2.
 
-Not read: attributes of arcs and of the file other than scores, words, their names and our own.
+Not read: attributes of arcs and of the file other than scores, words, symbol tables and the attribute of Ninja.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ninja.formats import k2_file
 from ninja.formats.content import Content, Entry, keyed
 from ninja.formats.format import ALL_FIELDS, Field, Format, Read, Write, WriteSettings
 from ninja.formats.k2_file import Machines
+from ninja.formats.textual import check_choice
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets
@@ -29,7 +30,7 @@ FINAL = -1  # k2's label of arcs into the final state
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
-EXTRAS = "ninja"  # attribute of the file with keys, alignments and times, which k2 carries along unread
+EXTRAS = "ninja"  # attribute with keys, alignments and times, which k2 keeps
 VERSION = 1
 NO_LABELS = frozen(np.zeros(0, np.int32))
 
@@ -38,14 +39,12 @@ NO_LABELS = frozen(np.zeros(0, np.int32))
 class K2Options:
     """Options of reading a k2 file."""
 
-    costs: Literal["acoustic", "graph"] = "acoustic"  # what scores are where there are no lm_scores to split them
-    words: Literal["auto", "aux_labels", "labels"] = "auto"  # which labels are the words; auto: aux_labels if any
+    costs: Literal["acoustic", "graph"] = "acoustic"  # cost that scores become in a file without lm_scores
+    words: Literal["auto", "aux_labels", "labels"] = "auto"  # labels that are the words; auto: aux_labels, if present
 
     def __post_init__(self) -> None:
-        if self.costs not in ("acoustic", "graph"):
-            raise OptionError(f"costs is {self.costs!r}, but acoustic or graph is needed")
-        if self.words not in ("auto", "aux_labels", "labels"):
-            raise OptionError(f"words is {self.words!r}, but one of auto, aux_labels, labels is needed")
+        check_choice("costs", self.costs, "acoustic", "graph")
+        check_choice("words", self.words, "auto", "aux_labels", "labels")
 
 
 def read_k2s(
@@ -56,13 +55,13 @@ def read_k2s(
 ) -> Iterator[Lattice | NinjaError]:
     """Read all lattices of a k2 file; a ``Path`` is mapped and must not change meanwhile.
 
-    Scores become costs with their sign turned: lm_scores the graph cost, the rest of the score the acoustic cost. Arcs
-    into the final state become final costs. States in topological order keep their numbers; otherwise those that can
-    be reached are sorted. An arc with several words (ragged aux_labels) becomes several arcs, costs on the first. Keys
-    are those we wrote into the file, else they are made of the numbers of the FSAs, from 1.
+    Costs are negated scores: lm_scores become the graph cost, the rest of the score the acoustic cost. Arcs into the
+    final state become final costs. States in topological order keep their numbers; otherwise the reachable ones are
+    sorted. An arc with several words (ragged aux_labels) becomes several arcs, with the costs on the first. Keys are
+    those in the attribute of Ninja, else ``key_of`` makes them from the numbers of the FSAs, from 1.
 
     Raises:
-        FormatError: Not a k2 file, damaged, or with anything but tensors, numbers and names in it.
+        FormatError: Not a k2 file, damaged, or with objects other than tensors, numbers, strings and containers.
 
     Source: k2, k2/python/k2/fsa.py (as_dict, from_dict), k2/csrc/fsa_utils.h (FsaToTensor, FsaVecToTensor).
     """
@@ -70,22 +69,22 @@ def read_k2s(
 
 
 def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] | None = None) -> list[Lattice]:
-    """Return the lattices of a ``k2.Fsa``, or of what its ``as_dict()`` gives; the rest is as for ``read_k2s``.
+    """Convert a ``k2.Fsa``, or the dictionary of its ``as_dict()``, as ``read_k2s`` does.
 
     Raises:
-        OptionError: There are more or fewer keys than lattices.
+        OptionError: The number of keys is not that of the lattices.
         FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
-        LatticeError: One of them is no lattice.
+        LatticeError: An FSA is no lattice.
     """
-    machines = k2_file.held(fsa)
+    machines = k2_file.from_fsa(fsa)
     if keys is not None and len(keys) != machines.count:
         raise OptionError(f"{len(keys)} keys, but {machines.count} lattices")
-    found = []
-    for each in _lattices(machines, None, options, str if keys is None else lambda number: keys[number - 1]):
-        if isinstance(each, NinjaError):
-            raise each
-        found.append(each)
-    return found
+    lattices = []
+    for lattice in _lattices(machines, None, options, str if keys is None else lambda number: keys[number - 1]):
+        if isinstance(lattice, NinjaError):
+            raise lattice
+        lattices.append(lattice)
+    return lattices
 
 
 def _lattices(
@@ -108,7 +107,7 @@ class _Reader:
         self._options = options
         aux = machines.attributes.get("aux_labels")
         if options.words == "aux_labels" and aux is None:
-            raise FormatError("no aux_labels in the file; take the labels for the words", path)
+            raise FormatError("no aux_labels in the file; read the labels as words (words=labels)", path)
         self.extras = _read_extras(machines, path)
         self._from_labels = aux is None or options.words == "labels"
         self._machines, self._word = k2_file.one_word_each(machines, None if self._from_labels else aux, path)
@@ -148,7 +147,7 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
     num_arcs = lattice.num_arcs + len(final)
     src = lattice.src
-    place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # behind the final arcs of earlier states
+    place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # after the final arcs of earlier states
     end = lattice.arc_begin[final + 1] + np.arange(len(final))
     arcs = np.empty((num_arcs, 4), np.int32)
     word = np.full(num_arcs, FINAL, np.int32)
@@ -189,14 +188,14 @@ def _is_k2(head: bytes) -> bool:
 class K2WriteOptions:
     """Options of a k2 file."""
 
-    extras: bool = True  # keep keys, alignments and times in an attribute that k2 carries along unread
+    extras: bool = True  # write keys, alignments and times as an attribute, which k2 keeps
 
 
 class K2Encoder:
-    """Lattices kept in memory until the file is complete: an FsaVec begins with the counts of all.
+    """Writer of an FsaVec, which begins with counts of all lattices: they are kept in memory until the end.
 
-    Scores are ``-(graph + acoustic)``, lm_scores ``-graph``, am_scores ``-acoustic``; words stand in aux_labels, and in
-    the labels unless a raw lattice has its alignment there. Final costs stand on arcs with -1 into the final state.
+    Scores are ``-(graph + acoustic)``, lm_scores ``-graph``, am_scores ``-acoustic``. Words are the aux_labels, and the
+    labels unless a raw lattice has its alignment there. Final costs become arcs with label -1 into the final state.
     """
 
     def __init__(self, settings: WriteSettings) -> None:
@@ -205,7 +204,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Take a lattice, if the file can hold it."""
+        """Convert a lattice; it is written at the end."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
@@ -217,14 +216,14 @@ class K2Encoder:
         if self._extras:
             rows = [np.zeros((0, 4), np.int32), *(table[0] for table in self._tables)]
             others[EXTRAS] = _extras(self._lattices, np.concatenate(rows))
-        return k2_file.written(arcs, columns, others)
+        return k2_file.write(arcs, columns, others)
 
 
 def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
     """Return lattices as the arrays of an FsaVec, by their names in ``k2.Fsa.from_dict``; see `K2Encoder`.
 
     Raises:
-        LatticeError: No state of a lattice is final, or costs or counts are beyond what k2 holds.
+        LatticeError: No state of a lattice is final, or costs or counts overflow the types of k2.
     """
     arcs, columns = _joined(lattices, [_arcs(lattice) for lattice in lattices])
     return {"arcs": arcs, **columns}
@@ -254,7 +253,7 @@ def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
 
 @dataclass(frozen=True, slots=True)
 class _Extras:
-    """The attribute, checked against the arcs it belongs to."""
+    """The attribute of Ninja, checked against the arcs of the file."""
 
     keys: Sequence[str]
     kinds: Sequence[str]
@@ -266,16 +265,16 @@ class _Extras:
     final_ali_begin: Int64  # [all states + 1]
     final_ali: Int32
     timed: Sequence[bool]
-    time: Int32  # [all states], or empty: no lattice has times
+    time: Int32  # [all states]; empty if no lattice has times
 
     def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
-        """Tell whether a lattice has the arcs and states that it had when it was written."""
+        """Tell whether a lattice has as many arcs and states as when it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
         return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
 
     def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
-        """Return a lattice with its attributes."""
+        """Make a lattice with its alignment, times and kind."""
         first, last = self.arc_first[number], self.arc_first[number + 1]
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]
@@ -295,7 +294,7 @@ class _Extras:
 
 
 def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
-    """Return the attribute for lattices whose arcs, int32 [arcs, 4], are written."""
+    """Return the attribute of lattices whose rows of arcs are int32 [arcs, 4]."""
 
     def joined(pieces: list[npt.NDArray[Any]]) -> Int32:
         return np.concatenate([NO_LABELS, *pieces]).astype(np.int32)
@@ -306,7 +305,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
         "version": VERSION,
         "fingerprint": _fingerprint(arcs),
         # One string: torch is slow with many small ones.
-        "lattices": json.dumps([[each.key, each.kind, each.frame_shift, each.time is not None] for each in lattices]),
+        "lattices": json.dumps([[one.key, one.kind, one.frame_shift, one.time is not None] for one in lattices]),
         "arcs": joined([np.array([lattice.num_arcs]) for lattice in lattices]),
         "states": joined([np.array([lattice.num_states]) for lattice in lattices]),
         "lengths": joined([np.diff(lattice.ali_begin) for lattice in lattices]),
@@ -318,24 +317,24 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return the attribute of a file, if it has one that still belongs to its arcs: k2 carries it over any change."""
-    found = machines.others.get(EXTRAS)
-    if not isinstance(found, dict) or found.get("version") != VERSION:
+    """Return the attribute of a file, or None if there is none or k2 has changed the arcs since it was written."""
+    fields = machines.others.get(EXTRAS)
+    if not isinstance(fields, dict) or fields.get("version") != VERSION:
         return None
-    if found.get("fingerprint") != _fingerprint(machines.arcs.reshape(-1, 4)):
+    if fields.get("fingerprint") != _fingerprint(machines.arcs.reshape(-1, 4)):
         return None
     try:
-        return _checked_extras(found, machines)
+        return _checked_extras(fields, machines)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise FormatError(f"the attribute {EXTRAS!r} of the file is damaged: {error}", path) from error
 
 
-def _checked_extras(found: dict[str, Any], machines: Machines) -> _Extras:
+def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     count = machines.count
 
     def numbers(name: str, length: int) -> Int32:
-        tensor = found[name]
-        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # one that repeats a few bytes could claim any length
+        tensor = fields[name]
+        if not isinstance(tensor, Tensor) or not tensor.is_plain:  # strides of 0 could claim any length
             raise ValueError(f"{name} is not written as a plain tensor is")
         array: Int32 = tensor.array()
         if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:
@@ -348,24 +347,23 @@ def _checked_extras(found: dict[str, Any], machines: Machines) -> _Extras:
             raise ValueError("the lengths of alignments do not add up")
         return begin
 
-    # An arc for each of ours but the ones that are final costs, and one state less than k2's, which has the final one.
+    # Each row is an arc unless it enters the final state, which is no state of the lattice.
     states, arcs = numbers("states", count), numbers("arcs", count)
     rows = machines.arcs.reshape(-1, 4)
     ends = np.concatenate([[0], np.cumsum(rows[:, 2] == -1)])[machines.arc_begin]
     fits = np.array_equal(arcs, np.diff(machines.arc_begin) - np.diff(ends))
     in_order = bool(((rows[:, 1] > rows[:, 0]) | (rows[:, 2] == -1)).all())
     if not fits or not in_order or not np.array_equal(states, np.diff(machines.state_begin) - 1):
-        # The file of a single FSA does not say how many states it has, but the one its final arcs enter does.
         raise ValueError("it belongs to other arcs")
     alignment, final_alignment = numbers("alignment", -1), numbers("final_alignment", -1)
-    rows_of = json.loads(found["lattices"])
-    if len(rows_of) != count:
-        raise ValueError(f"{len(rows_of)} lattices, but {count} FSAs")
-    keys, kinds, shifts, timed = (tuple(column) for column in zip(*rows_of, strict=True)) if rows_of else ((),) * 4
+    records = json.loads(fields["lattices"])
+    if len(records) != count:
+        raise ValueError(f"{len(records)} lattices, but {count} FSAs")
+    keys, kinds, shifts, timed = (tuple(column) for column in zip(*records, strict=True)) if records else ((),) * 4
     if not all(type(key) is str for key in keys) or not all(type(flag) is bool for flag in timed):
         raise ValueError("a key that is no string")
     if not set(kinds) <= {"compact", "raw"}:
-        raise ValueError("a kind that there is not")
+        raise ValueError("an unknown kind of lattice")
     if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
         raise ValueError("a frame shift that is not positive")
     arc_first = offsets(arcs)
@@ -387,7 +385,7 @@ def _checked_extras(found: dict[str, Any], machines: Machines) -> _Extras:
 
 
 def _fingerprint(arcs: Int32) -> int:
-    """Return a number that changes with the shape and the labels of the arcs, int32 [arcs, 4], but not with scores."""
+    """Return a checksum of the states and labels of arcs, int32 [arcs, 4], without their scores."""
     from isal import isal_zlib
 
     ends = np.ascontiguousarray(np.ascontiguousarray(arcs).view(np.int64)[:, 0])  # source and destination at once

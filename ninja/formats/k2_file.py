@@ -1,10 +1,10 @@
-"""The file around k2's FSAs: a dictionary of tensors as torch saves it, and nothing else that a pickle could hold."""
+"""Files and objects of k2: FSAs as arrays, read from a dictionary of tensors that torch saved, without k2 or torch."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from ninja.libraries import needed_for
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+Refuse = Callable[[str], FormatError]  # make an error that names the file
 _STANDARD = ("arcs", "scores", "labels", "properties")
 _RAGGED = ("_k2.ragged.RaggedTensor", "k2.ragged.RaggedTensor")
 _TABLE = "k2.symbol_table.SymbolTable"
@@ -37,10 +38,10 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """The FSAs of a file, one behind the other."""
+    """FSAs whose states and arcs are concatenated."""
 
     arcs: Int32  # [4 * arcs]: source, destination, label, bits of the score
-    state_begin: Int64  # [FSAs + 1], states of those before
+    state_begin: Int64  # [FSAs + 1], states of the FSAs before
     arc_begin: Int64  # [FSAs + 1]
     attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # [arcs] each
     others: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Machines:
         return len(self.arcs) // 4
 
     def symbols(self, name: str, path: str | None) -> SymbolTable | None:
-        """Return the symbol table that k2 keeps under a name, if any."""
+        """Return the symbol table of a name, if any."""
         table = self.others.get(name)
         if table is None:
             return None
@@ -75,78 +76,77 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
         return FormatError(message, path)
 
     try:
-        whole = content if isinstance(content, bytes) else torch_file.mapped(content, path)
-        size = len(whole)
-        loaded = torch_file.load(torch_file.opened(whole), _NAMES, _ONLY)
+        image = content if isinstance(content, bytes) else torch_file.mapped(content, path)
+        loaded = torch_file.load(torch_file.opened(image), _NAMES, _ONLY)
     except FormatError as error:
         raise refuse(error.message) from error.__cause__
     if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
         raise refuse("not a dictionary; save lattices of k2 with torch.save(fsa.as_dict(), FILE)")
     if "arcs" not in loaded:
         raise refuse("a dictionary without arcs, so not a k2 FSA; language models are named with --rnnlm")
-    arcs, state_begin, arc_begin = _machines(_array(loaded["arcs"], "arcs", size, refuse), refuse)
-    attributes: dict[str, Array | Ragged] = {}
-    others: dict[str, Any] = {}
-    count = len(arcs) // 4
-    for name, value in loaded.items():
-        if name in _STANDARD:
-            continue
+    size = len(image)
+
+    def converted(name: str, value: Any) -> Any:
         if isinstance(value, Instance) and value.name in _RAGGED:
-            attributes[name] = _ragged(value, name, count, size, refuse)
-        elif isinstance(value, Tensor):
-            array = _array(value, name, size, refuse)
-            if array.ndim == 0 or array.shape[0] != count:
-                raise refuse(f"{name} has shape {list(array.shape)}, but there are {count} arcs")
-            attributes[name] = array
-        else:
-            others[name] = value
-    return Machines(arcs, state_begin, arc_begin, attributes, others)
+            return _ragged(value, name, size, refuse)
+        return _array(value, name, size, refuse) if isinstance(value, Tensor) else value
+
+    attributes = {name: converted(name, value) for name, value in loaded.items() if name not in _STANDARD}
+    return _machines(_array(loaded["arcs"], "arcs", size, refuse), attributes, refuse)
 
 
-def held(fsa: Any) -> Machines:
-    """Return the FSAs of a ``k2.Fsa`` in memory, or of the dictionary that its ``as_dict()`` gives.
+def from_fsa(fsa: Any) -> Machines:
+    """Convert a ``k2.Fsa`` in memory, or the dictionary of its ``as_dict()``.
 
     Raises:
         FormatError: It is neither, or its arcs and attributes do not fit each other.
     """
     content = fsa.as_dict() if hasattr(fsa, "as_dict") else fsa
     if not isinstance(content, Mapping) or "arcs" not in content:
-        raise FormatError(f"a k2.Fsa, or what its as_dict() gives, is needed, not a {type(fsa).__name__}")
+        raise FormatError(f"a k2.Fsa or its as_dict() is needed, not a {type(fsa).__name__}")
 
     def refuse(message: str) -> FormatError:
         return FormatError(f"the k2 FSA: {message}")
 
-    arcs, state_begin, arc_begin = _machines(_numbers(content["arcs"], "arcs", refuse), refuse)
-    attributes: dict[str, Array | Ragged] = {}
-    others: dict[str, Any] = {}
-    count = len(arcs) // 4
+    attributes: dict[str, Any] = {}
     for name, value in content.items():
         if hasattr(value, "_id2sym"):
-            others[name] = Instance(_TABLE, {"_id2sym": dict(value._id2sym)})
+            attributes[name] = Instance(_TABLE, {"_id2sym": dict(value._id2sym)})
+        elif name in ("aux_labels", "lm_scores", "am_scores") and hasattr(value, "row_splits"):
+            values = value.values() if callable(value.values) else value.values
+            begin = _numbers(value.row_splits(1), name, refuse).astype(np.int64)
+            attributes[name] = Ragged(begin, _numbers(values, name, refuse))
         elif name in ("aux_labels", "lm_scores", "am_scores"):
-            if hasattr(value, "row_splits"):
-                begin = _numbers(value.row_splits(1), name, refuse)
-                values = _numbers(value.values() if callable(value.values) else value.values, name, refuse)
-                attributes[name] = Ragged(begin.astype(np.int64), values)
-                found = len(begin) - 1
-            else:
-                attributes[name] = array = _numbers(value, name, refuse)
-                found = len(array) if array.ndim else 0
-            if found != count:
-                raise refuse(f"{name} has {found} entries, but there are {count} arcs")
+            attributes[name] = _numbers(value, name, refuse)
+    return _machines(_numbers(content["arcs"], "arcs", refuse), attributes, refuse)
+
+
+def _machines(arcs: Array, entries: Mapping[str, Any], refuse: Refuse) -> Machines:
+    """Check the tensor of arcs and the length of each attribute of arcs."""
+    arcs, state_begin, arc_begin = _split_arcs(arcs, refuse)
+    attributes: dict[str, Array | Ragged] = {}
+    others: dict[str, Any] = {}
+    for name, value in entries.items():
+        if not isinstance(value, np.ndarray | Ragged):
+            others[name] = value
+            continue
+        length = len(value.begin) - 1 if isinstance(value, Ragged) else len(value) if value.ndim else 0
+        if length != len(arcs) // 4:
+            raise refuse(f"{name} has {length} entries, but there are {len(arcs) // 4} arcs")
+        attributes[name] = value
     return Machines(arcs, state_begin, arc_begin, attributes, others)
 
 
-def _numbers(value: Any, name: str, refuse: Any) -> Array:
-    """Return a tensor of torch, on any device, as an array of one's own."""
+def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
+    """Copy a tensor of torch, on any device, to an array."""
     array = np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
     if array.dtype.kind not in "if":
         raise refuse(f"{name} is not a tensor of numbers")
     return array
 
 
-def _array(tensor: Any, name: str, size: int, refuse: Any) -> Array:
-    """Return a tensor as an array; one that repeats its few bytes to seem large is refused."""
+def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
+    """Return a tensor as an array; it must not have more elements than the file has bytes (strides of 0)."""
     if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
     if tensor.size * tensor.storage.itemsize > size:
@@ -154,7 +154,8 @@ def _array(tensor: Any, name: str, size: int, refuse: Any) -> Array:
     return tensor.array()
 
 
-def _machines(arcs: Array, refuse: Any) -> tuple[Int32, Int64, Int64]:
+def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
+    """Return the rows of all arcs, and where the states and the arcs of each FSA begin."""
     if arcs.dtype != np.int32:
         raise refuse(f"arcs are {arcs.dtype}, but int32 is needed")
     if arcs.ndim == 2 and arcs.shape[1] == 4:
@@ -181,35 +182,27 @@ def _machines(arcs: Array, refuse: Any) -> tuple[Int32, Int64, Int64]:
     return rest, state_begin, arc_begin
 
 
-def _ragged(value: Instance, name: str, count: int, size: int, refuse: Any) -> Ragged:
+def _ragged(value: Instance, name: str, size: int, refuse: Refuse) -> Ragged:
     state = value.state
     if not isinstance(state, tuple) or len(state) != 3:
         raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
     begin = _array(state[0], name, size, refuse)
     values = _array(state[2], name, size, refuse)
-    if begin.shape != (count + 1,) or begin.dtype.kind != "i" or values.ndim != 1:
-        raise refuse(f"{name} has {len(begin.ravel()) - 1} lists, but there are {count} arcs")
+    if begin.ndim != 1 or not len(begin) or begin.dtype.kind != "i" or values.ndim != 1:
+        raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
     if begin[0] != 0 or begin[-1] != len(values) or (np.diff(begin) < 0).any():
         raise refuse(f"the lists of {name} do not follow each other")
     return Ragged(begin.astype(np.int64), values)
 
 
-def piece(values: Array | Ragged, first: int, last: int) -> Any:
-    """Return the part of an attribute that belongs to the arcs ``first : last``: an array, or lists."""
-    if isinstance(values, Ragged):
-        begin = values.begin
-        return [values.values[begin[arc] : begin[arc + 1]].tolist() for arc in range(first, last)]
-    return values[first:last].copy()
-
-
 def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.float32] | None:
-    """Return an attribute that holds a score for each arc, float32 [arcs], if there is one."""
+    """Return an attribute with a score for each arc, float32 [arcs], or None."""
     values = machines.attributes.get(name)
     if values is None:
         return None
     if isinstance(values, Ragged) or values.ndim != 1 or values.dtype.kind != "f":
         raise FormatError(f"{name} is not one score for each arc", path)
-    with np.errstate(over="ignore"):  # infinite scores are named later
+    with np.errstate(over="ignore"):  # the kernel names infinite scores
         return np.ascontiguousarray(values, np.float32)
 
 
@@ -217,8 +210,8 @@ def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | 
     """Split arcs with several words into several arcs.
 
     Returns:
-        The FSAs; and the word of each of their arcs, int32 [arcs], or None. Scores stand on the first piece of an arc,
-        0 on the others.
+        The FSAs; and the word of each of their arcs, int32 [arcs], or None. The first piece of an arc has its scores,
+        the others 0.
 
     Raises:
         FormatError: Words are not integers.
@@ -235,8 +228,8 @@ def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | 
         return machines, np.ascontiguousarray(small)
     arc = np.repeat(np.arange(machines.num_arcs), np.diff(words.begin))
     is_final = machines.arcs.reshape(-1, 4)[:, 2] == -1
-    told = (small != 0) & ~((small == -1) & is_final[arc])  # k2 ends the words of a path with -1, too
-    small, arc = small[told], arc[told]
+    is_word = (small != 0) & ~((small == -1) & is_final[arc])  # k2 ends the words of a path with -1, too
+    small, arc = small[is_word], arc[is_word]
     if len(arc) < 2 or (np.diff(arc) > 0).all():
         word = np.where(is_final, np.int32(-1), np.int32(0))
         word[arc] = small
@@ -255,9 +248,9 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
     word[begin[arc] + np.arange(len(arc)) - np.searchsorted(arc, arc)] = words
     arc_begin = begin[machines.arc_begin]
     owner = np.repeat(np.arange(machines.count), np.diff(arc_begin))
-    extra = np.bincount(owner[~is_last], minlength=machines.count)  # states between the pieces of arcs
+    extra = np.bincount(owner[~is_last], minlength=machines.count)  # states between pieces of arcs
     state_begin = machines.state_begin + np.concatenate([[0], np.cumsum(extra)])
-    last = np.diff(machines.state_begin) - 1  # the final state, which has to stay the last one
+    last = np.diff(machines.state_begin) - 1  # the final state, which must remain the last one
     rank = np.cumsum(~is_last) - 1
     rank -= np.concatenate([[0], np.cumsum(extra)])[owner]
     between = last[owner] + rank
@@ -277,8 +270,8 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
     return Machines(arcs, state_begin, arc_begin, attributes, machines.others), np.ascontiguousarray(word[order])
 
 
-def written(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a file with arcs, attributes of arcs, and others, in which arrays become tensors, too."""
+def write(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
+    """Write arcs, attributes of arcs and other attributes; all arrays become tensors."""
     with needed_for("writing a k2 file"):
         import torch
 

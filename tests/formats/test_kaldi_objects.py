@@ -19,7 +19,7 @@ def read_matrix(path):
     reader = ObjectReader.open(path)
     matrix = reader.array()
     if matrix.ndim != 2:
-        reader.fail("a vector where a matrix is expected", 0)
+        reader.fail("expected a matrix, found a vector", 0)
     if not reader.at_end():
         reader.fail("more follows after the matrix")
     return matrix
@@ -112,10 +112,10 @@ def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
     ("content", "message"),
     [
         (b"\0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f", "4611686014132420609 numbers of 4 bytes are announced, but 0"),
-        (b"\0BFM \4\xff\xff\xff\xff\4\1\0\0\0", "byte 2: an absurd size, -1 × 1"),
+        (b"\0BFM \4\xff\xff\xff\xff\4\1\0\0\0", "byte 2: a negative size, -1 × 1"),
         (b"\0BCM " + struct.pack("<ffii", 0, 1, 2**31 - 1, 2**31 - 1), "are announced, but 0 bytes are left"),
-        (b"\0BCM2 " + struct.pack("<ffii", 0, 1, -1, 1), "an absurd size"),
-        (b"\0BFV \4\2\0\0\0" + bytes(8), "a vector where a matrix is expected"),
+        (b"\0BCM2 " + struct.pack("<ffii", 0, 1, -1, 1), "a negative size"),
+        (b"\0BFV \4\2\0\0\0" + bytes(8), "expected a matrix, found a vector"),
         (b"\0BXX \4\2\0\0\0", "expected a vector or a matrix, found 'XX'"),
         (b"\0BFM \5\2\0\0\0", "byte 5: expected a number, found the byte 0x05"),
         (b"\0B\xff\xfe", "expected a token, found the bytes"),

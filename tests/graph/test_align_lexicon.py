@@ -220,8 +220,8 @@ def test_a_lexicon_is_read(tmp_path: Path) -> None:
         ("1 1 0\n", "int:1: expected"),
         ("1 2147483647 6\n", "int:1: expected"),
         ("0 0\n", "int:1: word 0 has no phones"),
-        ("1 1 6\n1 2 6\n", "int:2: word 1 stands before with the same phones, but 1 to put for it"),
-        ("", "no words in it"),
+        ("1 1 6\n1 2 6\n", "int:2: word 1 has the same phones on a line before, but the output word 1"),
+        ("", "the file has no words"),
     ],
 )
 def test_lexicons_are_checked(tmp_path: Path, text: str, message: str) -> None:

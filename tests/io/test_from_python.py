@@ -195,7 +195,7 @@ def test_what_is_no_fsa_or_fits_no_keys_is_refused_in_words(monkeypatch: pytest.
     lattice = ninja.from_nbest("utt", LIST)
     with pytest.raises(OptionError, match="2 keys, but 1 lattices"):
         ninja.from_k2(ninja.to_k2(lattice), ["a", "b"])
-    with pytest.raises(FormatError, match=r"a k2\.Fsa, or what its as_dict"):
+    with pytest.raises(FormatError, match=r"a k2\.Fsa or its as_dict"):
         ninja.from_k2(lattice)
     short = {**ninja.to_k2(lattice).as_dict(), "lm_scores": torch.zeros(2)}
     with pytest.raises(FormatError, match="lm_scores has 2 entries, but there are"):

@@ -22,24 +22,24 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
-KALDI = "kaldi"  # what these tables are called among the formats
+KALDI = "kaldi"  # name of the format
 MAGIC = b"\xd6\xfd\xb2\x7e"
-# How a binary one begins.
+# The begin of a binary archive.
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
-CHUNK = 1 << 19  # bytes read at once: few enough to stay in the processor's cache with the lattices made of them
-SCRIPT_CHUNK = 1 << 16  # lattices of a script file may lie anywhere
-AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller: more would push each other out of the cache
-LARGEST_ENTRY = 1 << 31  # bytes; a lattice that seems to need more is a damaged one
+CHUNK = 1 << 19  # bytes read at once; they fit in the processor's cache together with their lattices
+SCRIPT_CHUNK = 1 << 16  # bytes read at once at an offset of a script file
+AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller; more would not fit in the cache
+LARGEST_ENTRY = 1 << 31  # bytes; larger entries are taken as damaged
 
 
 class NonKaldiReader(Protocol):
     """Reader of non-Kaldi files listed in an scp file; returns None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice of the file that it read last."""
+        """Return a lattice of the last file."""
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice of another file, which it closes in the end."""
+        """Return a lattice of another file and take ownership of its stream."""
 
     def close(self) -> None:
         """Close the last file."""
@@ -47,14 +47,14 @@ class NonKaldiReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A symbol table and its ids, in the form that the parser needs."""
+    """A symbol table, and a mask of its ids for the parser."""
 
     words: SymbolTable | None = None
     known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
 
     @classmethod
     def of(cls, words: SymbolTable | None) -> Vocabulary:
-        """Make the set of a table's ids; epsilon (0) always belongs to it."""
+        """Make the mask of a table's ids; epsilon (0) is always included."""
         if words is None:
             return cls()
         ids = np.fromiter((number for _, number in words), np.int64, len(words))
@@ -64,11 +64,11 @@ class Vocabulary:
         return cls(words, known)
 
     def reader(self, name: str) -> TableReader:
-        """Return a parser for a table of that name."""
+        """Return a parser of an archive; `name` is for messages."""
         return TableReader(name, self.known, self.words)
 
     def attach(self, lattice: Lattice) -> Lattice:
-        """Give a lattice the symbol table, unless it brings its own.
+        """Attach the symbol table to a lattice, unless it has one.
 
         Raises:
             TableError: The table lacks a word of the lattice.
@@ -83,7 +83,7 @@ class Vocabulary:
 
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Read ahead in a thread that does not hold the interpreter up."""
+    """Read a plain file ahead in a thread that does not hold the GIL."""
     with starting_threads():
         reader = FileBatches(
             stream.name,
@@ -97,14 +97,14 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
         )
     position = 0
     with closing(reader):
-        while found := reader.next():
+        while entries := reader.next():
             position += reader.size
-            items, faults = found
+            items, faults = entries
             yield Batch(items, words=vocabulary.words, faults=faults, size=reader.size, position=position)
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Read an archive from a stream of any kind."""
+    """Read an archive from any stream."""
     reader = vocabulary.reader(stream.name)
     reader.skip(stream.begin)
     count = 1
@@ -119,11 +119,11 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read a chunk, or as many bytes again as a large lattice has so far."""
+    """Read a chunk, or double the bytes of an incomplete large lattice; return the number of bytes read."""
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
-            "a lattice that seems to be larger than any can be; the rest of this archive is not read",
+            f"a lattice of more than {LARGEST_ENTRY >> 30} GB; the rest of this archive is not read",
             stream.name,
             byte=reader.position,
         )
@@ -133,14 +133,14 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
 
 
 def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
-    """Read a file that is one lattice without a key of its own."""
+    """Read a file that is one lattice without a key."""
     reader = vocabulary.reader(stream.name)
     while _fill(reader, stream, CHUNK):
         pass
     size = reader.pending
-    found = reader.parse_one(key, 0)
-    assert found is not None  # all bytes are there
-    return Batch.of_entries([(key, found)], size=size, position=stream.position)
+    lattice = reader.parse_one(key, 0)
+    assert lattice is not None  # the whole file was read
+    return Batch.of_entries([(key, lattice)], size=size, position=stream.position)
 
 
 def script(
@@ -150,9 +150,9 @@ def script(
 
     Args:
         script: The script file.
-        vocabulary: Returns the symbol table of ids, when the first file of Kaldi's is met.
-        foreign: Reads files that are not Kaldi's; it is closed in the end.
-        permissive: Pass over what cannot be read.
+        vocabulary: Returns the symbol table of ids; called for the first Kaldi archive.
+        foreign: Reads files of other formats; it is closed at the end.
+        permissive: Skip lattices that cannot be read.
     """
     entries: list[Entry] = []
     position = size = 0  # in the script file, and of the lattices
@@ -163,11 +163,11 @@ def script(
             if not fields:
                 continue
             key, name = fields[0], fields[1].strip() if len(fields) > 1 else ""
-            found: Lattice | NinjaError
+            lattice: Lattice | NinjaError
             try:
                 if not name:
                     raise FormatError("expected a key and a file", script.name, line=number)
-                found = last_file.lattice(key, name)
+                lattice = last_file.lattice(key, name)
             except OptionError:
                 raise
             except NinjaError as error:
@@ -176,11 +176,11 @@ def script(
                 error.key = key
                 if error.path is None:
                     error.path, error.line = script.name, number
-                found = error
+                lattice = error
             else:
-                if permissive and isinstance(found, NinjaError):
+                if permissive and isinstance(lattice, NinjaError):
                     continue
-            entries.append((key, found))
+            entries.append((key, lattice))
             size += last_file.last_size
             if size >= CHUNK or len(entries) == 64:
                 yield Batch.of_entries(entries, size=size, position=position)
@@ -204,7 +204,7 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
 
 
 class _LastFile:
-    """The file that the last line of a script file named, kept open for the next one."""
+    """The file of the last line of a script file, kept open for the next line."""
 
     def __init__(self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader) -> None:
         self._listed_in = listed_in
@@ -222,15 +222,15 @@ class _LastFile:
         if len(places) != 1:
             raise FormatError(f"{name!r} names {len(places)} files, but must name one lattice")
         place = places[0]
-        if place.offset == 0 and (found := self._foreign.again(place, key)) is not None:
-            return found
+        if place.offset == 0 and (lattice := self._foreign.again(place, key)) is not None:
+            return lattice
         if self._path != place.path or self._stream is None or not self._stream.seekable:
             self._close()
             self._path = None
             self._stream = open_stream(place)
-            if place.offset == 0 and (found := self._foreign.first(self._stream, place, key)) is not None:
+            if place.offset == 0 and (lattice := self._foreign.first(self._stream, place, key)) is not None:
                 self._stream = None  # the other reader closes it
-                return found
+                return lattice
             self._reader = self._vocabulary().reader(place.path)
             self._path = place.path
             self._reader.skip(place.offset)
@@ -238,16 +238,13 @@ class _LastFile:
         if not self._reader.skip(place.offset):
             self._stream.seek(place.offset)
         reader, stream, ended = self._reader, self._stream, False
-        while True:
-            found = reader.parse_one(key, 0 if ended else stream.bytes_left)
-            if found is not None:
-                break
+        while (lattice := reader.parse_one(key, 0 if ended else stream.bytes_left)) is None:
             ended = _fill(reader, stream, SCRIPT_CHUNK) == 0
         self.last_size = max(0, reader.position - place.offset)
-        return found
+        return lattice
 
     def close(self) -> None:
-        """Close the file, and the one of another format."""
+        """Close the file and the reader of other formats."""
         self._close()
         self._foreign.close()
 
@@ -263,7 +260,7 @@ def read_entries(content: Content, words: SymbolTable | None, options: None) -> 
         yield from batch.entries()
 
 
-# Times are kept where alignments say them.
+# Times are kept as the lengths of alignments.
 KALDI_KEEPS: frozenset[Field] = frozenset(
     {"key", "paths", "graph", "acoustic", "apart", "unscaled", "alignments", "raw", "ids"}
 )

@@ -1,4 +1,4 @@
-"""Kaldi archives of FSTs: a key and a machine after the other, as OpenFst writes it or in text.
+"""Kaldi archives of FSTs: pairs of a key and a machine, as OpenFst writes it or in text.
 
 Not read: input labels.
 """
@@ -25,13 +25,13 @@ from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
-_HEAD = LONGEST_KEY + 8  # bytes that hold a key and what tells an image from text
+_HEAD = LONGEST_KEY + 8  # bytes of a key and of the mark of an image
 _SYMBOLS = "a symbol table claims"
 _BLANK = re.compile(rb"[ \t\r\n]")
 _MARK = re.compile(
     rb"\s*\S{1,4096}[ \t]"
     + MAGIC
-    # In text: the key on its line, then perhaps arcs and states without weights, then one with a weight that is single.
+    # Text: the key on a line, any number of arcs and states without weights, then one with a single weight.
     + rb"|\s*\S{1,4096}[ \t\r]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t\r]*\n)*"
     rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t]+(?:[-+\d.][-+\d.eE]*|[Ii]nfinity|NaN|BadNumber)[ \t\r]*(?:\n|\Z)"
 )
@@ -39,11 +39,11 @@ _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
 def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    """Read the lattices of a Kaldi archive of FSTs, binary and text machines as they come.
+    """Read the lattices of a Kaldi archive of FSTs; binary and text machines may be mixed.
 
-    Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is no lattice, for one
-    because it has a cycle, costs only itself; damage in a binary one ends the reading, since it is not known where the
-    next begins.
+    Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is no lattice, for instance
+    because of a cycle, yields an error. Damage in a binary machine ends the reading, as the begin of the next entry is
+    unknown.
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
     """
@@ -57,62 +57,66 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
             return
         blank = _BLANK.search(window.content, at, at + LONGEST_KEY + 1)
         if blank is None or blank.start() == at:
-            what = "no key" if blank is not None else "a key without an end"
-            message = f"{what} where an entry begins; the rest is not read"
+            problem = "no key" if blank is not None else "a key without an end"
+            message = f"{problem} where an entry begins; the rest is not read"
             yield "", FormatError(message, path, byte=window.begin + at)
             return
         key = window.content[at : blank.start()].decode("utf-8", "surrogateescape")
-        behind = (blank.start() if blank.group() == b"\n" else blank.end()) - at
+        offset = (blank.start() if blank.group() == b"\n" else blank.end()) - at
         try:
-            found, end = _machine(window, behind, line, key, path)
+            lattice, end = _machine(window, offset, line, key, path)
         except FormatError as error:
             yield key, error
             return
         line += window.content.count(b"\n", window.at, end)
         window.at = end
-        yield key, found
+        yield key, lattice
 
 
-def _machine(window: Window, behind: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
-    """Return the next machine or its error, and its end in the window."""
-    if not window.content.startswith(MAGIC, window.at + behind):
-        if not _BLANK.match(window.content, window.at + behind):
-            message = "neither an OpenFst image nor text behind the key; the rest is not read"
-            raise FormatError(message, path, key=key, byte=window.begin + window.at + behind)
-        end = _end_of_text(window, behind, key, path)
-        return _text(window.content[window.at + behind : end], line, key, path), end
-    said = ""
+def _machine(window: Window, offset: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
+    """Return the lattice of the next machine, or its error, and its end in the window.
+
+    Args:
+        offset: Length of the key before the machine, in bytes.
+    """
+    if not window.content.startswith(MAGIC, window.at + offset):
+        if not _BLANK.match(window.content, window.at + offset):
+            message = "neither an OpenFst image nor text after the key; the rest is not read"
+            raise FormatError(message, path, key=key, byte=window.begin + window.at + offset)
+        end = _end_of_text(window, offset, key, path)
+        return _text(window.content[window.at + offset : end], line, key, path), end
+    message = ""
     while True:
         try:
-            found, end = read_fst_at(window.content, window.at + behind, key, path)
+            lattice, end = read_fst_at(window.content, window.at + offset, key, path)
         except FormatError as error:
             error.byte = None if error.byte is None else error.byte + window.begin
-            # What is wrong where the window ends is something else as soon as that is another place; but that there
-            # are too many symbols sounds the same.
-            if (said == str(error) and _SYMBOLS not in said) or not window.grow():
+            # An error at the end of the window has another message once the window has grown, unless it is about the
+            # number of symbols.
+            if (message == str(error) and _SYMBOLS not in message) or not window.grow():
                 raise
-            said = str(error)
+            message = str(error)
         else:
-            if end < len(window.content) or not window.grow():  # an image may take all that there is
-                if isinstance(found, NinjaError) and found.byte is not None:
-                    found.byte += window.begin
-                return found, end
+            if end < len(window.content) or not window.grow():  # an image without a count of states reads to the end
+                if isinstance(lattice, NinjaError) and lattice.byte is not None:
+                    lattice.byte += window.begin
+                return lattice, end
 
 
-def _end_of_text(window: Window, behind: int, key: str, path: str | None) -> int:
-    """Return the end, in the window, of a text machine at an offset from the begin of its entry."""
+def _end_of_text(window: Window, offset: int, key: str, path: str | None) -> int:
+    """Return the end of a text machine in the window."""
     while True:
-        content, at = window.content, window.at + behind
+        content, at = window.content, window.at + offset
         start = content.find(b"\n", at)
         has_text = content[at : None if start < 0 else start].strip() != b""
         end = None if start < 0 or has_text else _END.search(content, start)
         if end is not None:
             return end.end()
         if (start >= 0 and has_text) or not window.grow():
-            what = "text on the line of the key; the rest is not read"
+            message = "text on the line of the key; the rest is not read"
             if start >= 0 and not has_text:
-                what = "the archive ends inside this machine: it is cut short"
-            raise FormatError(what, path, key=key, byte=window.begin + at)
+                message = "the archive ends inside this machine: it is cut short"
+            raise FormatError(message, path, key=key, byte=window.begin + at)
 
 
 def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | NinjaError:
@@ -120,7 +124,7 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
         # Kaldi's text machines are transducers over integers.
         options = FstTextOptions(acceptor=False, labels="ids")
         return read_fst_text(content, key, path, None, options, line=line)
-    except NinjaError as error:  # an empty line follows: the next machine is not lost
+    except NinjaError as error:  # the next machine begins after the empty line
         return error
 
 
@@ -128,14 +132,14 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
 class FstArchiveWriteOptions(FstWriteOptions):
     """Options of ``fst_entry``; Kaldi's tools read "standard" machines."""
 
-    text: bool = False  # as in ark,t:, which a name with .txt means, too
+    text: bool = False  # as ark,t: does, and a name with .txt
 
 
 def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWriteOptions()) -> bytes:
-    """Return a lattice as an entry of a Kaldi archive of FSTs: word acceptors with one cost.
+    """Write a lattice as an entry of a Kaldi archive of FSTs: a word acceptor with one cost.
 
     Raises:
-        OptionError: The key has blanks in it.
+        OptionError: The key is empty or has blanks.
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:
@@ -154,21 +158,21 @@ def as_text(fst: Fst, key: str) -> bytes:
     Source: Kaldi fstext/kaldi-fst-io-inl.h, WriteFstKaldi; OpenFst, FstPrinter.
     """
     lines = [f"{key} "]
-    begin, dst, taken, given = fst.arc_begin.tolist(), fst.dst.tolist(), fst.ilabel.tolist(), fst.olabel.tolist()
-    for state, end in enumerate(fst.final_cost.tolist()):
+    begin, dst, ilabel, olabel = fst.arc_begin.tolist(), fst.dst.tolist(), fst.ilabel.tolist(), fst.olabel.tolist()
+    for state, final_cost in enumerate(fst.final_cost.tolist()):
         for arc in range(begin[state], begin[state + 1]):
-            lines.append(f"{state}\t{dst[arc]}\t{taken[arc]}\t{given[arc]}{_shown(fst.cost[arc])}")
-        if end < math.inf:
-            lines.append(f"{state}{_shown(end)}")
+            lines.append(f"{state}\t{dst[arc]}\t{ilabel[arc]}\t{olabel[arc]}{_weight(fst.cost[arc])}")
+        if final_cost < math.inf:
+            lines.append(f"{state}{_weight(final_cost)}")
     return "\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
 
 
-def _shown(cost: float) -> str:
+def _weight(cost: float) -> str:
     return f"\t{np.float32(cost):.6g}" if cost else ""
 
 
 def as_image(fst: Fst, key: str) -> bytes:
-    """Return an FST as an entry of a binary archive, which may be read with OpenFst behind its key."""
+    """Return an FST as an entry of a binary archive: the key, then an image of OpenFst."""
     return key.encode("utf-8", "surrogateescape") + b" " + write_image(fst)
 
 

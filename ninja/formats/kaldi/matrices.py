@@ -13,21 +13,22 @@ OnError = Callable[[NinjaError], None]
 
 
 def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tuple[str, Array]]:
-    """Yield the key and the matrix of each entry of an archive; one at a time is in memory.
+    """Yield the key and the matrix of each entry of an archive; only one is in memory.
 
-    `on_error` is called with the fault of a matrix whose end is known, which is left out; without it that is raised.
+    Args:
+        on_error: Called with the error of a matrix whose end is known, which is skipped. None: raise it.
 
     Raises:
-        FormatError: Damage, behind which nothing can be found.
+        FormatError: The archive is damaged, and the next entry cannot be found.
     """
     reader = ObjectReader(stream)
     while (key := reader.next_key()) is not None:
-        reader.pass_blanks()
+        reader.skip_blanks()
         begin = reader.place
         try:
             matrix = reader.matrix()
         except FormatError as error:
-            if on_error is None or reader.binary or reader.place == begin:  # only a text's end is known
+            if on_error is None or reader.binary or reader.place == begin:  # only in text the end is known
                 raise
             on_error(error)
         else:
@@ -35,7 +36,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
 
 def read_one(stream: Stream, key: str) -> Array:
-    """Return the matrix at a stream's position; nothing behind it is read."""
+    """Read the matrix at the position of a stream."""
     reader = ObjectReader(stream)
     reader.begin_entry(key)
     return reader.matrix()

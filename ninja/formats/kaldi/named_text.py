@@ -1,4 +1,4 @@
-"""Kaldi's text archives with names of words in place of ids (``int2sym.pl -f 3``), or with keys of several words."""
+"""Kaldi text archives with words in place of ids (``int2sym.pl -f 3``), or with keys of several words."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
+from ninja.errors import FormatError, NinjaError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
-from ninja.formats.textual import Naming, check_encoding
+from ninja.formats.textual import Naming, check_choice, check_encoding
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
-_SHOWN = 60
-# A key on its line, arcs that say nothing, then one with <eps>, or with a name for its word and the costs of a lattice;
-# or a key of several words, and an arc or final state with the costs of a lattice.
+_SHOWN = 60  # letters of a line in messages
+# A key on a line, any number of arcs without costs and words, then an arc with <eps>, or with a name and the costs of a
+# lattice; or a key of several words, then an arc or final state with the costs of a lattice.
 _ARC = rb"[ \t]*\d+[ \t]+\d+[ \t]+(?:\d+[ \t]+)?"
 _COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
@@ -36,23 +36,21 @@ _MARK = re.compile(
     + rb"\S+)"
     + _COSTS
 )
-_KEPT = 2  # stretches that are kept, the last one of a file of one block among them
+_CACHED = 2  # stretches of a small file, which is read once
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTextOptions:
     """Options of reading such an archive."""
 
-    words: Literal["auto", "names", "ids"] = "auto"  # auto: names where <eps> is among them, or most are no integers
-    keys: Literal["line", "first", "join"] = "line"  # of a key of several words: all, the first, or joined by "_"
+    words: Literal["auto", "names", "ids"] = "auto"  # auto: names if one is <eps> or most are no integers
+    keys: Literal["line", "first", "join"] = "line"  # key of several words: the line, the first word, joined by "_"
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
-        if self.words not in ("auto", "names", "ids"):
-            raise OptionError(f"words is {self.words!r}, but must be auto, names or ids")
-        if self.keys not in ("line", "first", "join"):
-            raise OptionError(f"keys is {self.keys!r}, but must be line, first or join")
+        check_choice("words", self.words, "auto", "names", "ids")
+        check_choice("keys", self.keys, "line", "first", "join")
 
 
 def read_named_text(
@@ -63,25 +61,25 @@ def read_named_text(
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Yield the lattices of an archive, compact or raw.
 
-    It is Kaldi's text format, but words may be names, keys may have blanks in them (as TheanoLM's), and the empty line
-    behind the last lattice may be missing where all states of that lattice are there. A large archive is read twice,
-    since only its end tells whether its words are names, of which a table is made unless there are `words`.
+    This is the text format of Kaldi, but words may be names, keys may have blanks (as in TheanoLM), and the empty line
+    after the last lattice may be missing if that lattice has all its states. A large archive is read twice, as whether
+    its words are names is only known at its end; without `words` a table is made of them.
 
     Yields:
-        Each key with its lattice, or with what is wrong with it. What an archive cut short ends in is its last entry.
+        Each key with its lattice or its error; an incomplete last lattice is an error.
 
     Source: Kaldi, lat/kaldi-lattice.cc (text mode), utils/int2sym.pl; TheanoLM, scoring/kaldilattice.py.
     """
     again = content if callable(content) else lambda: (content,)
     known = _Words(path, words, options)
     stretches = _stretches(again())
-    archives: Iterable[_Archive] = [_Archive(*each, known) for each in islice(stretches, _KEPT)]
+    archives: Iterable[_Archive] = [_Archive(*stretch, known) for stretch in islice(stretches, _CACHED)]
     more = False
     for rows, _, _ in stretches:
         known.find(rows)
         more = True
     if more:
-        archives = (_Archive(*each, known) for each in _stretches(again()))
+        archives = (_Archive(*stretch, known) for stretch in _stretches(again()))
     named = known.named
     table = known.table() if named else words
     for archive in archives:
@@ -89,8 +87,8 @@ def read_named_text(
 
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
-    """Yield the lines of a file in stretches of whole entries, the number of the first, and whether it is the last."""
-    left: list[bytes] = []  # lines of an entry that goes on
+    """Yield the lines of whole entries, the number of the first line, and whether they are the last of the file."""
+    pending: list[bytes] = []  # lines of an incomplete entry
     first, tail = 1, b""
     for block in blocks:
         lines = block.split(b"\n")
@@ -99,34 +97,34 @@ def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool
         while end and lines[end - 1].strip():
             end -= 1
         if end:
-            yield [*left, *lines[:end], b""], first, False
-            first += len(left) + end
-            left = []
-        left.extend(lines[end:])
-    yield [*left, tail], first, True
+            yield [*pending, *lines[:end], b""], first, False
+            first += len(pending) + end
+            pending = []
+        pending.extend(lines[end:])
+    yield [*pending, tail], first, True
 
 
 def _lattices(
     archive: _Archive, named: bool, words: SymbolTable | None, table: SymbolTable | None
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     vocabulary = Vocabulary() if named else Vocabulary.of(words)
-    for place, found in parse(archive.text(named), vocabulary, archive.path or "a text archive"):
-        # The archive goes to the parser with numbers as keys, so that a key may be anything, and occur twice.
+    for place, result in parse(archive.text(named), vocabulary, archive.path or "a text archive"):
+        # The parser gets numbers as keys, so that keys may be any text and occur twice.
         entry = int(place)
         key = archive.keys[entry]
         fault = archive.faults.get(entry)
-        if isinstance(found, NinjaError):
-            found = archive.explained(found, key, named)
-        if fault is not None and (named or not isinstance(fault, SymbolError)) and not _comes_before(found, fault):
+        if isinstance(result, NinjaError):
+            result = archive.explained(result, key, named)
+        if fault is not None and (named or not isinstance(fault, SymbolError)) and not _comes_before(result, fault):
             yield key, fault
-        elif isinstance(found, Lattice):
-            yield key, found.replace(key=key, words=table)
+        elif isinstance(result, Lattice):
+            yield key, result.replace(key=key, words=table)
         else:
-            yield key, found
+            yield key, result
 
 
 def parse(text: bytes, vocabulary: Vocabulary, name: str) -> list[Entry]:
-    """Parse the bytes of an archive by Kaldi's parser."""
+    """Parse the bytes of an archive with the parser of Kaldi tables."""
     reader = vocabulary.reader(name)
     space = reader.space(len(text))
     space[: len(text)] = text
@@ -137,25 +135,25 @@ def parse(text: bytes, vocabulary: Vocabulary, name: str) -> list[Entry]:
 
 
 class _Words:
-    """The words of an archive as they are found: the ids of names, and evidence that they are names."""
+    """The words of an archive: their ids, and counts that tell names from ids."""
 
     def __init__(self, path: str | None, words: SymbolTable | None, options: NamedTextOptions) -> None:
         self.path = path
         self.options = options
-        self.given = words
+        self._words = words
         self.number_of: dict[str, int] = {EPSILON_NAME: EPSILON}
         self.id: dict[bytes, bytes] = {}
         self.names = self.integers = 0  # words of either kind, each once if it has an id
 
     @property
     def named(self) -> bool:
-        """True if they are names; known when all have been found."""
+        """True if the words are names; valid after the whole archive was searched."""
         by_content = _EPSILON in self.id or self.names > self.integers
         return self.options.words == "names" or (self.options.words == "auto" and by_content)
 
     def find(self, rows: Iterable[bytes]) -> None:
-        """Find the words of some lines, of whole entries."""
-        ends = True  # whether an entry has ended
+        """Look up the words in lines of whole entries."""
+        ends = True  # whether the next line is a key
         id_of = self.id
         for row in rows:
             fields = row.split()
@@ -165,42 +163,42 @@ class _Words:
             elif ends:
                 ends = False
             elif count >= 3 and fields[column := _column(fields, count)] not in id_of:
-                with suppress(NinjaError):  # which is told when the lattices are read
+                with suppress(NinjaError):  # reported when the lattices are read
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Return the id of a word that is not known yet, as text; an invalid word is left to the parser."""
+        """Return the id of a new word as text; invalid words are left to the parser."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
-        if weight or len(fields) > 5:  # lattices have no weights of one number
+        if weight or len(fields) > 5:  # no lattice has single weights
             return b"?"
         word = Naming("", self.path, None, self.options.encoding).decoded(name, line)
         self.integers += name.isdigit()
         self.names += not name.isdigit()
         if word == EPSILON_NAME:
             number: int | None = EPSILON
-        elif self.given is None:
+        elif self._words is None:
             number = self.number_of.setdefault(word, len(self.number_of))
         else:
-            number = self.given.id(word)
+            number = self._words.id(word)
         if number is None:
             message = f"word {word!r} is not in the symbol table; is it the right one?"
             raise SymbolError(message, self.path, line=line)
-        self.id[name] = found = b"%d" % number
-        return found
+        self.id[name] = b"%d" % number
+        return self.id[name]
 
     def table(self) -> SymbolTable:
         """Return the table of the words."""
-        return self.given or SymbolTable(self.number_of.items(), self.path)
+        return self._words or SymbolTable(self.number_of.items(), self.path)
 
 
 class _Archive:
-    """The lines of an archive, or of a stretch of it, with ids in place of names and numbers in place of keys."""
+    """Lines of whole entries, with ids in place of names and numbers in place of keys."""
 
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path
         self.keys: list[str] = []
-        self.faults: dict[int, NinjaError] = {}  # by entry: the first word that has no id
+        self.faults: dict[int, NinjaError] = {}  # by entry: its first word without an id, or another error
         self._rows = rows
         self._before = first - 1  # lines of the file
         self._known = known
@@ -211,7 +209,7 @@ class _Archive:
         self._rewrite()
 
     def text(self, named: bool) -> bytes:
-        """Return the archive with ids, as Kaldi writes it."""
+        """Return the lines with numbers as keys, and with ids if the words are names."""
         if named:
             return b"\n".join(self._rewritten)
         keys = iter(range(len(self.keys)))
@@ -225,20 +223,20 @@ class _Archive:
         return b"\n".join(rows)
 
     def explained(self, error: NinjaError, key: str, named: bool) -> NinjaError:
-        """Return the parser's error for the line as it is in the file."""
+        """Return an error of the parser with the original line and key."""
         message = error.message
         if isinstance(error, FormatError) and error.line is not None and message.startswith("expected 'state"):
-            found = self._rows[error.line - 1].strip()[:_SHOWN].decode(self._options.encoding, "replace")
+            row = self._rows[error.line - 1].strip()[:_SHOWN].decode(self._options.encoding, "replace")
             kind = "names" if named else "integers"
             message = (
                 "expected 'state next word graph,acoustic,labels' or 'state graph,acoustic,labels' "
-                f"with words that are {kind}, found {found!r}"
+                f"with words that are {kind}, found {row!r}"
             )
         line = None if error.line is None else self._before + error.line
         return type(error)(message, self.path, key=key, line=line, byte=error.byte)
 
     def _rewrite(self) -> None:
-        ends = True  # whether an entry has ended
+        ends = True  # whether the next line is a key
         rewritten, id_of = self._rewritten, self._known.id
         for at, row in enumerate(self._rows):
             fields = row.split()
@@ -255,13 +253,13 @@ class _Archive:
                 rewritten[at] = b" ".join(fields)
 
     def _begin(self, row: bytes, fields: Sequence[bytes], line: int) -> None:
-        how = self._options.keys
-        whole = row.strip() if how == "line" else fields[0] if how == "first" else b"_".join(fields)
-        key = whole.decode(self._options.encoding, "surrogateescape")
+        choice = self._options.keys
+        text = row.strip() if choice == "line" else fields[0] if choice == "first" else b"_".join(fields)
+        key = text.decode(self._options.encoding, "surrogateescape")
         self.keys.append(key)
         if len(fields) > 1 and fields[0].isdigit() and (b"," in fields[1] or (fields[1].isdigit() and len(fields) > 2)):
-            found = row.strip()[:_SHOWN].decode(self._options.encoding, "replace")
-            message = f"expected a key, found {found!r}; is there an empty line within the lattice before it?"
+            shown = row.strip()[:_SHOWN].decode(self._options.encoding, "replace")
+            message = f"expected a key, found {shown!r}; is there an empty line within the lattice before it?"
             self._fault(FormatError(message, self.path, line=line))
 
     def _new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
@@ -277,7 +275,7 @@ class _Archive:
         return b"0"
 
     def _complete(self) -> None:
-        """Add the empty line behind the last lattice if only that is missing, and no state."""
+        """Add the empty line after the last lattice if it is missing and the lattice has all its states."""
         rows = self._rewritten
         if len(rows) < 2 or rows[-1] or not rows[-2].strip():
             return
@@ -297,16 +295,16 @@ class _Archive:
 
 
 def _column(fields: Sequence[bytes], count: int) -> int:
-    """Return which field of an arc is its word."""
-    # A compact lattice has three fields and a weight, a raw one four and a weight; weights may be missing.
+    """Return the index of the word among the fields of an arc."""
+    # Arcs have three fields and a weight in a compact lattice, four and a weight in a raw one; weights may be missing.
     return 2 if count == 3 or (count == 4 and b"," in fields[3]) else 3
 
 
-def _comes_before(found: object, fault: NinjaError) -> bool:
-    """Tell whether the parser found something on an earlier line than a word without an id is."""
-    return (
-        isinstance(found, NinjaError) and found.line is not None and fault.line is not None and found.line < fault.line
-    )
+def _comes_before(result: object, fault: NinjaError) -> bool:
+    """Tell whether a result of the parser is an error on an earlier line than a fault."""
+    if not isinstance(result, NinjaError) or result.line is None or fault.line is None:
+        return False
+    return result.line < fault.line
 
 
 def _entries(content: Content, words: SymbolTable | None, options: NamedTextOptions) -> Iterator[Entry]:

@@ -1,8 +1,8 @@
-r"""Kaldi's basic objects, binary and text: tokens, numbers, vectors, matrices.
+r"""Basic objects of Kaldi, binary and text: tokens, numbers, vectors, matrices.
 
-A binary object begins with ``\0B``, everything else is text. A number in binary is a byte with its size, then the
-number, little-endian; integers and reals of one size look the same, so that a number of unknown kind is a `Scalar`.
-Matrices are marked ``FM``, ``DM``, and compressed ``CM``, ``CM2``, ``CM3``; vectors ``FV``, ``DV``.
+A binary object begins with ``\0B``, everything else is text. A binary number is a byte with its size, then the number,
+little-endian; integers and reals of one size look the same, so a number of unknown type is a `Scalar`. Matrices are
+marked ``FM``, ``DM``, and compressed ``CM``, ``CM2``, ``CM3``; vectors ``FV``, ``DV``.
 
 Source: Kaldi, base/io-funcs-inl.h, matrix/kaldi-vector.cc, matrix/kaldi-matrix.cc, matrix/compressed-matrix.h.
 """
@@ -25,31 +25,31 @@ from ninja.files.stream import Stream, open_stream
 from ninja.lattice import Array
 
 BINARY = b"\0B"
-ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # how binary vectors and matrices begin
+ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # marks of binary vectors and matrices
 BLANK = b" \t\n\r\f\v"
-CHUNK = 1 << 18  # bytes read at once: much may follow the last object read
+CHUNK = 1 << 18  # bytes read at once; the file may continue after the last object
 LONGEST_TOKEN = 1000  # bytes
 LONGEST_KEY = 4096
 DAMAGED = "the file is damaged, copy it again"
 _BLANK = re.compile(rb"[ \t\n\r\f\v]")
 _NO_BLANK = re.compile(rb"[^ \t\n\r\f\v]")
 Number = TypeVar("Number", int, float)
-_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # of a table of integers, each written for itself
+_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # of a table of integers
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number of unknown kind."""
+    """A number of unknown type."""
 
     content: bytes  # 4 or 8 bytes if binary, else its digits
     binary: bool
 
     def integer(self) -> int | None:
-        """Return it as an integer; None if it is none."""
+        """Return the number as an integer, or None if it is no integer."""
         return self._as("<i", "<q", int)
 
     def real(self) -> float | None:
-        """Return it as a real number; None if it is none."""
+        """Return the number as a float, or None if it is no number."""
         return self._as("<f", "<d", float)
 
     def _as(self, short: str, long: str, kind: type[Number]) -> Number | None:
@@ -65,28 +65,28 @@ Value = Scalar | bool | Array
 
 
 class ObjectReader:
-    """Reader of one object after the other from a stream, each when it is needed.
+    """Reader of consecutive objects from a stream.
 
-    Memory is taken only for bytes that are there, whatever sizes are announced. Every method raises ``FormatError``,
-    with the byte, and the line of a text or the key of a table's entry, when the stream holds something else.
+    Memory is bounded by the bytes of the stream, whatever sizes they announce. Every method raises ``FormatError``,
+    with the byte, and the line of a text or the key of a table's entry, if the stream has another object.
 
     Attributes:
-        binary: Whether the present object is binary.
-        key: Of the present entry of a table.
+        binary: Whether the current object is binary.
+        key: Key of the current entry of a table.
     """
 
     def __init__(self, stream: Stream, hint: str = DAMAGED, *, begin: int = 0) -> None:
-        """Read from where a stream stands; an object begins there.
+        """Read from the position of a stream, where an object begins.
 
         Args:
-            hint: Advice where no token stands.
-            begin: Bytes before, for messages.
+            hint: Advice in messages about missing tokens.
+            begin: Number of bytes before, for messages.
         """
         self.name = stream.name
         self.key: str | None = None
         self._stream = stream
         self._hint = hint
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._at = 0  # in these bytes
         self._before = begin  # bytes before these
         self._ended = False
@@ -105,75 +105,75 @@ class ObjectReader:
 
     @property
     def place(self) -> int:
-        """Offset of what is read next."""
+        """Offset of the next byte."""
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
         """Raise a ``FormatError`` at a place, by default the current one."""
         place = self.place if place is None else place
-        line = self._held.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
+        line = self._buffer.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
         raise FormatError(message, self.name, key=self.key, line=line, byte=place)
 
     def cut_short(self, within: str) -> NoReturn:
         """Raise a ``FormatError`` at the end of the file."""
-        end = self._before + len(self._held)
+        end = self._before + len(self._buffer)
         self.fail(f"the file ends within {within}; it is truncated, copy it again", end)
 
     def begin_object(self) -> None:
-        """Take the mark of a binary object, if there is one."""
-        self.binary = self._has(len(BINARY)) and self._held.startswith(BINARY, self._at)
+        """Skip the mark of a binary object, if any."""
+        self.binary = self._has(len(BINARY)) and self._buffer.startswith(BINARY, self._at)
         if self.binary:
             self._at += len(BINARY)
-        elif self._held[self._at :] == BINARY[:1]:
+        elif self._buffer[self._at :] == BINARY[:1]:
             self.cut_short("the mark of a binary object")
 
     def begin_entry(self, key: str) -> None:
-        """Begin the object of a table's entry, whose key stands before it or in a script file."""
+        """Begin the object of an entry whose key was read before, or comes from a script file."""
         self.key, self._counts_lines = key, False
         self.begin_object()
 
     def next_key(self) -> str | None:
-        """Read the key of a table's next entry, and begin its object; None at the end."""
-        del self._held[: self._at]
+        """Read the key of the next entry and begin its object; None at the end."""
+        del self._buffer[: self._at]
         self._before, self._at = self._before + self._at, 0
         self.key, self.binary, self._counts_lines = None, False, False
-        self.pass_blanks()
+        self.skip_blanks()
         if not self._has(1):
             return None
         end = self._end_of_word(LONGEST_KEY)
-        key = bytes(self._held[self._at : end])
-        if not self._held[end:] or len(key) > LONGEST_KEY or b"\0" in key:
+        key = bytes(self._buffer[self._at : end])
+        if not self._buffer[end:] or len(key) > LONGEST_KEY or b"\0" in key:
             self.fail("expected a key and a value; this is no known format")
-        self._at = end if self._held[end] == ord("\n") else end + 1
+        self._at = end if self._buffer[end] == ord("\n") else end + 1
         self.begin_entry(key.decode("utf-8", "surrogateescape"))
         return self.key
 
-    def pass_blanks(self) -> None:
-        """Pass over white space."""
+    def skip_blanks(self) -> None:
+        """Skip white space."""
         while True:
-            found = _NO_BLANK.search(self._held, self._at)
-            self._at = found.start() if found else len(self._held)
-            if found or not self._more():
+            match = _NO_BLANK.search(self._buffer, self._at)
+            self._at = match.start() if match else len(self._buffer)
+            if match or not self._more():
                 return
 
     def at_end(self) -> bool:
-        """Tell whether nothing but white space is left."""
-        self.pass_blanks()
+        """Tell whether only white space remains."""
+        self.skip_blanks()
         return not self._has(1)
 
     def at(self, token: str) -> bool:
-        """Tell whether a token, or some beginning of one, comes next."""
-        self.pass_blanks()
-        return self._has(len(token)) and self._held.startswith(token.encode(), self._at)
+        """Tell whether the next bytes are a token, or the begin of a longer one."""
+        self.skip_blanks()
+        return self._has(len(token)) and self._buffer.startswith(token.encode(), self._at)
 
     def token(self) -> str:
         """Read a word and the blank after it."""
-        self.pass_blanks()
+        self.skip_blanks()
         last = self._end_of_word(LONGEST_TOKEN)
-        token = bytes(self._held[self._at : last])
+        token = bytes(self._buffer[self._at : last])
         if not token.isascii() or not token.decode("ascii").isprintable() or len(token) > LONGEST_TOKEN:
             self.fail(f"expected a token, found the bytes {token[:20]!r}; {self._hint}")
-        if last == len(self._held):
+        if last == len(self._buffer):
             if not token:
                 self.fail("the file ends where a token is expected; it is truncated, copy it again")
             self.cut_short(f"the token {token.decode()!r}")
@@ -181,24 +181,24 @@ class ObjectReader:
         return token.decode()
 
     def expect(self, *wanted: str) -> str:
-        """Read one of some tokens."""
-        self.pass_blanks()
-        place, found = self.place, self.token()
-        if found not in wanted:
-            self.fail(f"expected {' or '.join(wanted)}, found {found!r}", place)
-        return found
+        """Read one of several tokens."""
+        self.skip_blanks()
+        place, token = self.place, self.token()
+        if token not in wanted:
+            self.fail(f"expected {' or '.join(wanted)}, found {token!r}", place)
+        return token
 
     def line(self) -> bytes:
-        """Read the rest of a line of text, which stands as such in binary files too."""
+        """Read the rest of a line of text; binary files have such lines, too."""
         end = self._find(b"\n")
-        line = bytes(self._held[self._at : len(self._held) if end < 0 else end])
+        line = bytes(self._buffer[self._at : len(self._buffer) if end < 0 else end])
         self._at += len(line) + (end >= 0)
         return line
 
     def scalar(self) -> Scalar:
-        """Read a number of unknown kind."""
+        """Read a number of unknown type."""
         if not self.binary:
-            self.pass_blanks()
+            self.skip_blanks()
             place, word = self.place, self.token()
             if word.startswith("<"):
                 self.fail(f"expected a value, found {word!r}", place)
@@ -209,7 +209,7 @@ class ObjectReader:
         return Scalar(self.take(size, "a number"), binary=True)
 
     def integer(self) -> int:
-        """Read a 4-byte integer, or its digits."""
+        """Read an integer of 32 bits."""
         place, scalar = self.place, self.scalar()
         value = scalar.integer()
         if value is None or len(scalar.content) > (4 if self.binary else LONGEST_TOKEN):
@@ -227,18 +227,18 @@ class ObjectReader:
         return value
 
     def count(self, of: str) -> int:
-        """Read a number of things, 0 or more."""
+        """Read a count, 0 or more."""
         place, value = self.place, self.integer()
         if value < 0:
             self.fail(f"{value} {of} are announced", place)
         return value
 
     def value(self) -> Value:
-        """Read a value of whatever kind stands there, vectors of integers excepted."""
+        """Read a value of any type except a vector of integers."""
         if not self.binary:
-            self.pass_blanks()
+            self.skip_blanks()
         self._has(3)
-        mark = bytes(self._held[self._at : self._at + 3])
+        mark = bytes(self._buffer[self._at : self._at + 3])
         if (mark in ARRAYS) if self.binary else mark.startswith(b"["):
             return self.array()
         if mark[:1] in (b"T", b"F") and (self.binary or mark[1:2] in (b" ", b"\n")):
@@ -247,7 +247,7 @@ class ObjectReader:
         return self.scalar()
 
     def integers(self) -> list[int]:
-        """Read a vector of integers, all behind one size."""
+        """Read a vector of integers, stored with one size for all."""
         place = self.place
         if not self.binary:
             values = self.array()
@@ -261,7 +261,7 @@ class ObjectReader:
         return integers
 
     def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
-        """Read rows of integers, each written for itself, up to a closing token, int32 [rows, columns]."""
+        """Read rows of integers, each stored with its size, up to a closing token, int32 [rows, columns]."""
         place = self.place
         if self.binary:
             values = self.integer_items(num_rows * num_columns)
@@ -274,7 +274,7 @@ class ObjectReader:
         return values.reshape(num_rows, num_columns).astype(np.int32)
 
     def integer_items(self, count: int) -> npt.NDArray[np.int32]:
-        """Read binary integers, each behind its own size, int32 [count]."""
+        """Read binary integers, each stored with its size, int32 [count]."""
         place, items = self.place, self._items(count, _ITEM)
         if (items["size"] != 4).any():
             bad = int(np.flatnonzero(items["size"] != 4)[0])
@@ -282,8 +282,8 @@ class ObjectReader:
         return np.ascontiguousarray(items["value"], np.int32)
 
     def array(self) -> Array:
-        """Read a vector [dim] or a matrix [rows, columns], in the precision it is stored in; text is float64."""
-        self.pass_blanks()
+        """Read a vector [dim] or a matrix [rows, columns] in its stored precision; text is float64."""
+        self.skip_blanks()
         place = self.place
         if not self.binary:
             return self._text_array(place)
@@ -297,11 +297,11 @@ class ObjectReader:
         self.fail(f"expected a vector or a matrix, found {mark!r}", place)
 
     def matrix(self) -> Array:
-        """Read a matrix, as `array`; a text of one line without line ends is one row."""
-        self.pass_blanks()
+        """Read a matrix, as `array` does; text without line ends is one row."""
+        self.skip_blanks()
         place, array = self.place, self.array()
         if array.ndim != 2 and self.binary:
-            self.fail("a vector where a matrix is expected", place)
+            self.fail("expected a matrix, found a vector", place)
         return array if array.ndim == 2 else array[None] if array.size else array.reshape(0, 0)
 
     def take(self, size: int, what: str) -> bytes:
@@ -309,11 +309,11 @@ class ObjectReader:
         if not self._has(size):
             self.cut_short(what)
         self._at += size
-        return bytes(self._held[self._at - size : self._at])
+        return bytes(self._buffer[self._at - size : self._at])
 
     def _check_shape(self, shape: list[int], place: int) -> None:
         if min(shape) < 0:
-            self.fail(f"an absurd size, {' × '.join(map(str, shape))}", place)
+            self.fail(f"a negative size, {' × '.join(map(str, shape))}", place)
 
     def _compressed(self, mark: str, place: int) -> Array:
         lowest, span, *shape = struct.unpack("<ffii", self.take(16, "a matrix"))
@@ -327,7 +327,7 @@ class ObjectReader:
             return (np.float32(lowest) + self._items(rows * columns, kind).astype(np.float32) * step).reshape(shape)
         if not rows * columns:
             return np.empty(shape, np.float32)
-        # Of each column the 0th, 25th, 75th and 100th percentile, then all values, column by column.
+        # The 0th, 25th, 75th and 100th percentile of each column, then all values, column by column.
         header = self._items(columns * 4, "<u2").reshape(columns, 4).astype(np.float32)
         mark_of = np.float32(lowest) + np.float32(span) * np.float32(1 / 65535.0) * header
         value = self._items(rows * columns, "u1").reshape(columns, rows).astype(np.float32)
@@ -361,49 +361,49 @@ class ObjectReader:
     def _items(self, count: int, kind: npt.DTypeLike) -> Array:
         dtype = np.dtype(kind)
         if not self._has(count * dtype.itemsize):
-            left = len(self._held) - self._at
-            message = f"{count} numbers of {dtype.itemsize} bytes are announced, but {left} bytes are left; "
+            rest = len(self._buffer) - self._at
+            message = f"{count} numbers of {dtype.itemsize} bytes are announced, but {rest} bytes are left; "
             self.fail(message + "the file is truncated or damaged, copy it again")
         return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 
     def _until(self, end: bytes) -> bytes:
-        """Take the numbers before some bytes."""
-        found = self._find(end)
-        if found < 0:
+        """Read the bytes before an end mark."""
+        stop = self._find(end)
+        if stop < 0:
             self.cut_short(f"the numbers before {end.decode()}")
-        content = bytes(self._held[self._at : found])
-        self._at = found
-        return content.replace(b"_", b"?")  # numpy would take it for a mark between digits
+        content = bytes(self._buffer[self._at : stop])
+        self._at = stop
+        return content.replace(b"_", b"?")  # numpy accepts it between digits
 
     def _find(self, end: bytes) -> int:
-        """Return where some bytes begin, -1 if nowhere."""
+        """Return the index of some bytes in the buffer, reading on until they come; -1 at the end of the file."""
         searched = self._at
-        while (found := self._held.find(end, searched)) < 0:
-            searched = max(self._at, len(self._held) - len(end) + 1)
+        while (place := self._buffer.find(end, searched)) < 0:
+            searched = max(self._at, len(self._buffer) - len(end) + 1)
             if not self._more():
                 return -1
-        return found
+        return place
 
     def _end_of_word(self, longest: int) -> int:
-        """Return where the next blank stands, or where a word longer than that is given up, or the end."""
+        """Return the index of the next blank, at most `longest` + 1 bytes away, or the end of the buffer."""
         searched = self._at
-        while not (found := _BLANK.search(self._held, searched)):
-            searched = len(self._held)
+        while not (match := _BLANK.search(self._buffer, searched)):
+            searched = len(self._buffer)
             if searched - self._at > longest or not self._more():
                 break
-        return min(found.start() if found else len(self._held), self._at + longest + 1)
+        return min(match.start() if match else len(self._buffer), self._at + longest + 1)
 
     def _has(self, size: int) -> bool:
-        """Read on until so many bytes are there, if they are."""
-        while len(self._held) - self._at < size and self._more():
+        """Read until the buffer has `size` more bytes; return whether it does."""
+        while len(self._buffer) - self._at < size and self._more():
             pass
-        return len(self._held) - self._at >= size
+        return len(self._buffer) - self._at >= size
 
     def _more(self) -> bool:
         if self._ended:
             return False
         buffer = bytearray(CHUNK)
         count = self._stream.readinto(memoryview(buffer))
-        self._held += memoryview(buffer)[:count]
+        self._buffer += memoryview(buffer)[:count]
         self._ended = count == 0
         return not self._ended

@@ -1,6 +1,6 @@
-"""Kaldi's text tables: lines of a key and fields, as in ``text``, ``utt2spk`` and ``segments``.
+"""Kaldi text tables: lines of a key and fields, as in ``text``, ``utt2spk`` and ``segments``.
 
-Fields are parted by ASCII blanks only, as some vocabularies hold words with Unicode spaces in them.
+Fields are separated by ASCII blanks only, as some vocabularies have words with Unicode spaces.
 
 Source: Kaldi, "Data preparation".
 """
@@ -15,15 +15,15 @@ from ninja.errors import FormatError
 from ninja.files.text import read_named
 
 Name = str | os.PathLike[str]
-Row = tuple[int, list[str]]  # number of a line and its fields
-_COMMENT = ";;"  # of NIST's formats
+Row = tuple[int, list[str]]  # line number and fields
+_COMMENT = ";;"  # in formats of NIST
 _TRN_ID = re.compile(r"\(([^()]+)\)")
 _ID_MARK = re.compile(r"[0-9-]")
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def read_fields(path: Name) -> Iterator[Row]:
-    """Yield number, from 1, and fields of each line; ``-``, ``ark:F``, ``.gz`` and ``gunzip -c F |`` are understood."""
+    """Yield number, from 1, and fields of each line; ``-``, ``ark:F``, ``.gz`` and ``gunzip -c F |`` are accepted."""
     text = read_named(path)
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
@@ -61,38 +61,38 @@ def _keyed(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _trn(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield number, utterance id and words of each line of NIST's trn.
+    """Yield number, utterance id and words of each line of the trn format of NIST.
 
     Source: NIST SCTK, doc/infmts.htm.
     """
     for number, fields in rows:
         if not fields or fields[0].startswith(_COMMENT):
             continue
-        found = _TRN_ID.fullmatch(fields[-1])
-        if found is None:
+        match = _TRN_ID.fullmatch(fields[-1])
+        if match is None:
             message = f"expected words and an utterance id in parentheses, found {' '.join(fields)[:60]!r}"
             raise FormatError(message, path, line=number)
         if "{" in fields:
             raise FormatError("the line gives alternatives { … / … }, which are not read; keep one", path, line=number)
-        yield number, found[1], fields[:-1]
+        yield number, match[1], fields[:-1]
 
 
 def is_trn(rows: list[Row], path: Name) -> bool:
-    """Tell by the name of a file, or by its lines, whether it is trn: each ends in an id in parentheses.
+    """Tell by the name or the lines of a file whether it is trn: each line ends in an id in parentheses.
 
-    A tag, such as ``(noise)``, is no id: ids of at least two lines differ and have a digit or a hyphen in them.
+    To exclude tags such as ``(noise)``, there must be two lines, and ids must differ and have a digit or a hyphen.
     """
     if _ends_in(path, ".trn"):
         return True
     lasts = [fields[-1] for _, fields in rows if fields and not fields[0].startswith(_COMMENT)]
-    ids = [found[1] for last in lasts if (found := _TRN_ID.fullmatch(last)) is not None]
+    ids = [match[1] for last in lasts if (match := _TRN_ID.fullmatch(last)) is not None]
     return len(ids) == len(lasts) == len(set(ids)) > 1 and all(map(_ID_MARK.search, ids))
 
 
 def is_stm(rows: list[Row], path: Name) -> bool:
-    """Tell by the name of a file, or by its lines, whether it is STM: file, channel, speaker, begin, end, words.
+    """Tell by the name or the lines of a file whether it is STM: file, channel, speaker, begin, end, words.
 
-    Words may be digits: a time has a decimal point in at least one of the lines.
+    As words may be digits, at least one time must have a decimal point.
     """
     if _ends_in(path, ".stm"):
         return True
@@ -110,7 +110,7 @@ def _ends_in(path: Name, extension: str) -> bool:
 
 
 def read_speakers(path: Name) -> dict[str, str]:
-    """Read the speaker, or group, of each utterance in the form of ``utt2spk``.
+    """Read the speaker, or group, of each utterance from a file like ``utt2spk``.
 
     Raises:
         FormatError: A line is not an utterance id and a speaker, or an id occurs twice.
@@ -119,10 +119,10 @@ def read_speakers(path: Name) -> dict[str, str]:
 
 
 def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
-    """Read the recording, begin and end in seconds of each utterance in the form of ``segments``.
+    """Read the recording, begin and end in seconds of each utterance from a file like ``segments``.
 
     Raises:
-        FormatError: A line is something else, or an id occurs twice.
+        FormatError: A line has other fields, or an id occurs twice.
     """
     segments = {}
     for number, (key, recording, begin, end) in _rows(path, "an utterance id, its recording, begin and end", 4):

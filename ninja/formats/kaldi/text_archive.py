@@ -1,4 +1,4 @@
-"""Kaldi archives of lattices in text: how one begins."""
+"""Kaldi archives of lattices in text: detection; ``archive`` reads both."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.kaldi.archive import KALDI_KEEPS, read_entries
 
-# The key on its line, then perhaps arcs and states without costs, then one with a pair of costs; or, where no line of
-# the first lattice has costs, the blank that Kaldi leaves behind the key.
+# A key on a line, any number of arcs and states without costs, then one with a pair of costs; or, if no line of the
+# first lattice has costs, a key followed by the blank that Kaldi writes.
 _ARC = rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?"
 _LINE = _ARC + rb"[ \t\r]*(?:\n|\Z)"
 _COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"

@@ -1,4 +1,4 @@
-"""Reader of Kaldi's transition models, which are the heads of ``final.mdl``."""
+"""Read Kaldi transition models, the first part of ``final.mdl``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ninja.lattice import Array
 from ninja.lattice.arrays import frozen
 from ninja.lattice.transition_model import NO_PDF, TransitionModel
 
-MOST_PHONES = 1 << 26  # ids are below; kernels keep what else they know of a phone in the same number
-Topology = list[list[int]]  # state that each transition of each state enters; the last state is final
+MOST_PHONES = 1 << 26  # limit of phone ids; kernels store flags in the bits above
+Topology = list[list[int]]  # destination of each transition of each state; the last state is final
 
 
 def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
-    """Read the head of a ``final.mdl``, binary, text, or either packed with gzip, and nothing of what follows.
+    """Read the transition model of a ``final.mdl``, binary or text, packed with gzip or not.
 
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """
@@ -56,25 +56,25 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
     for row, (phone, hmm_state) in enumerate(table[:, :2].tolist(), start=1):
         entry = entry_of.get(phone)
         if entry is None:
-            reader.fail(f"transition state {row} belongs to phone {phone}, which the topology does not know", place)
+            reader.fail(f"transition state {row} belongs to phone {phone}, which has no topology", place)
         if not 0 <= hmm_state < len(entry):
             reader.fail(f"transition state {row} is of state {hmm_state}, but phone {phone} has {len(entry)}", place)
         states.append(entry[hmm_state])
     num_transitions = [len(state) for state in states]
-    if 1 + sum(num_transitions) != log_prob.size:  # checked before anything of that size is made
+    if 1 + sum(num_transitions) != log_prob.size:  # checked before arrays of that size are allocated
         message = f"{log_prob.size} probabilities, but {sum(num_transitions)} transitions and an unused place"
         reader.fail(f"{message}; the file is damaged", after)
     if not np.isfinite(log_prob[1:]).all() or (log_prob[1:] > 0).any():
         reader.fail("a log probability that is not finite or above 0", after)
 
     leaving = np.repeat(np.arange(num_states), num_transitions)
-    to = np.array([each for state in states for each in state], np.int64)
+    to = np.array([dst for state in states for dst in state], np.int64)
     hmm_state = table[leaving, 1]
     is_self_loop = to == hmm_state
     last = np.array([len(entry_of[phone]) - 1 for phone in table[:, 0].tolist()], np.int64)
 
-    def indexed(values: Array, kind: npt.DTypeLike, of_none: int) -> Array:
-        return frozen(np.concatenate([[of_none], values]), kind)
+    def indexed(values: Array, dtype: npt.DTypeLike, unused: int) -> Array:  # transition ids begin at 1
+        return frozen(np.concatenate([[unused], values]), dtype)
 
     log_prob[0] = 0.0
     log_prob = frozen(log_prob)
@@ -103,7 +103,7 @@ def _text_topology(reader: ObjectReader) -> dict[int, Topology]:
         while reader.expect("<State>", "</TopologyEntry>") == "<State>":
             place, number = reader.place, reader.integer()
             if number != len(entry):
-                reader.fail(f"state {number} stands where state {len(entry)} is expected", place)
+                reader.fail(f"expected state {len(entry)}, found state {number}", place)
             token = reader.expect("<PdfClass>", "<ForwardPdfClass>", "<Transition>", "</State>")
             if token.endswith("PdfClass>"):
                 reader.integer()
@@ -130,7 +130,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
     """Read the states of each phone's topology, the final one last."""
     phones, entry_number = reader.integers(), reader.integers()
     place, num_entries = reader.place, reader.integer()
-    two_classes = num_entries == -1  # the sign of a topology with densities of their own for self-loops
+    two_classes = num_entries == -1  # mark of a topology with separate densities for self-loops
     if two_classes:
         num_entries = reader.integer()
     if num_entries < 0:
@@ -140,7 +140,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
         entry: Topology = []
         for _ in range(reader.count("states")):
             for _ in range(2 if two_classes else 1):
-                reader.integer()  # the class of densities, which only training needs
+                reader.integer()  # class of densities, used in training only
             to = []
             for _ in range(reader.count("transitions")):
                 to.append(reader.integer())
@@ -164,7 +164,7 @@ def _check_phone(reader: ObjectReader, phone: int) -> None:
 
 
 def _check(reader: ObjectReader, entry: Topology) -> None:
-    """Refuse a topology that no phone can have: Kaldi makes none of them."""
+    """Check a topology against the rules of Kaldi."""
     if len(entry) < 2 or entry[-1]:
         reader.fail("a topology needs a state that emits, and a final one without transitions")
     for number, to in enumerate(entry):

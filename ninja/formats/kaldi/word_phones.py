@@ -1,4 +1,4 @@
-"""Readers of Kaldi's ``align_lexicon.int`` and ``word_boundary.int``."""
+"""Read ``align_lexicon.int`` and ``word_boundary.int`` of Kaldi."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ninja.errors import FormatError
 from ninja.files import text as utf8
 from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
 
-LARGEST_ID = 2**31 - 4  # a few ids are kept for what gets no word
+LARGEST_ID = 2**31 - 4  # kernels reserve the ids above
 
 
 def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
-    """Read lines of a word's id, the id to put for it, and the ids of its phones; ``.gz`` is unpacked.
+    """Read lines of a word id, the output word id, and phone ids; ``.gz`` is unpacked.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """
@@ -32,13 +32,13 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
             message = f"expected ids of a word, the word to put, and phones, found {line[:60]!r}"
             raise FormatError(f"{message}; give align_lexicon.int, not .txt", name, line=number)
         if word == 0 and not phones:
-            raise FormatError("word 0 has no phones: it would be found everywhere", name, line=number)
+            raise FormatError("word 0 has no phones, so it would match everywhere", name, line=number)
         if known.setdefault((word, *phones), put) != put:
-            message = f"word {word} stands before with the same phones, but {known[(word, *phones)]} to put for it"
+            message = f"word {word} has the same phones on a line before, but the output word {known[(word, *phones)]}"
             raise FormatError(message, name, line=number)
     if not known:
-        raise FormatError("no words in it; is it align_lexicon.int?", name)
-    flat = [each for (word, *phones), put in known.items() for each in (word, put, *phones)]
+        raise FormatError("the file has no words; is it align_lexicon.int?", name)
+    flat = [number for (word, *phones), put in known.items() for number in (word, put, *phones)]
     begin = np.cumsum([0, *(len(key) + 1 for key in known)])
     return AlignLexicon(np.array(flat, np.int32), begin.astype(np.int64), name)
 
@@ -62,7 +62,7 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
             raise FormatError(message + hint, name, line=number)
         phone, kind = int(fields[0]), KINDS[fields[1]]
         if kind_of.setdefault(phone, kind) != kind:
-            raise FormatError(f"phone {phone} is given two kinds", name, line=number)
+            raise FormatError(f"phone {phone} has two kinds", name, line=number)
     if not kind_of:
-        raise FormatError("no phones in it; is it word_boundary.int?", name)
+        raise FormatError("the file has no phones; is it word_boundary.int?", name)
     return WordBoundary(name, kind_of)

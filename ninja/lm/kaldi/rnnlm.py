@@ -205,7 +205,7 @@ def _matrix(path: str, dim: int) -> torch.Tensor:
     reader = ObjectReader.open(path)
     matrix = single(reader.array())
     if matrix.ndim != 2:
-        reader.fail("a vector where a matrix is expected", 0)
+        reader.fail("expected a matrix, found a vector", 0)
     if not reader.at_end():
         reader.fail("more follows after the matrix")
     if matrix.shape[1] != dim:
