@@ -175,7 +175,7 @@ def test_compose_takes_an_fst_or_lattices(ninja: Run, first: str, second: str, t
     assert ninja("compose", first, f"ark:{second}", "-o", out)[0] == 1  # u3
     assert read(out)["u1"].graph[0] == 3.0
     code, _, errors = ninja("compose", first, f"ark:{second}", "--phi-label", "3", "-o", out)
-    assert (code, "--phi-label is for FSTs, but OTHER names lattices" in errors) == (2, True)
+    assert (code, "--phi-label is for FSTs, but OTHER is a source of lattices" in errors) == (2, True)
     code, _, errors = ninja("compose", first, second, "-o", out)
     assert code == 1
     assert f"not an OpenFst file: the magic number is wrong; if these are lattices, write ark:{second}" in errors

@@ -119,7 +119,7 @@ def test_a_key_that_is_no_file_name_is_refused_as_a_mesh(ninja, tmp_path):
         output.write(lattice("../up"))
     code, _, err = ninja("mbr-decode", tmp_path / "a.ark", "--mesh-dir", tmp_path / "m")
     assert code == 1
-    assert "key '../up': the key cannot be the name of a file; write --json instead" in err
+    assert "key '../up': the key is not a valid file name; write --json instead" in err
     assert not (tmp_path / "up.mesh").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_mesh_folder_that_cannot_be_made_is_named(ninja, archives):
     (archives / "file").touch()
     code, _, err = ninja("mbr-decode", archives / "a.ark", "--mesh-dir", archives / "file")
     assert code == 1
-    assert "file: cannot be made: File exists" in err
+    assert "file: cannot be created: File exists" in err
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -176,7 +176,7 @@ def test_to_ctm_conf_may_begin_with_given_words(ninja, archives):
     code, out, err = ninja("to-ctm-conf", archives / "a.ark", "--one-best", archives / "best", "--decode-mbr=false")
     assert code == 1
     assert [line.split()[4] for line in out.splitlines()] == ["the", "cat", "cat"]
-    assert f"key 'two': {archives / 'best'} has no words for it" in err
+    assert f"key 'two': {archives / 'best'} lacks its words" in err
 
 
 def test_lattices_without_times_get_no_ctm(ninja, tmp_path):
@@ -198,7 +198,7 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
         output.write(from_arcs("alone", [0], [1], [5], [0.5], finals={1: 0.0}))
     code, out, err = ninja("confidence", archives / "a.ark", archives / "single.ark", "--lm-scale", "0.5")
     assert (code, out) == (0, "one 0.4\ntwo 0.4\nthree 0.4\nalone 1e+10\n")
-    assert "4 lattices, 1 of them with one word sequence only, average 0.68" in err
+    assert "4 lattices, 1 of them with a single word sequence, average 0.68" in err
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
         (["mbr-decode", "--acoustic-scale", "nan"], "--acoustic-scale is nan, but must be finite"),
         (["confidence", "--acoustic-scale", "inf"], "--acoustic-scale is inf, but must be finite"),
         (["to-ctm-conf", "--frame-shift", "0"], "'--frame-shift': 0.0 is not in the range"),
-        (["to-ctm-conf", "--frame-shift", "nan"], "nan is no number of seconds"),
+        (["to-ctm-conf", "--frame-shift", "nan"], "nan is not a number of seconds"),
         (["nbest-to-ctm", "--frame-shift", "-1"], "'--frame-shift': -1.0 is not in the range"),
-        (["mbr-decode", "--frame-shift", "inf"], "inf is no number of seconds"),
+        (["mbr-decode", "--frame-shift", "inf"], "inf is not a number of seconds"),
         (["nbest-to-ctm", "--precision", "-1"], "'--precision': -1 is not in the range"),
         (["mbr-decode", "--inv-acoustic-scale", "10", "--acoustic-scale", "0.1"], "cannot be used with"),
         (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, which has no inverse"),
         (["mbr-decode", "--json", "-"], "-: two results would go there"),
-        (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights needs --with"),
+        (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights needs several systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "1"], "there are 1 weights, but 2 systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "a:b"], "--lat-weights is 'a:b', but must be numbers"),
         (["mbr-decode", "--with", "b", "--lat-weights", "0:1"], "a weight is 0.0, but must be above 0"),
@@ -236,7 +236,7 @@ def test_lattices_compared_with_too_few_words_are_noted_once(ninja, archives, mo
     def touching(batch, *scales, **how):
         return [replace(each, touches_band=each.key != "two") for each in mbr_decode(batch, *scales, **how)]
 
-    note = "2 lattices are too long and flat to compare whole: confidences are approximate: one, three"
+    note = "2 lattices are too long for an exact result; their confidences are approximate: one, three"
     for command in ("mbr-decode", "to-ctm-conf"):
         assert note not in ninja(command, archives / "a.ark")[2]
     monkeypatch.setattr(consensus, "mbr_decode", touching)

@@ -145,7 +145,7 @@ def test_best_path_scales_graph_costs(ninja, tmp_path):
 
 def test_best_path_reports_the_scaled_cost_of_a_frame(ninja, here):
     errors = ninja("best-path", "a.ark", "--lm-scale=3")[2]  # 0.5 + 0.7 over 7 frames
-    assert "cost of a frame: 0.514286 = 0.514286 (graph) + 0 (acoustic), over 14 frames" in errors
+    assert "cost per frame: 0.514286 = 0.514286 (graph) + 0 (acoustic), over 14 frames" in errors
 
 
 @pytest.mark.parametrize("verb", ["best-path", "mbr-decode"])
@@ -177,7 +177,7 @@ def test_align_text_takes_its_output_as_third_argument(ninja, here):
     assert ninja("align-text", "ark:ref", "ark:ref", "ark,t:out")[:2] == (0, "")
     assert (here / "out").read_text() == ninja("align-text", "ref", "ref")[1]
     code, _, errors = ninja("align-text", "ref", "ref", "out", "-o", "other")
-    assert (code, "ALIGNMENT is another name of -o" in errors) == (2, True)
+    assert (code, "ALIGNMENT cannot be used with -o" in errors) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--text", "--text=true", "--text=false"])
@@ -286,7 +286,7 @@ def test_a_key_that_names_no_mesh_costs_no_other(ninja, here):
 
 def test_copy_backoff_says_how_many_came_from_each(ninja, here):
     code, _, errors = ninja("copy-backoff", "a.ark", "b.ark", "-o", "out.ark")
-    assert (code, "1 of the lattices are those of a.ark, 1 those of b.ark" in errors) == (0, True)
+    assert (code, "1 lattices are from a.ark, 1 from b.ark" in errors) == (0, True)
 
 
 def test_a_union_too_large_names_the_option_that_helps(ninja, here):

@@ -62,7 +62,7 @@ def test_equivalent_names_what_only_one_archive_holds(ninja, small, tmp_path):
     assert (code, f"1 missing in {tmp_path / 'some.ark'}: {KEYS[4]}" in errors) == (1, True)
     assert ninja("equivalent", small, tmp_path / "some.ark", "--max-error-proportion=0.2")[0] == 0
     code, _, errors = ninja("equivalent", tmp_path / "some.ark", small)
-    assert (code, f"1 missing in {tmp_path / 'some.ark'}, which does not count: {KEYS[4]}" in errors) == (0, True)
+    assert (code, f"1 missing in {tmp_path / 'some.ark'}, which is no difference: {KEYS[4]}" in errors) == (0, True)
 
 
 def test_equivalent_sees_other_alignments_of_the_best_sequences(ninja, small, tmp_path):
@@ -120,7 +120,7 @@ def test_copy_backoff_prefers_the_second_archive(ninja, small, tmp_path):
     ninja("copy", small, "--include", tmp_path / "keys", "-o", tmp_path / "some.ark")
     ninja("add-penalty", tmp_path / "some.ark", "--word-ins-penalty=1", "-o", tmp_path / "better.ark")
     code, _, errors = ninja("copy-backoff", small, tmp_path / "better.ark", "-o", tmp_path / "out.ark")
-    assert (code, f"3 of the lattices are those of {small}" in errors) == (0, True)
+    assert (code, f"3 lattices are from {small}" in errors) == (0, True)
     better, old = dict(package.read(tmp_path / "better.ark")), dict(package.read(small))
     for key, lattice in package.read(tmp_path / "out.ark"):
         assert lattice.identical(better.get(key, old[key]))

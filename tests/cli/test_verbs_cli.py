@@ -229,7 +229,7 @@ def test_boosting_needs_the_alignment_and_the_model_of_the_lattices(ninja, korea
 def test_posteriors_of_frames_and_pronunciations_come_out(ninja, korean, tmp_path):
     data = SHARED / "data" / "korean"
     code, printed, errors = ninja("to-post", korean / "lat.ark.gz", "--loglikes", tmp_path / "likes")
-    assert (code, "60 lattices, log-likelihood of a frame 1.7589" in errors) == (0, True)
+    assert (code, "60 lattices, log-likelihood per frame 1.7589" in errors) == (0, True)
     counts = {fields[0]: len(fields) - 1 for fields in map(str.split, lines(korean / "depth_per_frame.txt.gz"))}
     assert {line.split()[0]: line.count("[") for line in printed.splitlines()} == counts
     assert len((tmp_path / "likes").read_text().splitlines()) == 60

@@ -36,25 +36,25 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The batch stage that aligns lattices; of damaged ones it returns the fault and the part that aligns.
+    """The batch stage that aligns lattices; for a damaged one it returns an error and the part that aligns.
 
     Args:
         align: Aligns one lattice.
-        align_all: Aligns a batch in one call; returns None if a lattice is damaged.
-        output_error_lats: Return the part of a damaged lattice that aligns.
-        output_if_empty: Return a lattice as it is if no part of it aligns.
+        align_batch: Aligns a batch in one call; returns None if a lattice is damaged.
+        output_error_lats: Return the aligned part of a damaged lattice.
+        output_if_empty: Return a lattice unchanged if no part of it aligns.
         accept_damage: Report damage; otherwise it ends the run.
     """
 
     align: Callable[[Lattice], Aligned]
-    align_all: Callable[[Batch], Batch | None] | None
+    align_batch: Callable[[Batch], Batch | None] | None
     output_error_lats: bool
     output_if_empty: bool = False
     accept_damage: bool = True
 
     def apply(self, batch: Batch, log: Log) -> Batch:
         """Align a batch."""
-        if self.align_all is not None and (aligned := self.align_all(batch)) is not None:
+        if self.align_batch is not None and (aligned := self.align_batch(batch)) is not None:
             return aligned
         entries: list[tuple[str, Lattice | NinjaError]] = []
         for lattice in batch:
@@ -70,9 +70,9 @@ class Alignment:
             yield aligned.whole(lattice.key)
             return
         result = aligned.lattice if self.output_error_lats else None
-        action = "left out" if result is None else "what can be aligned is written"
+        action = "left out" if result is None else "only its aligned part is written"
         if aligned.lattice is None and self.output_if_empty:
-            result, action = lattice, "written as it was"
+            result, action = lattice, "written unchanged"
         yield LatticeError(f"{aligned.fault}: {action}", key=lattice.key)
         if result is not None:
             yield result
@@ -82,19 +82,19 @@ def _label(name: str, text: str) -> Callable[[Command], Command]:
     return click.option(name, type=click.IntRange(0, 2**31 - 1), default=0, metavar="ID", help=text)
 
 
-_reorder = switch("--reorder", True, "Self-loops follow the transition that ends a phone; as the graph was made.")
-_output_error_lats = switch("--output-error-lats", True, "Write the part of damaged lattices that can be aligned.")
-_partial_word_label = _label("--partial-word-label", "Word id of words cut off at the end.")
-_max_expand = "Fail lattices that grow beyond 1000 states and this many times;"
+_reorder = switch("--reorder", True, "Self-loops follow the transition that ends a phone, as in the decoding graph.")
+_output_error_lats = switch("--output-error-lats", True, "Write the aligned part of damaged lattices.")
+_partial_word_label = _label("--partial-word-label", "Word id for words that are cut off at the end.")
+_max_expand = "Fail lattices that exceed 1000 states and this factor of their size;"
 
 
 @command
 @reads("--word-boundary", "Word positions of phones (word_boundary.int).", required=True, load=read_word_boundary)
 @model_option
-@_label("--silence-label", "Word id of silences; 0: they carry no word.")
+@_label("--silence-label", "Word id for silences; 0 for none.")
 @_partial_word_label
 @_reorder
-@click.option("--max-expand", type=click.FloatRange(0), default=0.0, help=f"{_max_expand} 0: never.")
+@click.option("--max-expand", type=click.FloatRange(0), default=0.0, help=f"{_max_expand} 0 for no limit.")
 @_output_error_lats
 @lattice_output()
 @reads_lattices
@@ -108,8 +108,8 @@ def align_words(
 ) -> None:
     """Align arcs with words and silences, by word positions.
 
-    Each arc gets one word, or silence, and exactly the frames of its phones. For models whose phones tell where in a
-    word they stand. Damaged lattices are reported with their keys.
+    Each arc gets one word, or silence, and exactly the frames of its phones. This is for models whose phones depend on
+    their position in the word. Damaged lattices are reported with their keys.
 
     \b
     Example:
@@ -124,7 +124,7 @@ def align_words(
 @model_option
 @_partial_word_label
 @_reorder
-@click.option("--max-expand", default=-1.0, help=f"{_max_expand} 0 or less: never.")
+@click.option("--max-expand", default=-1.0, help=f"{_max_expand} 0 or less for no limit.")
 @_output_error_lats
 @switch("--output-if-empty", False, "Write a lattice unchanged if no part of it can be aligned.")
 @lattice_output()
@@ -140,8 +140,8 @@ def align_words_lexicon(
 ) -> None:
     """Align arcs with words, by a lexicon.
 
-    Each arc gets one word, and exactly the frames of its phones. For any model; the lexicon's lines are a word's id,
-    the id to put for it, and the ids of its phones.
+    Each arc gets one word, and exactly the frames of its phones. This is for any model. A line of the lexicon is a word
+    id, the word id to output, and the ids of the phones.
 
     \b
     Example:
@@ -153,8 +153,8 @@ def align_words_lexicon(
 
 @command
 @model_option
-@switch("--replace-output-symbols", False, "Put phones in the place of words.")
-@switch("--remove-epsilon", True, "Join phones without a word to the next one with a word.")
+@switch("--replace-output-symbols", False, "Replace words by phones.")
+@switch("--remove-epsilon", True, "Join phones without a word to the next phone that has one.")
 @_reorder
 @_output_error_lats
 @lattice_output()
@@ -164,8 +164,8 @@ def align_phones(
 ) -> None:
     """Align arcs with phones.
 
-    Each arc gets one phone and exactly its frames. Words stand on the arcs of the phones they are read with, which
-    need not be their own.
+    Each arc gets one phone and exactly its frames. A word is on the arc of the phone that was current when the decoder
+    output the word, which need not be a phone of that word.
 
     \b
     Example:

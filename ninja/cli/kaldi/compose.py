@@ -30,33 +30,33 @@ from ninja.pipeline.stages import OnLattices
 
 @command
 @click.option("--phi-label", type=click.IntRange(1), metavar="ID", help="Input label of an FST's back-off arcs.")
-@switch("--write-compact", True, "Write word lattices rather than lattices with a label an arc.")
+@switch("--write-compact", True, "Write compact lattices rather than lattices with one label per arc.")
 @joins_archives("The composed lattices", others="OTHER")
 def compose(joined: Joined, destination: Output, phi_label: int | None, write_compact: bool) -> None:
     """Compose lattices with an FST, or with other lattices.
 
-    OTHER is an FST of OpenFst, such as Kaldi's G.fst, whose costs are added to the graph costs of the paths it accepts.
-    Or it is a folder, or an rspecifier (ark:..., scp:...), of lattices, of which those of the same key add both their
-    costs. Alignments are those of FIRST.
+    OTHER is an OpenFst FST such as Kaldi's G.fst, whose costs are added to the graph costs of the paths that it
+    accepts; or a folder or rspecifier (ark:..., scp:...) of lattices, whose graph and acoustic costs are added to the
+    lattices of the same keys. Alignments are those of FIRST.
 
     \b
     Example:
       ninja compose lat.ark G.fst --phi-label 200005 -o composed.ark
       ninja compose lat.ark ark:other.ark -o composed.ark
     """
-    shaped = graph.to_compact if write_compact else graph.to_raw
+    convert = graph.to_compact if write_compact else graph.to_raw
     inputs, (other,) = joined.inputs, joined.others
     if _is_table(other):
         if phi_label is not None:
-            raise OptionError("--phi-label is for FSTs, but OTHER names lattices")
-        joined.write(lambda first, others: shaped(graph.compose(first, others[0])), destination, needed=True)
+            raise OptionError("--phi-label is for FSTs, but OTHER is a source of lattices")
+        joined.write(lambda first, others: convert(graph.compose(first, others[0])), destination, needed=True)
     if inputs.words is None and inputs.table() is not None:
-        raise OptionError(f"{other} holds ids of words, but {inputs.places[0]} spells them; give --words")
-    machine = _machine(other)
-    run(OnLattices(lambda lattice: shaped(graph.compose(lattice, machine, phi_label))), inputs, destination)
+        raise OptionError(f"{other} has word ids, but {inputs.places[0]} has words; give --words")
+    transducer = _read_transducer(other)
+    run(OnLattices(lambda lattice: convert(graph.compose(lattice, transducer, phi_label))), inputs, destination)
 
 
-def _machine(path: str) -> Fst:
+def _read_transducer(path: str) -> Fst:
     try:
         return read_transducer(path)
     except FormatError as error:
@@ -78,8 +78,8 @@ def _is_table(name: str) -> bool:
 def interp(joined: Joined, destination: Output, alpha: float) -> None:
     """Interpolate the costs of two archives of lattices.
 
-    Word sequences that both lattices of a key have stay, at --alpha of the first's costs and 1 - alpha of the second's.
-    Alignments are the first's.
+    The word sequences common to both lattices of a key remain; their costs are --alpha times the first costs plus
+    1 - alpha times the second. Alignments are those of FIRST.
 
     \b
     Example:
@@ -92,14 +92,14 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
 
 @command
 @reads("--ref", "Transcripts: a key and its words on each line.", required=True)
-@click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no transcript, or a transcript no lattice.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a lattice lacks a transcript, or a transcript a lattice.")
 @lattice_output("The remaining lattices")
 @reads_lattices_alone
 def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> None:
     """Remove transcripts from lattices.
 
-    Paths that say just what the transcript says go, all others stay as they are. A lattice that holds nothing else
-    fails. Without --words, transcripts hold word ids.
+    Paths whose words are exactly the transcript are removed; all others remain unchanged. A lattice without other paths
+    fails. Without --words, transcripts are word ids.
 
     \b
     Example:
@@ -107,57 +107,57 @@ def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> N
     """
     console = current_console()
     transcripts = number(read_text(ref), inputs.table())
-    lacking: list[str] = []
-    seen: set[str] = set()
+    untranscribed: list[str] = []
+    matched: set[str] = set()
 
-    def transcribed(part: Inputs) -> Iterator[tuple[str, Lattice]]:
+    def select(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
             if key in transcripts.ids:
-                seen.add(key)
+                matched.add(key)
                 yield key, lattice
             else:
-                lacking.append(key)
+                untranscribed.append(key)
 
     write(
         OnLattices(lambda lattice: graph.difference(lattice, transcripts.of(lattice))),
         inputs,
         destination,
-        read=transcribed,
+        read=select,
     )
-    unused = [key for key in transcripts.ids if key not in seen]
-    for what, keys in (("lattices without a transcript", lacking), ("transcripts without a lattice", unused)):
-        console.say_keys(keys, what)
+    unused = [key for key in transcripts.ids if key not in matched]
+    for problem, keys in (("lattices without a transcript", untranscribed), ("transcripts without a lattice", unused)):
+        console.say_keys(keys, problem)
         if strict:
-            console.log.failures.extend(LatticeError(f"one of the {what}", key=key) for key in keys)
+            console.log.failures.extend(LatticeError(f"one of the {problem}", key=key) for key in keys)
     console.close_counting()
 
 
 @command
 @options.acoustic_scale
-@switch("--determinize", True, "Keep the best path of each word sequence only.")
-@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Fail unions of more arcs.")
+@switch("--determinize", True, "Keep only the best path of each word sequence.")
+@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Fail unions with more arcs.")
 @joins_archives("The united lattices", strict=True)
 def union(joined: Joined, destination: Output, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
     """Unite the lattices of several archives.
 
-    Each lattice of FIRST is united with those of the same key in the others. A key that another archive
-    lacks goes without it, and is listed. Archives in the same order are read once, side by side.
+    Each lattice of FIRST is united with the lattices of the same key in the other archives. Keys that another archive
+    lacks are listed. Archives with the same order of keys are read once, in parallel.
 
     \b
     Example:
       ninja union den.ark num.ark -o union.ark
     """
 
-    def united(first: Lattice, others: Sequence[Any]) -> Lattice:
+    def unite(first: Lattice, others: Sequence[Any]) -> Lattice:
         lattices = [first, *(lattice for lattice in others if lattice is not None)]
         try:
             return graph.union(lattices, acoustic_scale, determinize=determinize, max_arcs=max_arcs)
         except LatticeError as error:
             if determinize and "more than" in error.message:
-                error.message += " (--determinize=false keeps all paths, and needs no such work)"
+                error.message += " (--determinize=false keeps all paths and avoids determinization)"
             raise
 
-    joined.write(united, destination)
+    joined.write(unite, destination)
 
 
 @command
@@ -165,7 +165,7 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
 @options.inv_acoustic_scale
 @options.lm_scale
 @lat_weights_option
-@switch("--exp-weights", False, "Weights are exponents of probabilities rather than factors.")
+@switch("--exp-weights", False, "Use weights as exponents of probabilities rather than factors.")
 @joins_archives("The combined lattices", strict=True)
 def combine(
     joined: Joined,
@@ -177,9 +177,9 @@ def combine(
 ) -> None:
     """Combine the lattices of several systems for consensus decoding.
 
-    The paths of each system's lattice together get the probability of its weight, and all are united. Scales stay in
-    the result, of which only the sum of both costs means something: decode it with all scales 1. A key that another
-    archive lacks goes without it, and is listed.
+    The paths of each system's lattice get the probability of its weight in total, and all paths are united. The costs
+    written are scaled, and only the sum of graph and acoustic cost has a meaning: decode with all scales 1. Keys that
+    another archive lacks are listed.
 
     \b
     Example:
@@ -187,7 +187,7 @@ def combine(
     """
     weights = check_weights(lat_weights, 1 + len(joined.others))
 
-    def combined(first: Lattice, others: Sequence[Any]) -> Lattice:
+    def combine_lattices(first: Lattice, others: Sequence[Any]) -> Lattice:
         return graph.combine([first, *others], weights, Scales(acoustic_scale, lm_scale), exponents=exp_weights)
 
-    joined.write(combined, destination)
+    joined.write(combine_lattices, destination)

@@ -1,4 +1,4 @@
-"""``ninja copy``, ``copy-backoff`` and ``equivalent``: archives key by key."""
+"""``ninja copy``, ``copy-backoff`` and ``equivalent``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ninja.pipeline.stages import OnBatches, Pairs, call_safely
 
 
 @command
-@switch("--write-compact", True, "Write Kaldi's CompactLattice, else its Lattice.")
-@reads("--include", "Copy only keys that are the first field of a line here.")
-@reads("--exclude", "Leave out keys that are the first field of a line here.")
-@switch("--ignore-missing", False, "Exit with 0 even if no lattice was copied.")
+@switch("--write-compact", True, "Write Kaldi's CompactLattice rather than Lattice.")
+@reads("--include", "Copy only the keys in the first column of this file.")
+@reads("--exclude", "Leave out the keys in the first column of this file.")
+@switch("--ignore-missing", False, "Exit with 0 even if no lattice is copied.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if SOURCE lacks a key of --include or --exclude.")
 @lattice_output()
 @reads_lattices
@@ -43,7 +43,7 @@ def copy(
 ) -> None:
     """Copy lattices, all or those of some keys, to another archive or form.
 
-    Listed keys that SOURCE lacks are named.
+    Keys that SOURCE lacks are listed.
 
     \b
     Examples:
@@ -52,27 +52,26 @@ def copy(
     """
     if include is not None and exclude is not None:
         raise click.UsageError("--include cannot be used with --exclude")
-    listed = include or exclude
-    keys = [] if listed is None else read_keys(listed)
-    wanted = frozenset(keys)
-    seen = set()
+    key_file = include or exclude
+    keys = dict.fromkeys([] if key_file is None else read_keys(key_file), False)  # key → whether SOURCE has it
 
-    def selected(part: Inputs) -> Iterator[tuple[str, Lattice]]:
+    def select(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
-            seen.add(key)
-            if listed is None or (key in wanted) == (include is not None):
+            if key in keys:
+                keys[key] = True
+            if (key in keys) == (include is not None):
                 yield key, lattice
 
     stage = OnBatches(graph.to_compact if write_compact else unchanged)
     kind: Kind = "compact" if write_compact else "raw"
-    chosen = None if listed is None else selected
-    write(stage, inputs, destination, read=chosen, kind=kind, may_be_empty=ignore_missing)
-    unknown = [key for key in keys if key not in seen]
+    read = None if key_file is None else select
+    write(stage, inputs, destination, read=read, kind=kind, may_be_empty=ignore_missing)
+    unknown = [key for key, is_found in keys.items() if not is_found]
     console, log = current_console(), inputs.log
-    console.say_keys(unknown, f"keys of {listed} are not in {' '.join(inputs.places)}")
-    nothing = log.lattices + log.skipped == 0 and not ignore_missing
+    console.say_keys(unknown, f"keys of {key_file} are not in {' '.join(inputs.places)}")
+    is_empty = log.lattices + log.skipped == 0 and not ignore_missing
     message = f"{log.lattices} lattices copied, {console.seconds:.1f} s"
-    console.close(message, failed=nothing or (strict and bool(unknown)))
+    console.close(message, failed=is_empty or (strict and bool(unknown)))
 
 
 @command
@@ -83,7 +82,7 @@ def copy(
 def copy_backoff(first: str, second: str, **options: Any) -> None:
     """Copy lattices, those of a second archive where it has them.
 
-    The keys are those of FIRST.
+    The keys written are those of FIRST.
 
     \b
     Example:
@@ -93,7 +92,7 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     inputs, destination = arguments["inputs"], arguments["destination"]
     backed_off = 0
 
-    def chosen(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:
+    def prefer_second(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:
         nonlocal backed_off
         for key, lattice in lattices:
             other = others.get(key)
@@ -101,29 +100,33 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
             yield key, lattice if other is None else other
 
     with inputs.lookup(second) as others:
-        write(chosen, inputs, destination)
-        left_over = list(others.rest())
+        write(prefer_second, inputs, destination)
+        unused = list(others.rest())
     better = inputs.log.lattices - backed_off
-    current_console().say(f"{backed_off} of the lattices are those of {first}, {better} those of {second}")
-    current_console().say_keys(left_over, f"keys of {second} are not in {first} and were left out")
+    current_console().say(f"{backed_off} lattices are from {first}, {better} from {second}")
+    current_console().say_keys(unused, f"keys of {second} are not in {first} and were left out")
     current_console().close_counting()
 
 
 @command
 @click.argument("first", type=Lattices())
 @click.argument("second", type=Lattices())
-@click.option("--delta", default=0.1, help="Largest difference of a path's cost.")
-@click.option("--num-paths", type=click.IntRange(0), default=20, help="Best paths whose alignments are compared.")
-@click.option("--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Share that may differ.")
+@click.option("--delta", default=0.1, help="Largest difference between the costs of a path.")
+@click.option(
+    "--num-paths", type=click.IntRange(0), default=20, help="Number of best paths whose alignments are compared."
+)
+@click.option(
+    "--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Share of lattices that may differ."
+)
 @reading_options()
 def equivalent(
     first: str, second: str, delta: float, num_paths: int, max_error_proportion: float, **options: Any
 ) -> None:
     """Test whether two archives hold equivalent lattices.
 
-    Lattices of the same key are compared; the exit code is 1 if any differ. They are equivalent if they hold the same
-    word sequences, and the best path of each costs the same, graph and acoustic costs together. Alignments are
-    compared, too; but where one source is no Kaldi archive, only if both have any.
+    Lattices of the same key are compared; the exit code is 1 if any differ. They are equivalent if they have the same
+    word sequences and the best paths of each sequence have the same sum of graph and acoustic cost. Alignments are
+    compared too, unless one of the lattices has none and a source is not a Kaldi archive.
 
     \b
     Example:
@@ -155,27 +158,29 @@ def equivalent(
         for _, lattice in inputs.lattices():
             if isinstance(error := call_safely(compare, lattice), NinjaError):
                 inputs.log.fail(error)
-        left_over = list(others.rest())
+        unused = list(others.rest())
     console.say_keys(differing, "not equivalent")
     console.say_keys(missing, f"missing in {second}")
-    console.say_keys(left_over, f"missing in {first}, which does not count")
+    console.say_keys(unused, f"missing in {first}, which is no difference")
     if unaligned and num_paths:
-        said = "which were not compared" if is_foreign() else "which are to be the same; --num-paths=0 leaves them out"
-        console.say(f"{unaligned} lattices have alignments in one source only, {said}")
+        consequence = "which are not compared" if is_foreign() else "and so differ; --num-paths=0 ignores alignments"
+        console.say(f"{unaligned} lattices have alignments in one source only, {consequence}")
     console.say(f"{count} lattices, {equal} of them equivalent")
-    bad = len(differing) + len(missing)
-    console.close(failed=bad > max_error_proportion * count)
+    console.close(failed=len(differing) + len(missing) > max_error_proportion * count)
 
 
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
-    """Compare all word sequences, and the alignments of the best; where only one has any, it is lenient or not."""
+    """Compare all word sequences and the alignments of the best paths.
+
+    With ``lenient``, alignments are ignored if only one of the lattices has any.
+    """
     if not graph.equivalent(lattice, other, delta):
         return False
     if not num_paths or (lenient and lattice.has_labels != other.has_labels):
         return True
-    found = {path.words.tobytes(): path.alignment for path in graph.nbest(other, num_paths)}
+    alignments = {path.words.tobytes(): path.alignment for path in graph.nbest(other, num_paths)}
     return all(
-        path.alignment.tolist() == found[path.words.tobytes()].tolist()
+        path.alignment.tolist() == alignments[path.words.tobytes()].tolist()
         for path in graph.nbest(lattice, num_paths)
-        if path.words.tobytes() in found  # of sequences that cost the same either may be among the best
+        if path.words.tobytes() in alignments  # of sequences of equal cost, either may be among the best
     )

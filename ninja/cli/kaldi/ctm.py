@@ -1,4 +1,4 @@
-"""``ninja to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``: a line for each word with its time."""
+"""``ninja to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``: lines of words with times."""
 
 from __future__ import annotations
 
@@ -39,33 +39,32 @@ def word_lines(
     hypotheses: dict[str, npt.NDArray[np.int32]] | None,
     hypotheses_file: str | None,
 ) -> list[tuple[str, Consensus]]:
-    """Decode the lattices of a batch; return the lines of each one's words, and what they are of."""
+    """Decode the lattices of a batch; return the CTM lines and the consensus of each."""
     start = None
     if hypotheses is not None:
-        start = []
         for key in batch.keys:
             if key not in hypotheses:
-                raise LatticeError(f"{hypotheses_file} has no words for it", key=key)
-            start.append(hypotheses[key])
-    found = mbr_decode(batch, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
+                raise LatticeError(f"{hypotheses_file} lacks its words", key=key)
+        start = [hypotheses[key] for key in batch.keys]
+    results = mbr_decode(batch, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
     return [
-        (consensus_ctm(each, _shift(lattice, frame_shift), lattice.words), each)
-        for lattice, each in zip(batch, found, strict=True)
+        (consensus_ctm(result, _frame_shift(lattice, frame_shift), lattice.words), result)
+        for lattice, result in zip(batch, results, strict=True)
     ]
 
 
 @command
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
-@switch("--decode-mbr", True, "Decode for least expected word error, else keep the best path's words.")
-@switch("--print-silence", False, "Print bins that most probably hold no word, too.")
-@reads("--one-best", "Table of word ids to begin with, rather than the best paths.")
+@switch("--decode-mbr", True, "Decode for least expected word error rather than keep the words of the best path.")
+@switch("--print-silence", False, "Print bins whose most probable entry is epsilon, too.")
+@reads("--one-best", "Table of word ids to start from instead of the best paths.")
 @output_file("Text file for the lines")
 @combines_systems
 def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, **given: Any) -> None:
     """Print each word of lattices with its time and confidence.
 
-    Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times mean something only in
-    lattices whose arcs have the labels of their words (ninja align-words).
+    Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times are right only if each arc
+    has the transition ids of its word (ninja align-words).
 
     \b
     Example:
@@ -77,31 +76,31 @@ def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_be
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
     with text_output(output_file) as stream:
-        for key, (text, found) in results(OnBatches(lines), inputs, read=read, to_stdout=output_file == "-"):
+        for key, (text, result) in results(OnBatches(lines), inputs, read=read, to_stdout=output_file == "-"):
             stream.write(text)
-            risk += found.bayes_risk
-            words += len(found.words)
-            approximate += [key] * found.touches_band
+            risk += result.bayes_risk
+            words += len(result.words)
+            approximate += [key] * result.touches_band
     close_with_risk(inputs, risk, words, approximate)
 
 
 def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_silence: bool) -> list[str]:
     """Return the lines of the words of single-path lattices."""
     return [
-        path_ctm(lattice, _shift(lattice, frame_shift), precision, lattice.words, print_silence=print_silence)
+        path_ctm(lattice, _frame_shift(lattice, frame_shift), precision, lattice.words, print_silence=print_silence)
         for lattice in batch
     ]
 
 
-def _shift(lattice: Lattice, frame_shift: float | None) -> float:
-    """Return the seconds per frame that are given, or else the lattice's."""
+def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
+    """Return the seconds per frame: the option, or else the value of the lattice."""
     return frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
 
 
 @command
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
-@click.option("--precision", type=click.IntRange(0, 100), default=2, help="Digits of times after the point.")
-@switch("--print-silence", False, "Print stretches without a word, too: as <eps>, or 0.")
+@click.option("--precision", type=click.IntRange(0, 100), default=2, help="Decimal places of times.")
+@switch("--print-silence", False, "Print segments without a word, too, as <eps> or 0.")
 @output_file("Text file for the lines")
 @reads_lattices
 def nbest_to_ctm(
@@ -109,8 +108,8 @@ def nbest_to_ctm(
 ) -> None:
     """Print each word of single-path lattices with its time.
 
-    Lines of a CTM file: key, channel 1, begin, duration (seconds), word. The arcs must have the labels of their words:
-    take the best paths (ninja 1best), then align them (ninja align-words).
+    Lines of a CTM file: key, channel 1, begin, duration (seconds), word. Each arc must have the transition ids of its
+    word: take the best paths (ninja 1best), then align them (ninja align-words).
 
     \b
     Example:
@@ -130,23 +129,23 @@ def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) 
 def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: bool) -> str:
     check_labelled(lattice)
     lines = []
-    for each in pronunciations(to_compact(check_only_path(lattice)), model):
-        length = ",".join(map(str, each.lengths)) if lengths else str(sum(each.lengths))
-        word = str(each.word) if lattice.words is None else lattice.words.word(each.word)
-        lines.append(" ".join([lattice.key, str(each.begin), length, word, *map(str, each.phones)]) + "\n")
+    for spoken in pronunciations(to_compact(check_only_path(lattice)), model):
+        length = ",".join(map(str, spoken.lengths)) if lengths else str(sum(spoken.lengths))
+        word = str(spoken.word) if lattice.words is None else lattice.words.word(spoken.word)
+        lines.append(" ".join([lattice.key, str(spoken.begin), length, word, *map(str, spoken.phones)]) + "\n")
     return "".join(lines)
 
 
 @command
 @model_option
-@switch("--print-lengths-per-phone", False, "Print the length of each phone, with commas between.")
+@switch("--print-lengths-per-phone", False, "Print the length of each phone, separated by commas.")
 @output_file("Text file for the lines")
 @reads_lattices
 def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
     """Print the phones of each word of single-path lattices.
 
-    Lines of key, first frame, number of frames, word (its id where --words is not given) and phone ids. The lattices
-    must be word-aligned (ninja align-words).
+    A line is the key, first frame, number of frames, word (its id without --words) and phone ids. The lattices must be
+    word-aligned (ninja align-words).
 
     \b
     Example:

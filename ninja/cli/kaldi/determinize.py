@@ -32,14 +32,16 @@ from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import call_safely
 
-Determinize = Callable[..., Any]  # a lattice → a lattice and its `DeterminizeReport`
-SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the result's size
+Determinize = Callable[..., Any]  # from a lattice to a lattice and its `DeterminizeReport`
+SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the size of the result
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns, given the options, the stage for the lattices.
+    """Make a command of a function that returns the stage, given the options.
 
-    ``skip`` are bounds without an option; ``max_loop`` is another default.
+    Args:
+        skip: Bounds that are no options of the command.
+        max_loop: Default of ``--max-loop`` if it is another than that of `DeterminizeBounds`.
     """
     names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
 
@@ -53,10 +55,10 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
 
         fields = section("Bounds", from_fields(DeterminizeBounds, skip=skip))
         bounds = fields(lattice_output()(reads_lattices(collected)))
-        for each in vars(bounds)["__click_params__"]:
-            if each.name == "max_loop" and max_loop is not None:
-                each.default = max_loop
-        beam = click.option("--beam", default=10.0, help="Keep what is within this scaled cost of the best path.")
+        for option in vars(bounds)["__click_params__"]:
+            if option.name == "max_loop" and max_loop is not None:
+                option.default = max_loop
+        beam = click.option("--beam", default=10.0, help="Keep paths within this scaled cost of the best one.")
         return command(options.acoustic_scale(beam(bounds)))
 
     return decorate
@@ -71,8 +73,8 @@ minimize_option = switch("--minimize", False, "Push and minimize the results.")
 def determinize_pruned(**given: Any) -> Determinization:
     """Keep the best path of each word sequence within a beam.
 
-    State-level lattices become compact ones. Where a bound comes before the beam, what lies within a smaller beam is
-    written, and stderr says which lattice and which beam.
+    State-level lattices become compact. If a bound is reached before the beam, the lattice is written with a smaller
+    beam, and its key and that beam are printed on stderr.
 
     \b
     Example:
@@ -83,22 +85,22 @@ def determinize_pruned(**given: Any) -> Determinization:
 
 @determinizes(max_loop=-1)
 @reads("--model", "Transition model (final.mdl).", required=True)
-@switch("--phone-determinize", True, "Determinize over phones and words first.")
-@switch("--word-determinize", True, "Determinize over words in the end.")
+@switch("--phone-determinize", True, "First determinize over phones and words.")
+@switch("--word-determinize", True, "Finally determinize over words.")
 @minimize_option
 def determinize_phone_pruned(
     model: str, phone_determinize: bool, word_determinize: bool, **given: Any
 ) -> Determinization:
     """Determinize phones, then words, within a beam.
 
-    As `ninja determinize-pruned`; a first pass over phones and words lets deeper lattices through the bounds.
+    Like `ninja determinize-pruned`; a first pass over phones and words keeps deeper lattices within the bounds.
 
     \b
     Example:
       ninja determinize-phone-pruned --model final.mdl raw.ark.gz --beam 8 -o lat.ark.gz
     """
     if not (phone_determinize or word_determinize):
-        raise click.UsageError("--phone-determinize=false --word-determinize=false leaves nothing to do")
+        raise click.UsageError("--phone-determinize=false and --word-determinize=false cannot be used together")
     given |= {"phone_determinize": phone_determinize, "word_determinize": word_determinize}
     given["model"] = read_transition_model(model)
     return Determinization(partial(graph.determinize_phone_pruned, **given))
@@ -106,13 +108,13 @@ def determinize_phone_pruned(
 
 @determinizes(skip=SIZES)
 @click.option("--beam-ratio", type=ratio, default=0.9, help="Factor of the beam on each retry.")
-@click.option("--num-loops", type=click.IntRange(0), default=20, help="Most retries on pruned lattices.")
-@switch("--prune", False, "Prune the results by the beam.")
+@click.option("--num-loops", type=click.IntRange(0), default=20, help="Maximum number of retries on pruned lattices.")
+@switch("--prune", False, "Prune the results with the beam.")
 def determinize(prune: bool, **given: Any) -> Determinization:
     """Keep the best path of each word sequence.
 
-    Nothing is pruned where that is possible. A lattice too large for it is pruned by --beam times --beam-ratio and
-    tried again, and so on. Mostly `ninja determinize-pruned` is what you want: it prunes while it determinizes.
+    A lattice that exceeds a bound is pruned with --beam times --beam-ratio and determinized again, and so on; others
+    are not pruned. `ninja determinize-pruned`, which prunes during determinization, is usually the better choice.
 
     \b
     Example:
@@ -122,30 +124,30 @@ def determinize(prune: bool, **given: Any) -> Determinization:
 
 
 class BeamNote(str):
-    """Note of a lattice that holds less than the requested beam."""
+    """Note of a lattice that was determinized with a smaller beam than requested."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Determinization:
-    """The batch stage that determinizes lattices and notes those for which the whole beam was not reached.
+    """The batch stage that determinizes lattices and notes those that do not reach the requested beam.
 
     Args:
-        function: Determinizes one lattice.
-        whole: Determinizes a batch in one call; returns None if a lattice does not reach the beam.
+        determinize: Determinizes one lattice.
+        determinize_batch: Determinizes a batch in one call; returns None if a lattice does not reach the beam.
     """
 
-    function: Determinize
-    whole: Callable[[Batch], Batch | None] | None = None
+    determinize: Determinize
+    determinize_batch: Callable[[Batch], Batch | None] | None = None
 
     def apply(self, batch: Batch, log: Log) -> Batch:
         """Determinize a batch."""
-        if self.whole is not None and (determinized := self.whole(batch)) is not None:
+        if self.determinize_batch is not None and (determinized := self.determinize_batch(batch)) is not None:
             return determinized
         entries: list[tuple[str, Lattice | NinjaError]] = []
         for lattice in batch:
-            result = call_safely(self.function, lattice)
+            result = call_safely(self.determinize, lattice)
             if not isinstance(result, NinjaError):
                 result, report = result
                 if not report.complete:
@@ -155,7 +157,7 @@ class Determinization:
 
 
 def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoReturn:
-    """Write all lattices, report those that did not reach the beam, and end the command."""
+    """Write the lattices, report those that did not reach the beam, and end the command."""
     console, log = current_console(), inputs.log
 
     def incomplete() -> int:
@@ -170,5 +172,5 @@ def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoRet
     log.on_note = show
     arcs = write(stage, inputs, destination, kind="compact").arcs
     if number := incomplete():
-        console.say(f"{number} lattices hold less than the requested beam")
+        console.say(f"{number} lattices have a smaller beam than requested")
     console.close_counting(f"lattices, {arcs} arcs")

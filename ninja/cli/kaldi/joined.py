@@ -1,4 +1,4 @@
-"""Lattices of several sources, joined by their keys."""
+"""Commands that join lattices of several sources by key."""
 
 from __future__ import annotations
 
@@ -28,21 +28,26 @@ from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
-Joining = Callable[[Lattice, Sequence[Any]], Lattice]  # of a lattice, and of each other source its lattice or None
+Joining = Callable[[Lattice, Sequence[Any]], Lattice]  # a lattice, and that of each other source or None
 
 
 @dataclass(slots=True)
 class Joined:
-    """The lattices of one source, and those of others with the same keys."""
+    """A source of lattices, and other sources whose lattices are looked up by key."""
 
     inputs: Inputs
     others: tuple[str, ...]
     strict: bool = False
-    missing: dict[str, list[str]] = field(default_factory=dict)  # keys that each other source lacks
+    missing: dict[str, list[str]] = field(default_factory=dict)  # source → keys that it lacks
 
     @contextmanager
     def stage(self, function: Joining, *, needed: bool = False) -> Iterator[StreamStage[Lattice]]:
-        """Open the other sources for the stage that joins lattices of one key; with ``needed``, those without fail."""
+        """Open the other sources and return the stage that joins lattices of one key.
+
+        Args:
+            function: Joins a lattice with its partners.
+            needed: Lattices without a partner in each source fail.
+        """
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.inputs.lookup(place)) for place in self.others]
 
@@ -66,7 +71,7 @@ class Joined:
             yield stage
 
     def write(self, function: Joining, destination: Output, *, needed: bool = False) -> NoReturn:
-        """Write the function's result for the lattices of each key, and end the command."""
+        """Write the result of the function for each key, and end the command."""
         with self.stage(function, needed=needed) as stage:
             write(stage, self.inputs, destination)
         if not needed:
@@ -74,7 +79,7 @@ class Joined:
         current_console().close_counting()
 
     def say_missing(self) -> None:
-        """Name the keys that another source lacks; with ``--strict``, they are failures."""
+        """Print the keys that another source lacks; with ``--strict``, they are failures."""
         for place, keys in self.missing.items():
             current_console().say_keys(keys, f"keys are not in {place}")
             if self.strict:
@@ -88,10 +93,13 @@ class Joined:
             yield partner
 
 
-def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
-    """Give a command its sources and the options of reading, handed to it as ``joined``, and its ``destination``.
+def joins_archives(description: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
+    """Give a command source arguments and options of reading as ``joined``, and its ``destination``.
 
-    ``others`` names the arguments behind the first source; it ends in ``...`` if there may be many.
+    Args:
+        description: Help of ``-o``.
+        others: Name of the other sources in the usage line; it ends in ``...`` if there may be several.
+        strict: Add ``--strict``.
     """
 
     def decorate(command: Command) -> Command:
@@ -99,13 +107,13 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
         @click.argument(
             "others", nargs=-1 if others.endswith("...") else 1, required=True, metavar=others, type=Lattices()
         )
-        @lattice_output(what)
+        @lattice_output(description)
         @reading_options()
         @functools.wraps(command)
         def collected(first: str, others: str | tuple[str, ...], strict: bool = False, **options: Any) -> None:
-            beside = (others,) if isinstance(others, str) else others
+            names = (others,) if isinstance(others, str) else others
             arguments = build_inputs((first,), options)
-            command(Joined(arguments.pop("inputs"), beside, strict), **arguments)
+            command(Joined(arguments.pop("inputs"), names, strict), **arguments)
 
         text = "Exit with 1 if an archive lacks a key of the first."
         return section("Running", click.option("--strict", is_flag=True, help=text))(collected) if strict else collected
@@ -114,12 +122,12 @@ def joins_archives(what: str, *, others: str = "OTHER...", strict: bool = False)
 
 
 def combines_systems(command: Command) -> Command:
-    """Give a command its source and, if there are several systems, their ``lattices``, combined, and ``scales``."""
+    """Give a command its source and ``scales``; with ``--with``, the combined ``lattices`` of several systems."""
 
     @scales
     @section(
         "Several systems",
-        reads("--with", "Lattices of one more system.", "others", kind=Lattices(), multiple=True),
+        reads("--with", "Lattices of another system.", "others", kind=Lattices(), multiple=True),
         lat_weights_option,
         click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
     )
@@ -134,7 +142,7 @@ def combines_systems(command: Command) -> Command:
         **options: Any,
     ) -> None:
         if not others and lat_weights is not None:
-            raise click.UsageError("--lat-weights needs --with: there is one system only")
+            raise click.UsageError("--lat-weights needs several systems; add some by --with")
         lattices = None
         if others:
             weights = check_weights(lat_weights, 1 + len(others))

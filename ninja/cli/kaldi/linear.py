@@ -1,9 +1,10 @@
-"""``ninja linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``: single paths."""
+"""``ninja linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``: lattices of single paths."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -36,7 +37,7 @@ _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 @reads("--words", WORDS_HELP)
 @reads("--lm-cost", "Graph cost of each key.  [default: 0]")
 @reads("--ac-cost", "Acoustic cost of each key.  [default: 0]")
-@click.option("--allow-pipes", is_flag=True, help="Run commands typed as input ('ark:command |').")
+@click.option("--allow-pipes", is_flag=True, help="Run commands given as inputs ('ark:command |').")
 @lattice_output(resume=False, each_input=False)
 def linear_to_nbest(
     alignments: str,
@@ -49,7 +50,7 @@ def linear_to_nbest(
 ) -> None:
     """Make single-path lattices from alignments, words and costs.
 
-    Inputs are tables, text or binary. A key of ALIGNMENTS without words or cost is reported and left out.
+    Inputs are text or binary tables. Keys of ALIGNMENTS without words or costs are reported and left out.
 
     \b
     Example:
@@ -57,26 +58,21 @@ def linear_to_nbest(
     """
     destination = build_output(writing_options)
     inputs = Inputs((alignments,), words, allow_pipes=allow_pipes, are_lattices=False, log=current_console().log)
-    said = KeyedTable(_spoken(inputs, transcriptions))
+    words_of = KeyedTable(_word_ids(inputs, transcriptions))
     costs = [
         None if name is None else KeyedTable(read_floats(name, allow_pipes=allow_pipes)) for name in (lm_cost, ac_cost)
     ]
 
-    def made() -> Iterator[Lattice]:
-        for key, alignment in read_integers(alignments, allow_pipes=allow_pipes):
-            ids = said.get(key)
-            graph_cost, acoustic_cost = (0.0 if each is None else each.get(key) for each in costs)
-            try:
-                if ids is None or graph_cost is None or acoustic_cost is None:
-                    lacking = transcriptions if ids is None else lm_cost if graph_cost is None else ac_cost
-                    raise LatticeError(f"{lacking} lacks it", key=key)
-                lattice = graph.linear(key, ids, alignment, graph_cost, acoustic_cost, inputs.table())
-            except NinjaError as error:
-                inputs.log.fail(error)
-            else:
-                yield lattice
+    def lattice_of(key: str, alignment: npt.NDArray[np.int32]) -> Lattice:
+        ids = words_of.get(key)
+        graph_cost, acoustic_cost = (0.0 if table is None else table.get(key) for table in costs)
+        if ids is None or graph_cost is None or acoustic_cost is None:
+            table = transcriptions if ids is None else lm_cost if graph_cost is None else ac_cost
+            raise LatticeError(f"{table} lacks it", key=key)
+        return graph.linear(key, ids, alignment, graph_cost, acoustic_cost, inputs.table())
 
-    _write(inputs, destination, made())
+    entries = read_integers(alignments, allow_pipes=allow_pipes)
+    _write(inputs, destination, ((key, partial(lattice_of, key, alignment)) for key, alignment in entries))
 
 
 @command
@@ -85,7 +81,7 @@ def linear_to_nbest(
 def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
     """Unite n-best paths, keys ending in -1, -2, …, in lattices.
 
-    Paths of an utterance stand one after the other.
+    The paths of an utterance must be consecutive.
 
     \b
     Example:
@@ -101,17 +97,11 @@ def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
                 message = "the key does not end in -1, -2, … as those of n-best lists do"
                 inputs.log.fail(LatticeError(message, key=key))
 
-    def united() -> Iterator[Lattice]:
-        for key, waiting in groupby(paths(), key=lambda pair: pair[0]):
-            try:
-                result = graph.union([lattice for _, lattice in waiting], determinize=False)
-            except NinjaError as error:
-                error.key = error.key or key
-                inputs.log.fail(error)
-            else:
-                yield result
+    def unite(group: list[tuple[str, Lattice]]) -> Lattice:
+        return graph.union([lattice for _, lattice in group], determinize=False)
 
-    _write(inputs, destination, united())
+    groups = groupby(paths(), key=lambda pair: pair[0])
+    _write(inputs, destination, ((key, partial(unite, list(group))) for key, group in groups))
 
 
 @command
@@ -121,7 +111,7 @@ def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
 def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> None:
     """Make a lattice from each line of word ids, or of words with --words.
 
-    A line of TEXT is a key and its words. Costs are 0; each word is its own label.
+    A line of TEXT is a key and its words. Costs are 0; the alignment of a word is its id.
 
     \b
     Example:
@@ -129,32 +119,43 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
     """
     destination = build_output(writing_options)
     inputs = Inputs((text,), words, are_lattices=False, log=current_console().log)
-    lattices = (graph.project(graph.linear(key, ids)) for key, ids in _spoken(inputs, text))
-    _write(inputs, destination, (lattice.with_words(inputs.table()) for lattice in lattices))
+
+    def lattice_of(key: str, ids: npt.NDArray[np.int32]) -> Lattice:
+        return graph.project(graph.linear(key, ids)).with_words(inputs.table())
+
+    entries = _word_ids(inputs, text)
+    _write(inputs, destination, ((key, partial(lattice_of, key, ids)) for key, ids in entries))
 
 
-def _spoken(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
-    """Read the words of each key: ids, or words of the symbol table."""
+def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
+    """Read the word ids of each key, from ids or from words of the symbol table."""
     table = inputs.table()
     if table is None:
         yield from read_integers(transcripts, allow_pipes=inputs.allow_pipes)
         return
-    paths = [STDIN] if transcripts == STDIN else [each.place.path for each in tables(transcripts)]
-    for path in ("/dev/stdin" if each == STDIN else each for each in paths):
-        for key, spoken in read_text(path).items():
-            ids = table.ids(spoken)
+    paths = [STDIN] if transcripts == STDIN else [source.place.path for source in tables(transcripts)]
+    for path in paths:
+        for key, words in read_text("/dev/stdin" if path == STDIN else path).items():
+            ids = table.ids(words)
             if -1 in ids:
-                message = f"the symbol table lacks the word {spoken[ids.index(-1)]!r}"
+                message = f"the symbol table lacks the word {words[ids.index(-1)]!r}"
                 inputs.log.fail(SymbolError(message, path, key=key))
             else:
                 yield key, np.array(ids, np.int32)
 
 
-def _write(inputs: Inputs, destination: Output, lattices: Iterator[Lattice]) -> None:
+def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Callable[[], Lattice]]]) -> None:
+    """Write the lattice that the function of each key returns; report those that fail."""
     log = inputs.log
     with open_output(destination, inputs) as archive:
-        for lattice in lattices:
-            log.lattices += archive.take(lattice)
+        for key, make_lattice in entries:
+            try:
+                lattice = make_lattice()
+            except NinjaError as error:
+                error.key = error.key or key
+                log.fail(error)
+            else:
+                log.lattices += archive.take(lattice)
         if not log.lattices and log.failures:
-            raise LatticeError(f"not one lattice of {len(log.failures)} could be made; nothing is written")
+            raise LatticeError(f"all {len(log.failures)} lattices failed; nothing is written")
     current_console().close_counting()

@@ -42,7 +42,7 @@ def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramL
 
 @lru_cache(1)
 def mapped(lm: NgramLM, words: SymbolTable, num_words: int, unk_penalty: float | None) -> WordMap:
-    """Map words to those of a model, as many as there are by now."""
+    """Map the first ``num_words`` of a growing symbol table to the words of a model."""
     return WordMap(words, lm, unk_penalty)
 
 
@@ -57,7 +57,7 @@ def composed(
 
 
 def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tuple[str, Lattice]]:
-    """Yield lattices; note once if some should be determinized first."""
+    """Yield lattices; note once if one should be determinized first."""
     for key, lattice in lattices:
         if ADVICE not in log.notes and is_ambiguous(lattice):
             log.note(ADVICE)
@@ -66,7 +66,7 @@ def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tupl
 
 @command
 @reads("--lm", "N-gram model: ARPA, const-arpa or G.fst; a shipped one: english-ngram.", required=True)
-@click.option("--lm-scale", default=1.0, help="Factor of its costs; -1 takes them out.")
+@click.option("--lm-scale", default=1.0, help="Factor of the model's costs; -1 subtracts them.")
 @click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
 @click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
 @word_options("oov_score")
@@ -83,11 +83,11 @@ def lmrescore(
 ) -> None:
     """Add the scores of an n-gram model to lattices, or take them out, exactly.
 
-    Every path keeps its words, times and acoustic costs, and its graph cost changes by the model's cost of its words,
-    times --lm-scale. Nothing is pruned; states split where the model tells histories apart. A model without <unk> needs
-    --oov-score where it lacks a word. Lattices that are not determinized, such as PocketSphinx's, grow many times:
-    `ninja prune` and `ninja determinize-pruned` come first. Without --words, words.txt or words.txt.gz beside SOURCE is
-    taken.
+    The model's cost of the words of each path, times --lm-scale, is added to the graph cost; words, times and acoustic
+    costs remain the same. Nothing is pruned; states are split by the histories of the model. A model without <unk>
+    needs --oov-score if it lacks a word. Lattices that are not determinized, such as those of PocketSphinx, become many
+    times larger: use `ninja prune` and `ninja determinize-pruned` first. Words are read from words.txt or words.txt.gz
+    beside SOURCE by default.
 
     \b
     Example:
@@ -98,10 +98,10 @@ def lmrescore(
             raise OptionError(f"{name} is {value}, but must be finite")
     words = inputs.need_table()
     if current_console().threads > 1 and unk_penalty is None:
-        words.complete()  # what is unknown must not hang on how far the reading is
-    model = loaded(lm, words, load_options)  # here, too: what is wrong with it is said once
+        words.complete()  # or the set of unknown words would depend on the progress of the reader
+    model = loaded(lm, words, load_options)  # here too, so that an error is reported once
     if model.oov_score is not None:
-        current_console().say(f"{lm}: no <unk>; words that it lacks have --oov-score {model.oov_score}")
+        current_console().say(f"{lm}: has no <unk>; unknown words get --oov-score {model.oov_score}")
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
     log = use_log(inputs, RescoreReport())
     check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)

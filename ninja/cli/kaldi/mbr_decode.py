@@ -36,24 +36,24 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.pipeline.stages import OnBatches, OnLattices, Pairs
 
-DEFAULT_FRAME_SHIFT = 0.01  # seconds, as Kaldi's tools assume
+DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
-MOST_COST = 1e10  # what Kaldi writes instead of infinity
+MOST_COST = 1e10  # Kaldi writes it instead of infinity
 
 
 def frame_shift_option(text: str) -> Callable[[Command], Command]:
-    """Add ``--frame-shift``, with its help."""
+    """Add ``--frame-shift``."""
 
     def finite(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
         if value is not None and not math.isfinite(value):
-            raise click.BadParameter(f"{value} is no number of seconds")
+            raise click.BadParameter(f"{value} is not a number of seconds")
         return value
 
     return click.option(
         "--frame-shift",
         type=click.FloatRange(0, min_open=True),
         callback=finite,
-        help=f"{text}  [default: as the lattice says, else 0.01]",
+        help=f"{text}  [default: that of the lattice, or else 0.01]",
     )
 
 
@@ -63,50 +63,50 @@ class Decoded(NamedTuple):
     words: npt.NDArray[np.int32]
     bayes_risk: float
     touches_band: bool
-    outputs: dict[str, Any]  # by the option that names the file, in the form that is written
+    outputs: dict[str, Any]  # option that names the file → content
 
 
 def decode(
     batch: Batch, scales: Scales, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str], **how: Any
 ) -> list[Decoded]:
-    """Decode the lattices of a batch, and print the requested results of each."""
-    found = consensus.mbr_decode(batch, scales, **how)
-    printed = partial(_printed, one_best_times=one_best_times, frame_shift=frame_shift, wanted=wanted)
-    return list(map(printed, batch, found))
+    """Decode the lattices of a batch and format the requested results."""
+    results = consensus.mbr_decode(batch, scales, **how)
+    format_one = partial(_format, one_best_times=one_best_times, frame_shift=frame_shift, wanted=wanted)
+    return list(map(format_one, batch, results))
 
 
-def _printed(
-    lattice: Lattice, found: Consensus, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str]
+def _format(
+    lattice: Lattice, result: Consensus, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str]
 ) -> Decoded:
     if "mesh_dir" in wanted:
         _check_file_name(lattice.key)
-    if "times" in wanted and len(found.words) and not found.bin_times.max(initial=0) > 0:
+    if "times" in wanted and len(result.words) and not result.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
     network = None
     if "mesh_dir" in wanted or "json_file" in wanted:
         shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-        network = consensus.confusion_network(found, shift, lattice.words)
+        network = consensus.confusion_network(result, shift, lattice.words)
     outputs: dict[str, Any] = {}
     for name in wanted:
         if name == "bayes_risk":
-            outputs[name] = found.bayes_risk
+            outputs[name] = result.bayes_risk
         elif name == "sausage":
-            outputs[name] = _sausage(found)
+            outputs[name] = _sausage(result)
         elif name == "times":
-            outputs[name] = _times(found.times if one_best_times else found.bin_times)
+            outputs[name] = _times(result.times if one_best_times else result.bin_times)
         elif network is not None:
-            mesh = name == "mesh_dir"
-            outputs[name] = write_mesh(consensus.without_empty_bins(network)) if mesh else write_network(network)
+            is_mesh = name == "mesh_dir"
+            outputs[name] = write_mesh(consensus.without_empty_bins(network)) if is_mesh else write_network(network)
     if lattice.words is None:
-        outputs["ids"] = found.words
+        outputs["ids"] = result.words
     else:
-        outputs["words"] = [lattice.words.word(word) for word in found.words.tolist()]
-    return Decoded(found.words, found.bayes_risk, found.touches_band, outputs)
+        outputs["words"] = [lattice.words.word(word) for word in result.words.tolist()]
+    return Decoded(result.words, result.bayes_risk, result.touches_band, outputs)
 
 
 @command
-@switch("--decode-mbr", True, "Decode, else keep the best path's words and build the bins around them.")
-@switch("--print-silence", False, "Keep bins that most probably hold no word as words with id 0.")
+@switch("--decode-mbr", True, "Decode rather than keep the words of the best path and build the bins around them.")
+@switch("--print-silence", False, "Print id 0 for bins whose most probable entry is epsilon.")
 @frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
 @section(
     "Input and output",
@@ -114,9 +114,9 @@ def _printed(
     writes("--bayes-risk", "Write the expected word errors of each lattice."),
     writes("--sausage", "Write the bins of each lattice: word ids and posteriors."),
     writes("--times", "Write begin and end of each bin, in frames."),
-    switch("--one-best-times", False, "Let --times hold the words decoded rather than all bins."),
-    writes("--mesh-dir", "Write confusion networks as SRILM's word meshes, KEY.mesh each.", kind=OutputFolder()),
-    writes("--json", "Write confusion networks, one a line, as JSON.", "json_file"),
+    switch("--one-best-times", False, "Write only the times of the decoded words to --times rather than of all bins."),
+    writes("--mesh-dir", "Write confusion networks as SRILM word meshes KEY.mesh to this folder.", kind=OutputFolder()),
+    writes("--json", "Write confusion networks as JSON, one per line.", "json_file"),
     word_symbol_table_option,
 )
 @combines_systems
@@ -125,9 +125,9 @@ def mbr_decode(
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
-    One line for each: its key and its words, or word ids where there is no symbol table. With --with, the lattices of
-    several systems are combined first, as ninja combine does it. Times mean something only in lattices whose arcs have
-    the labels of their words (ninja align-words).
+    Each line is a key and its words, or word ids without a symbol table. With --with, the lattices of several systems
+    are first combined as by ninja combine. Times are right only if each arc has the transition ids of its word (ninja
+    align-words).
 
     \b
     Examples:
@@ -135,7 +135,7 @@ def mbr_decode(
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
     files = {name: file for name in OUTPUTS if (file := given.pop(name)) is not None}
-    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as Kaldi's
+    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as in Kaldi
         inputs.spell()
     show = shown_words(current_console(), word_symbol_table)
     read = None if lattices is None else lambda _: lattices
@@ -156,12 +156,12 @@ def mbr_decode(
 
 
 def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], object]:
-    """Open an output, and return the function that writes a lattice's part of it."""
+    """Open an output and return the function that writes the result of a lattice to it."""
     if name == "mesh_dir":
         try:
             os.makedirs(file, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot be made: {error.strerror or error}", file) from error
+            raise OutputError(f"cannot be created: {error.strerror or error}", file) from error
         return partial(_write_mesh, file)
     if name == "json_file":
         stream = stack.enter_context(text_output(file))
@@ -171,12 +171,12 @@ def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], obje
 
 
 def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[str]) -> NoReturn:
-    """End a command with the keys of approximate results and a line of the number of lattices and their Bayes risk."""
+    """Print the keys of approximate results, the number of lattices and their Bayes risk, and end the command."""
     console = current_console()
-    console.say_keys(approximate, "lattices are too long and flat to compare whole: confidences are approximate")
+    console.say_keys(approximate, "lattices are too long for an exact result; their confidences are approximate")
     count = inputs.log.lattices
     average, per_word = risk / max(count, 1), risk / max(words, 1)
-    current_console().close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
+    console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
 
 
 @command
@@ -186,41 +186,41 @@ def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[s
 def confidence(inputs: Inputs, output_file: str, scales: Scales) -> None:
     """Print the cost difference between the two best word sequences.
 
-    One line for each: its key and the difference; 1e+10 where there is but one word sequence.
+    Each line is a key and the difference, which is 1e+10 if there is only one word sequence.
 
     \b
     Example:
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
     difference_of = partial(consensus.sentence_confidence, scales=scales)
-    alone, probability = 0, 0.0
+    single, probability = 0, 0.0
     with NumberWriter(output_file) as table:
         for key, difference in results(OnLattices(difference_of), inputs, to_stdout=output_file == "-"):
-            alone += math.isinf(difference)
+            single += math.isinf(difference)
             probability += math.exp(-difference)
             table.number(key, min(difference, MOST_COST))
     count = inputs.log.lattices
     average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
-    current_console().close(f"{count} lattices, {alone} of them with one word sequence only{average}")
+    current_console().close(f"{count} lattices, {single} of them with a single word sequence{average}")
 
 
-def _sausage(found: Consensus) -> list[str]:
-    """Print bins as Kaldi prints a ``Posterior``."""
-    entry = [f"{word} {posterior:.7g} " for word, posterior in zip(found.word, found.posterior.tolist(), strict=True)]
+def _sausage(result: Consensus) -> list[str]:
+    """Format bins as Kaldi writes a ``Posterior``."""
+    entry = [f"{word} {posterior:.7g} " for word, posterior in zip(result.word, result.posterior.tolist(), strict=True)]
     return [
-        *(f"[ {''.join(entry[first:end])}]" for first, end in pairwise(found.bin_begin.tolist())),
-        "",  # a blank at the end, as there
+        *(f"[ {''.join(entry[first:end])}]" for first, end in pairwise(result.bin_begin.tolist())),
+        "",  # for the final space
     ]
 
 
 def _times(times: npt.NDArray[np.float32]) -> list[str]:
-    """Print pairs as Kaldi prints them."""
+    """Format pairs of times as Kaldi does."""
     return [" ; ".join([f"{begin:.7g} {end:.7g}" for begin, end in times.tolist()]), ""]
 
 
 def _check_file_name(key: str) -> None:
     if os.path.basename(key) != key or key in (os.curdir, os.pardir) or "\0" in key:
-        raise LatticeError("the key cannot be the name of a file; write --json instead", key=key)
+        raise LatticeError("the key is not a valid file name; write --json instead", key=key)
 
 
 def _write_mesh(folder: str, key: str, text: str) -> None:

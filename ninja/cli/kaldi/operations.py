@@ -1,4 +1,4 @@
-"""Commands that apply one function to each lattice."""
+"""Commands that apply a function to each lattice."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Operation = Callable[..., Any]  # from a lattice to a lattice, or from a batch t
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns, given the options, the function to apply to each lattice.
+    """Make a command of a function that returns the function to apply to each lattice, given the options.
 
     Args:
-        kind: Of the lattices that are written; None: as the function makes them.
-        batches: The function to apply takes batches.
+        kind: Kind of the output lattices; by default that of the function's results.
+        batches: The function to apply takes batches rather than lattices.
     """
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
         def applied(inputs: Inputs, destination: Output, **given: Any) -> None:
-            made: Any = function(**given)
-            run(OnBatches(made) if batches else OnLattices(made), inputs, destination, kind=kind)
+            operate: Any = function(**given)
+            run(OnBatches(operate) if batches else OnLattices(operate), inputs, destination, kind=kind)
 
         return command(lattice_output()(reads_lattices(applied)))
 
@@ -46,11 +46,11 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 
 
 @operation()
-@switch("--project-output", True, "Keep the words, else the transition ids.")
+@switch("--project-output", True, "Keep the words rather than the transition ids.")
 def project(project_output: bool) -> Operation:
     """Make lattices of words alone, or of transition ids alone.
 
-    Each arc of the result has the same number as word and as transition id, as in Kaldi's Lattice.
+    The word and the transition id of each resulting arc are the same number, as in Kaldi's Lattice.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def project(project_output: bool) -> Operation:
 
 
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
-    """Make a lattice of words or of labels, if it has any."""
+    """Project a lattice to its words or its transition ids."""
     if not project_output:
         check_labelled(lattice)
     return graph.project(lattice, project_output=project_output)
@@ -71,7 +71,7 @@ def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
 def rmali() -> Operation:
     """Remove the alignments of lattices.
 
-    Times are lost with them.
+    The times of words are lost with them.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def reverse() -> Operation:
 def topsort() -> Operation:
     """Sort the states of lattices topologically.
 
-    A lattice with a cycle is reported and left out. Every other command writes sorted lattices, too.
+    A lattice with a cycle is reported and left out. Every other command also writes sorted lattices.
 
     \b
     Example:
@@ -108,12 +108,12 @@ def topsort() -> Operation:
 @options.acoustic_scale
 @options.inv_acoustic_scale
 @options.lm_scale
-@click.option("--acoustic2lm-scale", default=0.0, help="Share of the old acoustic costs added to the graph costs.")
-@click.option("--lm2acoustic-scale", default=0.0, help="Share of the old graph costs added to the acoustic costs.")
+@click.option("--acoustic2lm-scale", default=0.0, help="Factor of the old acoustic costs to add to the graph costs.")
+@click.option("--lm2acoustic-scale", default=0.0, help="Factor of the old graph costs to add to the acoustic costs.")
 def scale(lm_scale: float, **scales: Any) -> Operation:
     """Multiply the costs of lattices, or mix graph and acoustic ones.
 
-    Unlike the scales of other commands, these change the costs that are written.
+    Unlike the scales of other commands, these scale the costs written.
 
     \b
     Example:
@@ -135,12 +135,12 @@ def add_penalty(word_ins_penalty: float) -> Operation:
 
 
 @operation()
-@click.option("--max-arcs-per-frame", type=click.IntRange(1), default=1000, help="Most arcs that cross a frame.")
+@click.option("--max-arcs-per-frame", type=click.IntRange(1), default=1000, help="Maximum number of arcs per frame.")
 @options.acoustic_scale
 def limit_depth(max_arcs_per_frame: int, acoustic_scale: float) -> Operation:
     """Limit how many arcs of a lattice cross any frame.
 
-    The best arcs stay; costs are written as they were.
+    The best arcs remain; costs are written unscaled.
 
     \b
     Example:
@@ -152,7 +152,7 @@ def limit_depth(max_arcs_per_frame: int, acoustic_scale: float) -> Operation:
 def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
     """Limit the depth of a lattice that has times."""
     if lattice.num_arcs and not is_timed(lattice):
-        raise LatticeError("it has neither alignments nor times, so that no arc crosses any frame", key=lattice.key)
+        raise LatticeError("it has neither alignments nor times, so its depth is unknown", key=lattice.key)
     return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)
 
 
@@ -162,8 +162,8 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 def push(push_strings: bool, push_weights: bool) -> Operation:
     """Push alignments and costs of lattices towards their start.
 
-    Labels that all ways from a state to the end begin with move before it, and so does the cost of the best of them.
-    Every path keeps its words, alignment and costs.
+    The common prefix of the alignments of all paths from a state to the end moves before the state, and so does the
+    cost of the best of these paths. Every path keeps its words, alignment and costs.
 
     \b
     Example:
@@ -173,13 +173,13 @@ def push(push_strings: bool, push_weights: bool) -> Operation:
 
 
 @operation(batches=True)
-@switch("--push-strings", True, "Push the alignments first, so that more states are alike.")
-@switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are alike.")
+@switch("--push-strings", True, "Push the alignments first, so that more states are equivalent.")
+@switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are equivalent.")
 def minimize(push_strings: bool, push_weights: bool) -> Operation:
     """Merge states of lattices that have the same completions.
 
-    Every path keeps its words, alignment and costs. Lattices should be deterministic, as those of decoders are;
-    others become smaller, too, but not as small as can be.
+    Every path keeps its words, alignment and costs. The result is minimal for deterministic lattices, such as those of
+    decoders.
 
     \b
     Example:
@@ -189,11 +189,11 @@ def minimize(push_strings: bool, push_weights: bool) -> Operation:
 
 
 @operation()
-@click.option("--n", type=click.IntRange(1), default=3, help="Words of an n-gram.")
+@click.option("--n", type=click.IntRange(1), default=3, help="Order of the n-grams.")
 def expand_ngram(n: int) -> Operation:
     """Split the states of lattices until each has one history of n - 1 words.
 
-    Each arc then stands for one n-gram. No path is lost or made.
+    Each arc then belongs to one n-gram. The paths remain the same.
 
     \b
     Example:
@@ -204,7 +204,7 @@ def expand_ngram(n: int) -> Operation:
 
 @operation("compact")
 @model_option
-@switch("--replace-words", True, "Put phones in the place of words, else in the place of transition ids.")
+@switch("--replace-words", True, "Replace words by phones rather than transition ids by phones.")
 def to_phone_lattice(**given: Any) -> Operation:
     """Convert word lattices to phone lattices by their transition ids.
 
@@ -217,12 +217,12 @@ def to_phone_lattice(**given: Any) -> Operation:
 
 @operation()
 @model_option
-@click.option("--transition-scale", default=1.0, help="Factor of transition costs, those of self-loops aside.")
+@click.option("--transition-scale", default=1.0, help="Factor of transition costs except those of self-loops.")
 @click.option("--self-loop-scale", default=1.0, help="Factor of the costs of self-loops and of leaving them.")
 def add_trans_probs(**given: Any) -> Operation:
     """Add transition costs to the graph costs of lattices.
 
-    For lattices made without them.
+    This is for lattices generated without them.
 
     \b
     Example:

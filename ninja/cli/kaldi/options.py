@@ -1,4 +1,4 @@
-"""Options that several of Kaldi's programs share."""
+"""Options of several commands named after Kaldi's programs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ali_option = reads("--ali", "Reference alignments, in transition ids.", required
 lat_weights_option = click.option(
     "--lat-weights", type=WEIGHTS, metavar="W:W...", help="Weight of each system.  [default: equal]"
 )
-word_symbol_table_option = reads("--word-symbol-table", "Print words on stderr, too.")
+word_symbol_table_option = reads("--word-symbol-table", "Symbol table with which words are also printed on stderr.")
 
 
-def parsed_id(text: str) -> int:
-    """Return the number of an id."""
+def parse_id(text: str) -> int:
+    """Parse an id, which has ASCII digits only."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError(text)
     return int(text)
 
 
-IDS = Several(parsed_id, "ids", ":")
+IDS = Several(parse_id, "ids", ":")
 
 
 def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
-    """Return the function that shows the words of a key on stderr, if there is a symbol table."""
+    """Return the function that prints the words of a key on stderr if there is a symbol table."""
     table = None if path is None else SymbolTable.read(path)
 
     def show(key: str, ids: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""``ninja best-path``, ``1best``, ``to-nbest`` and ``nbest-to-linear``: paths of lattices."""
+"""``ninja best-path``, ``1best``, ``to-nbest`` and ``nbest-to-linear``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ninja.cli.run import results
 from ninja.cli.run import write as write_all
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
-from ninja.errors import LatticeError, NinjaError
+from ninja.errors import LatticeError
 from ninja.graph import Path
 from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
@@ -36,7 +36,7 @@ from ninja.pipeline.stages import OnBatches, OnLattices
 def one_best(scales: Scales) -> Operation:
     """Write the best path of each lattice as a lattice.
 
-    Costs are written as they were; keys stay the same.
+    Keys and costs remain the same.
 
     \b
     Example:
@@ -46,32 +46,27 @@ def one_best(scales: Scales) -> Operation:
 
 
 def random_paths(batch: Batch, n: int, seed: int) -> Batch:
-    """Return n random paths of each lattice as lattices, with the keys that n best ones have."""
-    entries: list[tuple[str, Lattice | NinjaError]] = []
-    for lattice in batch:
-        try:
-            paths = graph.random_paths(lattice, n, seed)
-        except LatticeError as error:
-            error.key = error.key or lattice.key
-            entries.append((lattice.key, error))
-        else:
-            keys = (f"{lattice.key}-{number}" for number in range(1, len(paths) + 1))
-            entries += [(key, path.with_key(key)) for key, path in zip(keys, paths, strict=True)]
-    return Batch.of_entries(entries)
+    """Return n random paths of each lattice as lattices, with keys as of n best paths."""
+    return Batch.of(
+        [
+            path.with_key(f"{lattice.key}-{number}")
+            for lattice in batch
+            for number, path in enumerate(graph.random_paths(lattice, n, seed), start=1)
+        ]
+    )
 
 
 @command
 @scales
-@click.option("--n", type=click.IntRange(1), default=1, help="Paths for each lattice.")
-@switch("--random", False, "Draw random paths: all arcs that leave a state are equally probable.")
+@click.option("--n", type=click.IntRange(1), default=1, help="Number of paths for each lattice.")
+@switch("--random", False, "Draw random paths, with equal probabilities of all arcs that leave a state.")
 @click.option("--srand", default=0, help="Seed of the random numbers.")
 @lattice_output(resume=False)
 @reads_lattices
 def to_nbest(inputs: Inputs, destination: Output, scales: Scales, n: int, random: bool, srand: int) -> None:
     """Write the n best paths of each lattice as lattices.
 
-    Their keys end in -1, -2, …; costs are written as they were. No two have the same words, whatever the lattice
-    holds.
+    Their keys end in -1, -2, …; costs remain the same. The paths of a lattice have different words.
 
     \b
     Example:
@@ -83,32 +78,32 @@ def to_nbest(inputs: Inputs, destination: Output, scales: Scales, n: int, random
 
 
 class BestPath(NamedTuple):
-    """The best path of a lattice, as far as a command needs it."""
+    """The parts of a best path that the options request."""
 
     path: Path
     frames: int
-    lattice: Lattice | None = None  # the path as one
+    lattice: Lattice | None = None  # the path as a lattice
 
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> BestPath:
-    """Return the best path of a lattice, and that as a lattice on request."""
+    """Return the best path of a lattice, with ``as_lattice`` also as a lattice."""
     path = graph.best_path(lattice, scales)
     return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
 
 
 def best_words_of(batch: Batch, scales: Scales) -> list[BestPath]:
-    """Return the best path of each lattice of a batch, with its words and costs alone."""
-    found = graph.best_words(batch, scales)
-    no_arcs, no_labels = found.begin[:0], found.words[:0]
-    costs = found.graph_cost.tolist(), found.acoustic_cost.tolist(), found.num_labels.tolist()
+    """Return the words and costs of the best path of each lattice, in one call of the kernel."""
+    best = graph.best_words(batch, scales)
+    no_arcs, no_labels = best.begin[:0], best.words[:0]
+    costs = best.graph_cost.tolist(), best.acoustic_cost.tolist(), best.num_labels.tolist()
     return [
         BestPath(Path(no_arcs, words, no_labels, graph_cost, acoustic_cost), frames)
-        for words, graph_cost, acoustic_cost, frames in zip(runs(found.words, found.begin), *costs, strict=True)
+        for words, graph_cost, acoustic_cost, frames in zip(runs(best.words, best.begin), *costs, strict=True)
     ]
 
 
-words_output = output_file("Table for the words, text, or ark:FILE for binary word ids")
-alignments_output = writes("--alignments", "Write the transition ids here, as text, or binary as ark:FILE.")
+words_output = output_file("Text table for the words, or ark:FILE for binary word ids")
+alignments_output = writes("--alignments", "Write the transition ids to a text table, or binary as ark:FILE.")
 
 
 @command
@@ -117,7 +112,7 @@ alignments_output = writes("--alignments", "Write the transition ids here, as te
     "Input and output",
     words_output,
     alignments_output,
-    writes("--write-lattices", "Write the best paths here as lattices.", kind=LatticeFile()),
+    writes("--write-lattices", "Write the best paths as lattices.", kind=LatticeFile()),
 )
 @word_symbol_table_option
 @reads_lattices
@@ -131,7 +126,7 @@ def best_path(
 ) -> None:
     """Write words and alignment of the best path of each lattice.
 
-    A line of words begins with the key; without --words, words are ids.
+    A line is a key and its words, or word ids without --words.
 
     \b
     Example:
@@ -140,10 +135,10 @@ def best_path(
     show = shown_words(current_console(), word_symbol_table)
     is_stdout = output_file == "-"
     if alignments is None and write_lattices is None:
-        found = results(OnBatches(partial(best_words_of, scales=scales)), inputs, to_stdout=is_stdout)
+        paths = results(OnBatches(partial(best_words_of, scales=scales)), inputs, to_stdout=is_stdout)
     else:
         function = partial(best_and_lattice, scales=scales, as_lattice=write_lattices is not None)
-        found = results(OnLattices(function), inputs, to_stdout=is_stdout)
+        paths = results(OnLattices(function), inputs, to_stdout=is_stdout)
     graph_cost = acoustic_cost = 0.0
     frames = 0
     with ExitStack() as stack:
@@ -151,23 +146,23 @@ def best_path(
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(open_output(Output(write_lattices, kind="compact"), inputs))
-        for key, (path, its_frames, lattice) in found:
+        for key, (path, path_frames, lattice) in paths:
             write(key, path)
             show(key, path.words.tolist())
             if archive is not None and lattice is not None:
                 archive.take(lattice)
             graph_cost += scales.lm * path.graph_cost
             acoustic_cost += scales.acoustic * path.acoustic_cost
-            frames += its_frames
+            frames += path_frames
     if frames:
         cost = (graph_cost + acoustic_cost) / frames
         parts = f"{graph_cost / frames:.6g} (graph) + {acoustic_cost / frames:.6g} (acoustic)"
-        current_console().say(f"cost of a frame: {cost:.6g} = {parts}, over {frames} frames")
+        current_console().say(f"cost per frame: {cost:.6g} = {parts}, over {frames} frames")
     current_console().close_counting()
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
-    """Return a lattice, connected, that has one path only; refuse another."""
+    """Return a connected lattice of a single path; raise `LatticeError` if there are more paths."""
     lattice = graph.connect(lattice)
     if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
         raise LatticeError("the lattice has more than one path; make n-best lists first", key=lattice.key)
@@ -175,7 +170,7 @@ def check_only_path(lattice: Lattice) -> Lattice:
 
 
 def only_path(lattice: Lattice) -> Path:
-    """Return the path of a lattice that has only one."""
+    """Return the path of a lattice of a single path."""
     return graph.best_path(check_only_path(lattice))
 
 
@@ -184,8 +179,8 @@ def only_path(lattice: Lattice) -> Path:
     "Input and output",
     words_output,
     alignments_output,
-    writes("--lm-cost", "Write the graph costs here."),
-    writes("--ac-cost", "Write the acoustic costs here."),
+    writes("--lm-cost", "Write the graph costs to a table."),
+    writes("--ac-cost", "Write the acoustic costs to a table."),
 )
 @reads_lattices
 def nbest_to_linear(
@@ -207,7 +202,7 @@ def nbest_to_linear(
 
 
 def _path_writer(stack: ExitStack, inputs: Inputs, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
-    """Open tables for words and, on request, alignments and both costs; return the function that writes paths."""
+    """Open tables of words, alignments, graph and acoustic costs, None for no table; return the writer of a path."""
     symbols = inputs.table()
     words = stack.enter_context(NumberWriter(words_file))
     tables = [None if name is None else stack.enter_context(NumberWriter(name)) for name in files]

@@ -30,7 +30,7 @@ from ninja.lattice.transition_model import TransitionModel
 from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
 
-posteriors_output = output_file("Table for the posteriors, text, or binary as ark:FILE")
+posteriors_output = output_file("Text table for the posteriors, or binary as ark:FILE")
 
 
 def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
@@ -41,13 +41,13 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 
 @command
 @scales
-@writes("--loglikes", "Write the log-likelihood of all paths of each lattice here.")
+@writes("--loglikes", "Write the total log-likelihood of each lattice to a table.")
 @posteriors_output
 @reads_lattices
 def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
-    A line is a key, and for each frame in brackets its transition ids and their posteriors.
+    A line is a key, and for each frame, in brackets, transition ids and their posteriors.
 
     \b
     Example:
@@ -57,7 +57,7 @@ def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | No
 
 
 def has_references(command: Command) -> Command:
-    """Give a command the alignment of a lattice's reference, as ``reference_of``, and the phones of silences."""
+    """Give a command the silence phones and the function ``reference_of``, which returns the reference alignment."""
 
     @model_option
     @ali_option
@@ -66,7 +66,7 @@ def has_references(command: Command) -> Command:
     @functools.wraps(command)
     def collected(inputs: Inputs, ali: str, silence_phones: tuple[int, ...], **given: Any) -> None:
         if not silence_phones:
-            current_console().say("there are no --silence-phones; make sure that this is meant")
+            current_console().say("no --silence-phones are given; check that this is intended")
         references = KeyedTable(read_integers(ali, allow_pipes=inputs.allow_pipes))
 
         def reference_of(lattice: Lattice) -> npt.NDArray[np.int32]:
@@ -81,7 +81,7 @@ def has_references(command: Command) -> Command:
 
 
 Reference = Callable[[Lattice], npt.NDArray[np.int32]]
-one_silence_class = switch("--one-silence-class", False, "Count silences as right where the reference has any.")
+one_silence_class = switch("--one-silence-class", False, "Count a silence as correct if the reference has any silence.")
 
 
 @command
@@ -92,8 +92,8 @@ one_silence_class = switch("--one-silence-class", False, "Count silences as righ
 def to_mpe_post(inputs: Inputs, output_file: str, **given: Any) -> None:
     """Write MPFE posteriors of transition ids at each frame.
 
-    For training by minimum phone frame error. A line is as ninja to-post's; posteriors have either sign: how much
-    better or worse than all paths those are that take a transition id, by the frames whose phone is the reference's.
+    This is for training by minimum phone frame error. Lines are those of ninja to-post. A posterior is positive if the
+    paths through the transition id have more frames with the reference phone than all paths on average, else negative.
     A lattice without an alignment is reported and left out.
 
     \b
@@ -111,8 +111,8 @@ def to_mpe_post(inputs: Inputs, output_file: str, **given: Any) -> None:
 def to_smbr_post(inputs: Inputs, output_file: str, **given: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
-    For training by state-level minimum Bayes risk. As ninja to-mpe-post, by the frames whose density is the
-    reference's.
+    This is for training by state-level minimum Bayes risk. The difference from ninja to-mpe-post is that pdf ids are
+    compared rather than phones.
 
     \b
     Example:
@@ -131,26 +131,26 @@ def _write_posteriors(
     function: Callable[[Lattice], FramePosteriors],
     inputs: Inputs,
     output_file: str,
-    what: str,
+    criterion: str,
     totals_file: str | None = None,
 ) -> None:
-    """Write the posteriors of each frame, and report their average total per frame."""
+    """Write the posteriors of each frame, and print the average total per frame."""
     total, frames = 0.0, 0
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))
         totals = None if totals_file is None else stack.enter_context(NumberWriter(totals_file))
-        for key, found in results(OnLattices(function), inputs, to_stdout=output_file == "-"):
-            table.posteriors(key, found.begin, found.label, found.posterior)
+        for key, posteriors in results(OnLattices(function), inputs, to_stdout=output_file == "-"):
+            table.posteriors(key, posteriors.begin, posteriors.label, posteriors.posterior)
             if totals is not None:
-                totals.number(key, found.total)
-            total += found.total
-            frames += len(found.begin) - 1
-    current_console().close(f"{inputs.log.lattices} lattices, {what} of a frame {total / max(frames, 1):.6g}")
+                totals.number(key, posteriors.total)
+            total += posteriors.total
+            frames += len(posteriors.begin) - 1
+    current_console().close(f"{inputs.log.lattices} lattices, {criterion} per frame {total / max(frames, 1):.6g}")
 
 
 @command
-@click.option("--b", default=0.05, help="Boosting factor; more favours errors more.")
-@click.option("--max-silence", type=click.FloatRange(0, 1), default=0.0, help="Error of a wrong silence.")
+@click.option("--b", default=0.05, help="Boosting factor.")
+@click.option("--max-silence", type=click.FloatRange(0, 1), default=0.0, help="Error of a wrong silence, from 0 to 1.")
 @lattice_output()
 @has_references
 def boost_ali(
@@ -164,8 +164,8 @@ def boost_ali(
 ) -> None:
     """Lower the graph costs of arcs by their wrong phone frames.
 
-    For discriminative training (boosted MMI). A wrong silence phone counts as no error, as in the paper, unless
-    --max-silence says otherwise. A lattice without an alignment is reported and left out.
+    This is for discriminative training (boosted MMI). A wrong silence phone is no error, as in the paper, unless
+    --max-silence is given. A lattice without an alignment is reported and left out.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``ninja compute-wer``, ``compute-wer-bootci`` and ``align-text``: Kaldi's own lines, for scripts that read them."""
+"""``ninja compute-wer``, ``compute-wer-bootci`` and ``align-text``, with the output lines of Kaldi."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.errors import FormatError, named
 from ninja.evaluate import Mode
 from ninja.files.output import text_output
 
-MODE_HELP = "Leave out references without a hypothesis (present), score them as empty (all), or refuse (strict)."
+MODE_HELP = "Skip references without a hypothesis (present), score them as empty (all), or fail (strict)."
 
 
 @command
@@ -19,12 +19,12 @@ MODE_HELP = "Leave out references without a hypothesis (present), score them as 
 @click.argument("hypothesis", type=InputFile())
 @click.argument("statistics", required=False, type=OutputFile())
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
-@switch("--text", False, "Accepted as in Kaldi: words and word ids are compared alike.")
+@switch("--text", False, "No effect: words and word ids are compared in the same way.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.
 
-    REFERENCE and HYPOTHESIS hold a key and its words, or word ids, on each line; they may be written as "ark:FILE".
-    In STATISTICS goes a line for each word that is correct, substituted, deleted or inserted.
+    A line of REFERENCE or HYPOTHESIS is a key and its words or word ids; both may be given as "ark:FILE". A line of
+    STATISTICS is a word that is correct, substituted, deleted or inserted.
 
     \b
     Example:
@@ -35,13 +35,13 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     if statistics is not None:
         with text_output(statistics) as stream:
             for key in evaluate.scored_keys(references, hypotheses, mode):
-                for said, heard in evaluate.align_text(references[key], hypotheses.get(key, ())).pairs:
-                    if said is None:
-                        stream.write(f"insertion {heard}\n")
-                    elif heard is None:
-                        stream.write(f"deletion {said}\n")
+                for word, output in evaluate.align_text(references[key], hypotheses.get(key, ())).pairs:
+                    if word is None:
+                        stream.write(f"insertion {output}\n")
+                    elif output is None:
+                        stream.write(f"deletion {word}\n")
                     else:
-                        stream.write(f"correct {said}\n" if said == heard else f"substitution {said} {heard}\n")
+                        stream.write(f"correct {word}\n" if word == output else f"substitution {word} {output}\n")
 
 
 @command
@@ -49,15 +49,15 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
 @click.argument("text2", type=InputFile())
 @click.argument("alignment", required=False, type=OutputFile())
 @output_file("Text file for the alignments")
-@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol where a side has no word.")
+@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol for a missing word.")
 @click.option("--separator", default=";", metavar="WORD", help="Symbol between pairs of words.")
 def align_text(
     text1: str, text2: str, alignment: str | None, output_file: str, special_symbol: str, separator: str
 ) -> None:
     """Align the words of two texts, as Kaldi's align-text.
 
-    TEXT1 and TEXT2 hold a key and its words on each line. A line of the output, ALIGNMENT or that of -o, is a key and
-    pairs of words. Keys of TEXT1 that TEXT2 lacks are named, and the exit code is then 1.
+    A line of TEXT1 or TEXT2 is a key and its words; a line of the output, ALIGNMENT or -o, is a key and pairs of words.
+    Keys of TEXT1 that TEXT2 lacks are listed, and the exit code is then 1.
 
     \b
     Example:
@@ -65,12 +65,12 @@ def align_text(
     """
     if alignment is not None:
         if output_file != "-":
-            raise click.UsageError("ALIGNMENT is another name of -o; give one of them")
+            raise click.UsageError("ALIGNMENT cannot be used with -o")
         output_file = alignment
     left, right = (evaluate.read_text(path) for path in (text1, text2))
     missing = [key for key in left if key not in right]
     if len(missing) == len(left):
-        raise FormatError("no key of the first text is in this one; do the utterance ids belong together?", text2)
+        raise FormatError("it has no key of the first text; compare the utterance ids", text2)
     with text_output(output_file) as stream:
         for key, words in left.items():
             if key in right:
@@ -93,20 +93,20 @@ def compute_wer_bootci(
 ) -> None:
     """Compute a confidence interval of a word error rate.
 
-    Prints the 95 % confidence interval of the word error rate of HYPOTHESIS. With OTHER, a second system on the same
-    references, also its own, and the probability that it makes fewer errors; the interval of the difference follows
-    on stderr. All three are text files, on each line a key and its words.
+    The output is the 95 % confidence interval of the word error rate of HYPOTHESIS. With OTHER, a second system on the
+    same references, it is followed by the interval of that system and the probability that it makes fewer errors; the
+    interval of the difference goes to stderr. A line of the three text files is a key and its words.
 
     \b
     Example:
       ninja compute-wer-bootci text before.txt after.txt
     """
     texts = [evaluate.read_text(path) for path in (reference, hypothesis, other) if path is not None]
-    found = evaluate.bootstrap(
+    intervals = evaluate.bootstrap(
         texts[0], texts[1], texts[2] if len(texts) > 2 else None, mode, replications=replications, seed=seed
     )
-    click.echo(str(found))
-    if (change := found.difference) is not None:
+    click.echo(str(intervals))
+    if (change := intervals.difference) is not None:
         click.echo(
             f"ninja: Set2 - Set1: {change.mean:.2f} 95% Conf Interval [ {change.low:.2f}, {change.high:.2f} ]", err=True
         )
