@@ -19,8 +19,8 @@ import time
 
 import numpy as np
 
+from ninja.decoding import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
 from ninja.decoding.lexicon import ctc_lexicon, spelled_by_letters
-from ninja.decoding.search import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
 from ninja.decoding.units import ctc_units
 
 REPEATS = int(os.environ.get("NINJA_BENCH_REPEATS", "9"))

@@ -10,8 +10,7 @@ import torch
 from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, held_out_sentences, training_sentences
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.decode import BeamOptions, beam_search
-from ninja.context.grammar.spelled import SpelledTracker, Spelling
+from ninja.decoding import BeamOptions, SpelledTracker, Spelling, beam_search
 
 UNITS = ["<s>", "</s>", *LETTERS]
 BOS, EOS = 0, 1
@@ -107,13 +106,12 @@ def main():
     named, general = held_out_sentences(SENTENCES, names, random)
     heard = model.start([speech.say(text, random) for text in named + general])
 
-    spelling = Spelling(UNITS, boundary=" ", silent=["<s>", "</s>"])
-    tracker = SpelledTracker(spelling)
+    tracker = SpelledTracker(Spelling(UNITS, boundary=" ", silent=["<s>", "</s>"]))
     entities = [PhraseList("contacts", {"@name": tuple(map(Phrase, names))})]
 
     def transcripts(lists):
         found = beam_search(model.step, heard, tracker, [lists] * (2 * SENTENCES), SEARCH, bos=BOS, eos=EOS)
-        return [" ".join(spelling.words(hypotheses[0].units)) for hypotheses in found]
+        return [hypotheses[0].text for hypotheses in found]
 
     compare(names, named, general, transcripts([]), transcripts(entities))
 

@@ -9,11 +9,10 @@ import torch
 from synthetic_commands import LETTERS, SIZE, Speech, compare, held_out_names, held_out_sentences, training_sentences
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.decode import BeamOptions, ctc_prefix_beam_search
-from ninja.context.grammar.spelled import SpelledTracker, Spelling
+from ninja.decoding import CtcOptions, SpelledTracker, Spelling, ctc_nbest, ctc_units
 
 UNITS = ["<blank>", *LETTERS]
-SEARCH = BeamOptions(beam=20)
+SEARCH = CtcOptions(beam=20, max_units=50)
 SENTENCES = 40  # of each kind
 
 
@@ -61,13 +60,12 @@ def main():
     named, general = held_out_sentences(SENTENCES, names, random)
     heard = [model(speech.say(text, random)) for text in named + general]
 
-    spelling = Spelling(UNITS, boundary=" ", silent=["<blank>"])
-    tracker = SpelledTracker(spelling)
+    units = ctc_units(UNITS, "<blank>", boundary=" ")
+    tracker = SpelledTracker(Spelling(UNITS, boundary=" ", silent=["<blank>"]))
     entities = [PhraseList("contacts", {"@name": tuple(map(Phrase, names))})]
 
     def transcripts(lists):
-        best = [ctc_prefix_beam_search(log_probs, tracker, lists, SEARCH)[0] for log_probs in heard]
-        return [" ".join(spelling.words(each.units)) for each in best]
+        return [ctc_nbest(log_probs, units, None, SEARCH, tracker=tracker, lists=lists)[0].text for log_probs in heard]
 
     compare(names, named, general, transcripts([]), transcripts(entities))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import click
 import numpy.typing as npt
@@ -17,9 +17,12 @@ from ninja.cli.options import command, from_fields, jobs, lattice_output, reads,
 from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, build_inputs
 from ninja.cli.units import unit_options
+from ninja.decoding.ctc import ctc_search
+from ninja.decoding.ctc_options import WITH_TRACKER, CtcOptions
+from ninja.decoding.ctc_result import CtcResult
+from ninja.decoding.emissions import Scale, log_probabilities
 from ninja.decoding.lexicon import CtcLexicon
 from ninja.decoding.matrices import read_matrices
-from ninja.decoding.search import CtcFound, CtcOptions, ctc_search, log_probabilities
 from ninja.decoding.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.files.threads import in_order
@@ -28,8 +31,6 @@ from ninja.io.writer import format_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.pipeline.stages import OnBatches, call_safely
-
-Scale = Literal["logprob", "logit", "prob"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Emission:
 
 def search(
     emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
-) -> CtcFound:
+) -> CtcResult:
     """Return the hypotheses of an emission."""
     try:
         if emission.key.split() != [emission.key]:
@@ -73,7 +74,7 @@ class GrowingTable(SymbolTable):
     def __init__(self) -> None:
         super().__init__([(EPSILON_NAME, EPSILON)])
 
-    def add(self, found: CtcFound) -> None:
+    def add(self, found: CtcResult) -> None:
         """Number the words of hypotheses."""
         for word in found.words():
             number = self._id.setdefault(word, len(self._id))
@@ -82,7 +83,7 @@ class GrowingTable(SymbolTable):
 
 def decoded(
     inputs: Inputs,
-    function: Callable[[Any], CtcFound],
+    function: Callable[[Any], CtcResult],
     symbols: SymbolTable,
     unknown: str | None,
     frame_shift: float | None,
@@ -126,7 +127,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     click.option(
         "--scale", type=click.Choice(["logprob", "logit", "prob"]), default="logprob", help="Domain of the numbers."
     ),
-    from_fields(CtcOptions),
+    from_fields(CtcOptions, skip=WITH_TRACKER),
     click.option("--nbest", type=click.IntRange(1), help="Most probable word sequences kept.  [default: all found]"),
     click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices."),
 )

@@ -1,13 +1,6 @@
 """The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
 
 from .entities import Entities as Entities, Phrase as Phrase, PhraseList as PhraseList
-from .grammar.decode import (
-    BeamOptions as BeamOptions,
-    Hypothesis as Hypothesis,
-    beam_search as beam_search,
-    ctc_prefix_beam_search as ctc_prefix_beam_search,
-)
-from .grammar.spelled import SpelledTracker as SpelledTracker, Spelling as Spelling
 from .grammar.tracker import Match as Match, Tracker as Tracker, add_context as add_context
 from .options import ContextOptions as ContextOptions
 from .augmentation.augment import (

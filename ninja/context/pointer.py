@@ -64,7 +64,7 @@ class PointerStage:
             ((lm, 1.0),),
             names=[lm.vocabulary.path or NEW],
             pointer=self.model,
-            marks=self._marks,
+            phrase_lists=self._marks,
             gain=self._options.context_weight / (self._lm_weight or 1.0),
             prior=self._options.context_prior,
         )

@@ -1,22 +1,8 @@
-"""Matrices of CTC models to lattices: prefix beam search, with a lexicon or without."""
+"""Decoding: searches with a context, trackers to call step by step, and lattices of the matrices of CTC models.
 
-from ninja.decoding.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-from ninja.decoding.search import CtcHypothesis, CtcOptions, ctc_lattice, ctc_nbest, from_ctc, log_probabilities
-from ninja.decoding.units import CtcUnits, ctc_units, read_unit_names, sentencepiece_names
+Names are imported when they are first used, as ``__init__.pyi`` says.
+"""
 
-__all__ = [
-    "CtcHypothesis",
-    "CtcLexicon",
-    "CtcOptions",
-    "CtcUnits",
-    "ctc_lattice",
-    "ctc_lexicon",
-    "ctc_nbest",
-    "ctc_units",
-    "from_ctc",
-    "log_probabilities",
-    "read_ctc_lexicon",
-    "read_unit_names",
-    "sentencepiece_names",
-    "spelled_by_letters",
-]
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -15,7 +15,7 @@ from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.options import ContextOptions
-from ninja.decoding.search import CtcOptions
+from ninja.decoding.ctc_options import CtcOptions
 from ninja.lm.ngram.kneser_ney import NgramOptions
 from ninja.rescoring import RescoreOptions
 from ninja.train.recipe import TrainOptions

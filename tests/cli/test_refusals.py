@@ -14,11 +14,11 @@ from fake_lm import FakeLM, symbols
 
 import ninja
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.grammar.spelled import Spelling
 from ninja.context.loader import load_ngram
 from ninja.context.sound.confusion import Confusion
 from ninja.decoding import log_probabilities
 from ninja.decoding.matrices import read_matrices
+from ninja.decoding.spelling import Spelling
 from ninja.errors import FormatError, InputError, ModelError, NinjaError, OptionError
 from ninja.evaluate.stm import read_stm
 from ninja.evaluate.word_filters import read_glm

@@ -14,7 +14,7 @@ from conftest import SHARED
 
 from ninja import SymbolTable, read
 from ninja.cli.main import group
-from ninja.decoding.search import ctc_lattice, log_probabilities
+from ninja.decoding import ctc_lattice, log_probabilities
 from ninja.decoding.units import ctc_units
 from ninja.graph import best_path, nbest, state_times
 

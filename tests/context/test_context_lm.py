@@ -20,10 +20,10 @@ from ninja.context import Context, Contextual, Entities  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
 from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
 from ninja.context.deep.pointer import ContextPointer  # noqa: E402
-from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.context.deep.recipe import PointerOptions  # noqa: E402
 from ninja.context.options import ContextOptions  # noqa: E402
 from ninja.context.pointer_scores import pointer_scores  # noqa: E402
+from ninja.decoding.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
 from ninja.lattice import Lattice, Scales  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
@@ -44,9 +44,9 @@ SENTENCES = st.lists(st.sampled_from(WORDS[4:]), max_size=5).map(tuple)
 
 def listed(*lists):
     """Return a contextual model, and the slots of histories that begin with each list of phrases."""
-    marks = PhraseListIds()
-    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
-    found = [marks.of(entities(phrases).of("*")) for phrases in lists]
+    ids = PhraseListIds()
+    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
+    found = [ids.of(entities(phrases).of("*")) for phrases in lists]
     root = lm.start(1)
     slots = [
         lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in found
@@ -94,7 +94,7 @@ def slow(phrases) -> SlowContextLM:
 @example([("w6", "w7"), ("w6", "w7", "w8"), ("w6", "w8")], ("w6", "w7"))
 @given(PHRASES, SENTENCES)
 def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
-    lm, slots, _marks = listed(phrases)
+    lm, slots, _ids = listed(phrases)
     slots = read(lm, slots, sentence)
     twin = slow(phrases)
     expected = [twin.logprob(sentence, word) for word in (*WORDS, "</s>")]
@@ -105,7 +105,7 @@ def test_scores_are_those_of_all_readings_one_by_one(phrases, sentence):
 
 @given(lists_of(WORDS[5:]), SENTENCES)
 def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
-    lm, slots, _marks = listed(phrases)
+    lm, slots, _ids = listed(phrases)
     slots = read(lm, slots, sentence)
     words = np.array([*lm.vocabulary.ids(WORDS), *lm.vocabulary.ids(["<s>", "</s>"])], np.int32)
     total = np.exp(lm.logprob(np.repeat(slots, len(words)), words).astype(np.float64)).sum()
@@ -115,11 +115,11 @@ def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
 @settings(max_examples=25)
 @given(st.lists(PHRASES, min_size=2, max_size=4), SENTENCES, st.randoms())
 def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
-    lm, slots, _marks = listed(*lists, [])
+    lm, slots, _ids = listed(*lists, [])
     together = all_scores(lm, read(lm, slots, sentence))
     for phrases, found in zip(lists, together, strict=False):
         shuffled = random.sample(phrases, len(phrases))
-        lm, slots, _marks = listed(shuffled)
+        lm, slots, _ids = listed(shuffled)
         np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], found, atol=1e-4)
 
 
@@ -127,12 +127,12 @@ def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, se
 @given(st.lists(PHRASES, min_size=2, max_size=3), SENTENCES)
 def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
     parts = [entities(phrases).of("*") for phrases in lists]
-    marks = PhraseListIds()
-    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, marks=marks).over(TABLE, PENALTY)
-    mark = marks.of(sum(map(tuple, parts), ()))
+    ids = PhraseListIds()
+    lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
+    mark = ids.of(sum(map(tuple, parts), ()))
     slots = lm.start(1) if mark is None else lm.advance(lm.start(1), np.array([mark.number], np.int32))
     whole = list(dict.fromkeys(phrase for each in lists for phrase in each))
-    other, expected, _marks = listed(whole)
+    other, expected, _ids = listed(whole)
     found = all_scores(lm, read(lm, slots, sentence))
     np.testing.assert_allclose(found, all_scores(other, read(other, expected, sentence)), atol=1e-4)
 
@@ -141,7 +141,7 @@ def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
 @given(SENTENCES)
 def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
     sentence = tuple(word for word in sentence if word not in OTHERS)
-    lm, slots, _marks = listed([], [("w8",)])
+    lm, slots, _ids = listed([], [("w8",)])
     words = np.array([*VOCABULARY.ids(WORDS[:-2]), BASE.eos], np.int32)
     below = BASE.start(1)
     for word in VOCABULARY.ids(sentence):
@@ -272,10 +272,10 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
     made = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
     assert losses[-1] < losses[0]
     table = SymbolTable.from_words(["<eps>", *WORDS, *names, "<s>", "</s>"])
-    marks = PhraseListIds()
-    lm = ContextMixture(((BASE, 1.0),), pointer=made, marks=marks).over(table, math.log(300))
+    ids = PhraseListIds()
+    lm = ContextMixture(((BASE, 1.0),), pointer=made, phrase_lists=ids).over(table, math.log(300))
     for size in (1, 100):
-        mark = marks.of(entities([(name,) for name in names[:size]], table).of("*"))
+        mark = ids.of(entities([(name,) for name in names[:size]], table).of("*"))
         before = read(lm, lm.advance(lm.start(1), np.array([mark.number], np.int32)), ["w1", "w3"])
         name = np.array([table.id(names[0])], np.int32)
         assert lm.logprob(before, name)[0] - lm.below(before, name)[0] < 3.0
@@ -285,7 +285,7 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
 
 def test_long_lists_and_foreign_letters_are_read():
     phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
-    lm, slots, _marks = listed(phrases)
+    lm, slots, _ids = listed(phrases)
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
     found = lm.logprob(np.repeat(slots, len(words)), words)
     assert np.isfinite(found).all()

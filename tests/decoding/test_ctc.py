@@ -19,9 +19,9 @@ from reference_ctc import (
 )
 
 from ninja import SymbolTable
-from ninja.context.grammar.decode import BeamOptions, ctc_prefix_beam_search
+from ninja.decoding import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities
+from ninja.decoding.ctc import ctc_search
 from ninja.decoding.lexicon import ctc_lexicon, read_ctc_lexicon, spelled_by_letters
-from ninja.decoding.search import CtcOptions, ctc_lattice, ctc_nbest, ctc_search, log_probabilities
 from ninja.decoding.units import ctc_units, read_unit_names, sentencepiece_names
 from ninja.errors import FormatError, LatticeError, ModelError, OptionError, SymbolError
 from ninja.graph import nbest, state_times
@@ -46,7 +46,7 @@ def matrices(draw, num_units=4, max_frames=6):
 
 
 def texts(hypotheses):
-    return {tuple(alike[0] for alike in each.words): each.logprob for each in hypotheses}
+    return {tuple(alike[0] for alike in each.words): each.score for each in hypotheses}
 
 
 def same(found, expected):
@@ -84,9 +84,11 @@ def test_a_lexicon_cuts_where_no_boundary_does(logprob):
 def test_a_long_search_forgets_only_what_it_does_not_need(seed):
     units = ctc_units(["a", "b", "-"], "-", "words")
     logprob = log_probabilities(2.0 * np.random.default_rng(seed).normal(size=(1500, 3)), "logit")
-    slow = ctc_prefix_beam_search(logprob, Silent(), options=BeamOptions(beam=10, max_units=0), blank=2)
-    fast = ctc_nbest(logprob, units, options=CtcOptions(beam=10))
+    options = CtcOptions(beam=10)
+    slow = ctc_nbest(logprob, units, options=options, tracker=Silent())
+    fast = ctc_nbest(logprob, units, options=options)
     same(texts(fast), {tuple("ab"[u] for u in h.units): h.score for h in slow})
+    assert [each.units for each in fast] == [each.units for each in slow]
     for each in fast:
         assert (np.diff(each.begin) > 0).all()
         alignment = np.full(1500, 2)
@@ -114,15 +116,16 @@ class Silent:
     def matches(self, start, units):
         return []
 
+    def spell(self, units):
+        return []
+
 
 @given(matrices(num_units=5, max_frames=12), st.integers(1, 8), st.integers(0, 3))
 def test_with_beams_the_search_finds_what_the_one_with_context_does(logprob, beam, max_units):
     # Every unit a word, and none in between, so that prefixes are the same in both.
     units = ctc_units([*"abcd", "-"], "-", "words")
     options = CtcOptions(beam=beam, score_beam=9.0, max_units=max_units)
-    slow = ctc_prefix_beam_search(
-        logprob, Silent(), options=BeamOptions(beam=beam, score_beam=9.0, max_units=max_units), blank=4
-    )
+    slow = ctc_nbest(logprob, units, options=options, tracker=Silent())
     same(texts(ctc_nbest(logprob, units, options=options)), {tuple("abcd"[u] for u in h.units): h.score for h in slow})
 
 
@@ -345,15 +348,15 @@ def test_the_published_decodes_of_pyctcdecode_come_out():
     units = ctc_units([" ", *string.ascii_lowercase, "'", ""], -1, boundary=" ")
     logprob = log_probabilities(json.loads(LIBRI.read_text()), "logit")
     first, second = ctc_nbest(logprob, units, options=CtcOptions(beam=50, score_beam=10.0, min_logprob=-5.0))
-    assert (first.text, round(first.logprob, 3)) == (SAID.format("set"), -0.182)
-    assert (second.text, round(second.logprob, 3)) == (SAID.format("sent"), -4.182)
+    assert (first.text, round(first.score, 3)) == (SAID.format("set"), -0.182)
+    assert (second.text, round(second.score, 3)) == (SAID.format("sent"), -4.182)
     wide = ctc_nbest(logprob, units)
     assert [each.text for each in wide[:2]] == [SAID.format("set"), SAID.format("sent")]
     greedy = cut(collapsed(logprob.argmax(axis=1), units.blank), units)
     assert " ".join("".join(units.text[unit] for unit in word) for word in greedy) == SAID.format("set")
     best = nbest(ctc_lattice(logprob, units, "libri", options=CtcOptions(beam=50)), 1)[0]
     assert best.acoustic_cost == pytest.approx(
-        -ctc_nbest(logprob, units, options=CtcOptions(beam=50))[0].logprob, abs=1e-4
+        -ctc_nbest(logprob, units, options=CtcOptions(beam=50))[0].score, abs=1e-4
     )
     lexicon = ctc_lexicon(spelled_by_letters((SAID.format("sent") + " never").split()), units)
     assert ctc_nbest(logprob, units, lexicon)[0].text == SAID.format("sent")

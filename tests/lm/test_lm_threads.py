@@ -28,7 +28,7 @@ from tiny_lstm import VOCABULARY, Stepping, Whole  # noqa: E402
 
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
 from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
-from ninja.context.deep.pointer_tracker import PointerTracker  # noqa: E402
+from ninja.decoding.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -232,8 +232,8 @@ def test_a_tracker_and_contextual_models_may_be_shared():
                 scores.append(float(gain[0]))
         return scores
 
-    def shared(lm: LanguageModel, marks: PhraseListIds) -> list[float]:
-        mark = marks.of(phrases)
+    def shared(lm: LanguageModel, ids: PhraseListIds) -> list[float]:
+        mark = ids.of(phrases)
         assert mark is not None
         scores = []
         for text in texts:
@@ -245,14 +245,14 @@ def test_a_tracker_and_contextual_models_may_be_shared():
             lm.release(slots)
         return scores
 
-    marks = PhraseListIds()
-    lm = ContextMixture(((tiny_pointer.BASE, 1.0),), pointer=tiny_pointer.POINTER, marks=marks).over(
+    ids = PhraseListIds()
+    lm = ContextMixture(((tiny_pointer.BASE, 1.0),), pointer=tiny_pointer.POINTER, phrase_lists=ids).over(
         tiny_pointer.TABLE, tiny_pointer.PENALTY
     )
     tracker = PointerTracker(tiny_pointer.TABLE, tiny_pointer.BASE, tiny_pointer.POINTER)
-    expected = follow(tracker), shared(lm, marks)
+    expected = follow(tracker), shared(lm, ids)
     for _ in range(RUNS):
-        for followed, scored in in_threads(lambda _: (follow(tracker), shared(lm, marks))):
+        for followed, scored in in_threads(lambda _: (follow(tracker), shared(lm, ids))):
             assert followed == pytest.approx(expected[0], abs=1e-3)
             assert scored == pytest.approx(expected[1], abs=1e-3)
 

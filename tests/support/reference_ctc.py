@@ -1,4 +1,4 @@
-"""Slow twins of ``ninja.decoding.search``: every alignment, and every row of a file, one after the other."""
+"""Slow twins of ``ninja.decoding.ctc``: every alignment, and every row of a file, one after the other."""
 
 import itertools
 
@@ -179,7 +179,7 @@ def slow_lattice(hypotheses, key, num_frames, blank, words=None, unknown=None):
                 labels += [(each.alignment[late : time[there]] + 1).tolist()] * len(ids)
                 below[at][ids] = there
             at = below[at][ids]
-        ends.setdefault(at, -each.logprob - cost_to[at])
+        ends.setdefault(at, -each.score - cost_to[at])
     arcs += [(at, len(time), 0, cost) for at, cost in ends.items()]
     labels += [[blank + 1] * (num_frames - time[at]) for at in ends]
     src, dst, word, acoustic = zip(*arcs, strict=True)

@@ -6,8 +6,8 @@ from reference_context import class_models, phrase_weights
 from reference_ngram import SlowNgram
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.spelled import Spelling
 from ninja.context.options import ContextOptions
+from ninja.decoding.spelling import Spelling
 
 WORD = {"a": "a", "b": "ab", "c": "abb"}  # the models' words, spelled so that one begins like the other
 PIECES = Spelling(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], silent=["<s>"])

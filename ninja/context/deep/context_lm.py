@@ -42,7 +42,7 @@ class ContextMixture(Mixture):
     """A language model with a pointer; `over` makes one model of them once the lattices' words are known."""
 
     pointer: ContextPointer | None = None
-    marks: PhraseListIds | None = None  # of the utterances' phrases
+    phrase_lists: PhraseListIds | None = None  # of the utterances' phrases
     gain: float = 1.0  # share of ln Q - ln P that is added to the model's ln P; at 1 probabilities sum to 1
     prior: float = 0.0  # added to the log-odds that a phrase is said
 
@@ -131,12 +131,12 @@ class ContextLM(MixtureLM):
     ) -> None:
         """Make a model for the words that will be scored; a `ModelError` says that the pointer is another model's."""
         assert mixture.pointer is not None
-        assert mixture.marks is not None
+        assert mixture.phrase_lists is not None
         lm = mixture.models[0][0]
         assert not isinstance(lm, Mixture)
         mixture.pointer.refuse_other(lm)
         self._pointer = mixture.pointer
-        self._marks = mixture.marks
+        self._marks = mixture.phrase_lists
         self._gain, self._prior = mixture.gain, mixture.prior
         self._lists = _Lists()
         self._empty()

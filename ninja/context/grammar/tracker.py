@@ -155,6 +155,10 @@ class Tracker:
                 word_map.of(lattice)
         return self._tracker.compose(lattice, start, self.graph_share, self.options.max_arcs)
 
+    def spell(self, words: Sequence[int]) -> list[str]:
+        """Return the words of a sequence of ids."""
+        return self.words.spell(words)
+
     def clear(self) -> None:
         """Forget all states, but keep compiled lists."""
         self._tracker.clear()

@@ -19,16 +19,16 @@ from ninja.lm import LanguageModel
 from ninja.lm.protocol import exclusive
 from ninja.lm.word_map import MARKS
 
-COPIED = 0.5  # probability from which on a word is taken as one of a phrase
-NO_SLOT = -1  # of a history whose words the model has not read yet
+COPIED = 0.5  # probability from which on a word counts as one of a phrase
+NO_SLOT = -1  # of a state whose words the model has not read yet
 
 
 class PointerTracker:
     """Follows word histories through a language model with a pointer, as `Tracker` does through a class model.
 
-    A state is an integer for a history. What a word scores is ``context_weight · (ln Q - ln P)``: what the list adds to
-    the language model's own log-probability, 0 for an utterance without phrases. With ``scores="all"`` it is ln Q
-    itself, for decoders that have no language model. Several threads may use one tracker: they wait for each other.
+    A state is an integer for a history. The score of a word is ``context_weight · (ln Q - ln P)``: what the phrases add
+    to the language model's own log-probability, 0 for an utterance without phrases. With ``scores="all"`` it is ln Q
+    itself, for decoders without a language model. Threads that share a tracker wait for each other.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PointerTracker:
         """Make a tracker.
 
         Args:
-            words: The symbols that histories are made of; those of the phrases, too.
+            words: The symbols of histories and of the phrases.
             lm: The language model that the pointer was trained for.
 
         Raises:
@@ -55,39 +55,39 @@ class PointerTracker:
         self.words = words
         self.options = options or ContextOptions()
         self._all = scores == "all"
-        self._marks = PhraseListIds()
+        self._ids = PhraseListIds()
         mixture = ContextMixture(
             ((lm, 1.0),),
             pointer=context_model,
-            marks=self._marks,
+            phrase_lists=self._ids,
             gain=self.options.context_weight,
             prior=self.options.context_prior,
         )
         self._lm: ContextLM = mixture.over(words, self.options.unk_penalty, self.options.map_words)
-        self._no_word = {EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)}
-        self._used: list[PhraseSet | None] = []  # marks live while their histories do
+        self._silent = [EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]
+        self._started: list[PhraseSet | None] = []  # keeps the phrases alive as long as their states
         self._slot: list[int] = []  # the model's slot of each state
-        self._from: list[tuple[int, int]] = []  # the state before each, and the word that follows it
+        self._origin: list[tuple[int, int]] = []  # the state before each, and the word that follows it
         self._state: dict[tuple[int, int], int] = {}
 
     @exclusive
     def clear(self) -> None:
         """Forget all states."""
         self._lm.release(np.array([slot for slot in self._slot if slot != NO_SLOT], np.int64))
-        for each in (self._slot, self._from, self._state, self._used):
-            each.clear()
+        for of_states in (self._slot, self._origin, self._state, self._started):
+            of_states.clear()
 
     @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first word of an utterance which has these lists of phrases."""
-        mark = self._marks.of(lists)
+        """Return the state before the first word of an utterance with these lists of phrases."""
+        phrases = self._ids.of(lists)
         slots = self._lm.start(1)
-        if mark is not None:
+        if phrases is not None:
             root = slots
-            slots = self._lm.advance(root, np.array([mark.number], np.int32))
+            slots = self._lm.advance(root, np.array([phrases.number], np.int32))
             self._lm.release(root)
-        self._used.append(mark)
-        return self._added(-len(self._used), 0, int(slots[0]))
+        self._started.append(phrases)
+        return self._add(-len(self._started), 0, int(slots[0]))
 
     @exclusive
     def advance(
@@ -101,12 +101,12 @@ class PointerTracker:
         if np.shape(states) != np.shape(words) or np.ndim(states) != 1:
             shapes = f"{list(np.shape(states))} and {list(np.shape(words))}"
             raise OptionError(f"states and words have the shapes {shapes}, but must both be [n]")
-        silent = np.isin(words, list(self._no_word))
+        is_silent = np.isin(words, self._silent)
         gain = np.zeros(len(states), np.float32)
-        gain[~silent] = self._scores(states[~silent], words[~silent])
+        gain[~is_silent] = self._scores(states[~is_silent], words[~is_silent])
         after = [
-            state if quiet else self._added(state, word, NO_SLOT)
-            for state, word, quiet in zip(states.tolist(), words.tolist(), silent.tolist(), strict=True)
+            state if silent else self._add(state, word, NO_SLOT)
+            for state, word, silent in zip(states.tolist(), words.tolist(), is_silent.tolist(), strict=True)
         ]
         return np.array(after, np.int64), gain
 
@@ -118,31 +118,41 @@ class PointerTracker:
     @exclusive
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
         """Return the phrases in a sentence whose words are likelier copied than not, from a state that `start` gave."""
-        mark = self._used[-self._from[start][0] - 1]
-        if mark is None:
+        phrase_set = self._started[-self._origin[start][0] - 1]
+        if phrase_set is None:
             return []
-        phrases = {tuple(self.words.ids(text.split(" "))): text for text in mark.texts()}
-        classes = {phrase.text: name for each in mark.lists for name, some in each.classes.items() for phrase in some}
-        copied, state, said = [], start, [word for word in map(int, words)]
-        for word in said:
-            if word in self._no_word:
+        phrases = {tuple(self.words.ids(text.split(" "))): text for text in phrase_set.texts()}
+        classes = {
+            phrase.text: name
+            for phrase_list in phrase_set.lists
+            for name, members in phrase_list.classes.items()
+            for phrase in members
+        }
+        sentence = [int(word) for word in words]
+        copied, state = [], start
+        for word in sentence:
+            if word in self._silent:
                 copied.append(0.0)
                 continue
-            slots, word_array = self._slots(np.array([state])), np.array([word], np.int32)
-            copied.append(float(self._lm.given(slots, word_array)[1][0]))
-            state = self._added(state, word, NO_SLOT)
+            slots = self._slots(np.array([state]))
+            copied.append(float(self._lm.given(slots, np.array([word], np.int32))[1][0]))
+            state = self._add(state, word, NO_SLOT)
         longest = max(map(len, phrases), default=0)
-        found, begin = [], 0
-        while begin < len(said):
-            ends = (
-                end for end in range(min(len(said), begin + longest), begin, -1) if tuple(said[begin:end]) in phrases
-            )
-            end = next((end for end in ends if np.mean(copied[begin:end]) >= COPIED), None)
-            if end is not None:
-                text = phrases[tuple(said[begin:end])]
-                found.append(Match(begin, end, classes[text], text))
-            begin = end or begin + 1
-        return found
+        matches, begin = [], 0
+        while begin < len(sentence):
+            for end in range(min(len(sentence), begin + longest), begin, -1):
+                text = phrases.get(tuple(sentence[begin:end]))
+                if text is not None and np.mean(copied[begin:end]) >= COPIED:
+                    matches.append(Match(begin, end, classes[text], text))
+                    begin = end
+                    break
+            else:
+                begin += 1
+        return matches
+
+    def spell(self, words: Sequence[int]) -> list[str]:
+        """Return the words of a sequence of ids."""
+        return self.words.spell(words)
 
     def _scores(self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         slots = self._slots(states)
@@ -150,19 +160,18 @@ class PointerTracker:
         return score if self._all else score - self._lm.below(slots, words)
 
     def _slots(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the model's slots of states, which it reads when they are first asked about."""
-        wanted = list(dict.fromkeys(states.tolist()))
-        unread = [state for state in wanted if self._slot[state] == NO_SLOT]
+        """Return the model's slots of states, which it reads when they are first needed."""
+        unread = [state for state in dict.fromkeys(states.tolist()) if self._slot[state] == NO_SLOT]
         if unread:
-            before = self._slots(np.array([self._from[state][0] for state in unread]))
-            made = self._lm.advance(before, np.array([self._from[state][1] for state in unread], np.int32))
-            for state, slot in zip(unread, made.tolist(), strict=True):
+            before = self._slots(np.array([self._origin[state][0] for state in unread]))
+            slots = self._lm.advance(before, np.array([self._origin[state][1] for state in unread], np.int32))
+            for state, slot in zip(unread, slots.tolist(), strict=True):
                 self._slot[state] = slot
         return np.array([self._slot[state] for state in states.tolist()], np.int64)
 
-    def _added(self, before: int, word: int, slot: int) -> int:
-        found = self._state.setdefault((before, word), len(self._slot))
-        if found == len(self._slot):
+    def _add(self, before: int, word: int, slot: int) -> int:
+        state = self._state.setdefault((before, word), len(self._slot))
+        if state == len(self._slot):
             self._slot.append(slot)
-            self._from.append((before, word))
-        return found
+            self._origin.append((before, word))
+        return state

@@ -11,13 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_decode import ALL, PIECES, WORD, boosts, list_of, names, spelled_weights, steps
 
-from ninja.context.grammar.decode import BeamOptions, _within_beams, beam_search, ctc_prefix_beam_search
-from ninja.context.grammar.spelled import SpelledTracker, Spelling
 from ninja.context.grammar.tracker import Match, Tracker
+from ninja.decoding import BeamOptions, CtcOptions, SpelledTracker, Spelling, beam_search, ctc_nbest, ctc_units
+from ninja.decoding.boosted_ctc import within_beams
+from ninja.decoding.lexicon import NO_LEXICON
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
 
 EXACT = BeamOptions(beam=0, score_beam=math.inf, max_units=0)
+PIECE_UNITS = ctc_units(["<s>", "▁", "▁a", "▁ab", "a", "b", "bb"], 0, "pieces")  # those of PIECES
+UNIFORM = np.log(np.full((3, 7), 1 / 7))
 
 # Searching with models that give one unit after the other
 
@@ -263,15 +266,15 @@ def frames(draw, num_units, max_frames):
 )
 def test_an_endless_beam_finds_what_trying_all_alignments_finds(logprob, weights, words, blank, keyword, scale, reward):
     options = replace(ALL, keyword_boost=keyword)
+    names = ["▁a", "b", "▁ab"]
+    names.insert(blank, "<b>")
     if words:
         tracker = Tracker(SymbolTable.from_words(["<eps>", *WORD.values()]), None, options)
     else:
-        units = ["▁a", "b", "▁ab"]
-        units.insert(blank, "<b>")
-        tracker = SpelledTracker(Spelling(units, silent=["<b>"]), None, options, room=20)
-    search = replace(EXACT, context_scale=scale, length_reward=reward)
+        tracker = SpelledTracker(Spelling(names, silent=["<b>"]), None, options, room=20)
+    search = CtcOptions(beam=0, score_beam=math.inf, context_scale=scale, length_reward=reward)
     lists = [list_of(weights)]
-    hypotheses = ctc_prefix_beam_search(logprob, tracker, lists, search, blank=blank)
+    hypotheses = ctc_nbest(logprob, ctc_units(names, blank), options=search, tracker=tracker, lists=lists)
     expected = {}
     start = tracker.start(lists)
     for length in range(len(logprob) + 1):
@@ -287,43 +290,39 @@ def test_an_endless_beam_finds_what_trying_all_alignments_finds(logprob, weights
 
 @given(logprob=frames(6, 12), weights=spelled_weights, beam=st.integers(1, 5), data=st.data())
 def test_a_narrow_ctc_beam_keeps_to_its_width_and_to_no_order_of_phrases(logprob, weights, beam, data):
-    spelling = Spelling(["<b>", "▁a", "▁ab", "b", "a", "▁"], silent=["<b>"])
-    options = BeamOptions(beam=beam, max_units=4)
+    names = ["<b>", "▁a", "▁ab", "b", "a", "▁"]
+    spelling, units = Spelling(names, silent=["<b>"]), ctc_units(names, 0, "pieces")
+    options = CtcOptions(beam=beam, max_units=4)
     shuffled = {cls: dict(data.draw(st.permutations(list(each.items())))) for cls, each in weights.items()}
-    one = ctc_prefix_beam_search(logprob, SpelledTracker(spelling, room=20), [list_of(weights)], options)
-    other = ctc_prefix_beam_search(logprob, SpelledTracker(spelling, room=20), [list_of(shuffled)], options)
+    one, other = (
+        ctc_nbest(logprob, units, None, options, tracker=SpelledTracker(spelling, room=20), lists=[list_of(phrases)])
+        for phrases in (weights, shuffled)
+    )
     assert found(one) == found(other)
+    assert [each.text for each in one] == [" ".join(spelling.words(each.units)) for each in one]
     assert len(one) <= beam
     assert len({each.units for each in one}) == len(one)
 
 
 @pytest.mark.parametrize(
-    ("logprob", "blank", "error", "message"),
+    ("logprob", "options", "error", "message"),
     [
-        (
-            np.zeros(3),
-            0,
-            ModelError,
-            r"log_probs: log-probabilities have the shape \(3,\), but must be \[frames, units\]",
-        ),
-        ([[0.0, np.nan]], 0, ModelError, "log_probs: the log-probability of unit 1 in row 0 is not a number"),
-        ([[0.0, 0.0], [9.0, 0.0]], 0, ModelError, "of unit 0 in row 1 is 9, above 0; are these logits"),
-        ([[0.0, 0.0]], 2, OptionError, "blank is 2, but the model has 2 units"),
-        ([[0.0] * 9], 0, OptionError, "unit 7 is none of the 7 units"),
+        ([[0.0, np.nan]], {}, ModelError, "frame 0, unit 1 is nan"),
+        (np.log(np.full((1, 9), 1 / 9)), {}, ModelError, "the matrix has 9 columns, but there are 7 units"),
+        (UNIFORM, {"lexicon": NO_LEXICON}, OptionError, "a search with a tracker takes no lexicon"),
+        (UNIFORM, {"tracker": None}, OptionError, "lists are phrases for a tracker; give one"),
+        (UNIFORM, {"tracker": None, "lists": (), "options": CtcOptions(length_reward=1)}, OptionError,
+         "length_reward counts in a search with a tracker only"),
     ],
-)
-def test_frames_without_log_probabilities_are_refused(logprob, blank, error, message):
+)  # fmt: skip
+def test_a_ctc_search_with_a_tracker_refuses_bad_input(logprob, options, error, message):
+    options = {"tracker": SpelledTracker(PIECES), "lists": [names("b")], **options}
     with pytest.raises(error, match=message):
-        ctc_prefix_beam_search(logprob, SpelledTracker(PIECES), blank=blank)
+        ctc_nbest(logprob, PIECE_UNITS, **options)
 
 
 def test_of_equally_probable_sequences_no_more_than_the_beam_are_kept():
-    hypotheses = ctc_prefix_beam_search(np.log(np.full((3, 7), 1 / 7)), SpelledTracker(PIECES), (), BeamOptions(beam=3))
-    assert len(hypotheses) == 3
-
-
-def test_frames_that_allow_nothing_leave_no_hypothesis():
-    assert ctc_prefix_beam_search([[0.0, -1.0], [-np.inf, -np.inf], [0.0, -1.0]], SpelledTracker(PIECES)) == []
+    assert len(ctc_nbest(UNIFORM, PIECE_UNITS, None, CtcOptions(beam=3), tracker=SpelledTracker(PIECES))) == 3
 
 
 class Forbidding:
@@ -349,19 +348,23 @@ class Forbidding:
     def matches(self, start, units):
         return []
 
+    def spell(self, units):
+        return []
+
 
 @pytest.mark.parametrize("scale", [0.0, 1.0])
 def test_what_the_grammar_does_not_allow_is_found_nowhere(scale):
     options = replace(EXACT, max_length=2, context_scale=scale)
-    logprob = np.log(np.full((3, 4), 1 / 4))
     step, _ = drawn_model(1, 4, impossible=0)
     (stepped,) = beam_search(step, starts_of([0]), Forbidding(2), [[]], options, bos=BOS, eos=EOS)
-    for hypotheses in stepped, ctc_prefix_beam_search(logprob, Forbidding(2), (), options):
+    logprob, units = np.log(np.full((3, 4), 1 / 4)), ctc_units(["<b>", "x", "y", "z"], 0)
+    search = CtcOptions(beam=0, score_beam=math.inf, context_scale=scale)
+    for hypotheses in stepped, ctc_nbest(logprob, units, None, search, tracker=Forbidding(2)):
         assert hypotheses
         assert not any(2 in each.units for each in hypotheses)
 
 
 def test_a_hypothesis_at_the_edge_of_the_beam_stays():
     score = np.array([-3.0, -1.0, -np.inf, -1.0, -3.5])
-    assert _within_beams(score, BeamOptions(beam=0, score_beam=2.0)).tolist() == [1, 3, 0]
-    assert _within_beams(score, BeamOptions(beam=1, score_beam=2.0)).tolist() == [1]
+    assert within_beams(score, 0, 2.0).tolist() == [1, 3, 0]
+    assert within_beams(score, 1, 2.0).tolist() == [1]

@@ -25,9 +25,11 @@ from strategies_decode import (
 )
 
 from ninja.context.entities.lists import Phrase, PhraseList
-from ninja.context.grammar.spelled import OpenVocabulary, SpelledTracker, Spelling
 from ninja.context.grammar.tracker import Match
 from ninja.context.options import ContextOptions
+from ninja.decoding.partial_boosts import OpenVocabulary
+from ninja.decoding.spelled_tracker import SpelledTracker
+from ninja.decoding.spelling import Spelling
 from ninja.errors import OptionError, VocabularyError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import read_arpa, read_grammar

@@ -1,0 +1,240 @@
+"""Beam search with a contextual tracker for models of the next unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import PhraseList
+from ninja.context.grammar.tracker import Match
+from ninja.decoding.hypothesis import Hypothesis
+from ninja.errors import ModelError, OptionError, check_range
+
+ROUNDING = 1e-3  # largest value above 0 that is accepted as a log-probability
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# (the model's states of n hypotheses, their last units int64 [n]) -> (log-probabilities [n, units], states after them)
+Step = Callable[[Any, Ints], tuple[npt.ArrayLike, Any]]
+
+
+class UnitTracker(Protocol):
+    """A tracker of a decoder's units: `Tracker`, `PointerTracker` if the units are words, else `SpelledTracker`."""
+
+    def clear(self) -> None:
+        """Forget all states."""
+
+    def start(self, lists: Sequence[PhraseList] = ()) -> int:
+        """Return the state before the first unit of an utterance with these phrases."""
+
+    def advance(self, states: Ints, units: npt.NDArray[np.int32]) -> tuple[Ints, npt.NDArray[np.float32]]:
+        """Return the state after each unit, -1 if it is not allowed, and its score; [n] each."""
+
+    def final(self, states: Ints) -> npt.NDArray[np.float32]:
+        """Return the score of ending in each state, [n]."""
+
+    def matches(self, start: int, units: Sequence[int]) -> list[Match]:
+        """Return the phrases in a unit sequence."""
+
+    def spell(self, units: Sequence[int]) -> list[str]:
+        """Return the words of a unit sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeamOptions:
+    """Widths of the search, and weights of the scores; see `Hypothesis` for their sum."""
+
+    beam: int = 16  # hypotheses kept of each utterance; 0 is all
+    score_beam: float = 20.0  # drop hypotheses that are worse than the best by more, nats
+    max_units: int = 50  # units tried after each hypothesis, the model's most probable; 0 is all
+    max_length: int = 200  # units of a hypothesis
+    context_scale: float = 1.0  # factor of the tracker's scores
+    length_reward: float = 0.0  # added for each unit, nats
+
+    def __post_init__(self) -> None:
+        for name, least in (("beam", 0), ("max_units", 0), ("max_length", 1)):
+            check_range(name, getattr(self, name), least=least)
+        check_range("score_beam", self.score_beam, above=0)
+        check_range("context_scale", self.context_scale, least=0, finite=True)
+        check_range("length_reward", self.length_reward, finite=True)
+
+
+@dataclass(slots=True)
+class _Active:
+    """The unfinished hypotheses, those of one utterance together, best first."""
+
+    utterance: Ints
+    units: list[tuple[int, ...]]
+    model: Floats
+    context: Floats
+    state: Ints  # of the tracker
+
+
+_Finished = tuple[float, tuple[int, ...], float, float]  # score, units, model score, context score
+
+
+def beam_search(
+    step: Step,
+    states: Any,
+    tracker: UnitTracker,
+    lists: Sequence[Sequence[PhraseList]],
+    options: BeamOptions | None = None,
+    *,
+    bos: int,
+    eos: int,
+) -> list[list[Hypothesis]]:
+    """Search for the best unit sequences by a model and the context together.
+
+    All utterances are searched in one batch; their results do not depend on each other.
+
+    Args:
+        step: The model: given its states before some units and the units, int64 [n], it returns the natural
+            log-probabilities of the unit after each, [n, units], and its states there.
+        states: The model's states at the start, one for each utterance: an array or a tensor with these on its first
+            axis, or a tuple, list or dict of such. `step` gets rows of the states that it returned.
+        tracker: The context; its states are cleared first.
+        lists: The phrase lists of each utterance.
+        bos: Unit that `step` gets at the start.
+        eos: Unit that ends a hypothesis.
+
+    Returns:
+        The finished hypotheses of each utterance, best first, no more than the beam; none if every end that was
+        reached has probability zero.
+
+    Raises:
+        ModelError: `step` does not return log-probabilities of the right shape.
+        OptionError: The tracker does not know a unit.
+
+    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2.
+    """
+    options = options or BeamOptions()
+    tracker.clear()
+    starts = [tracker.start(of_utterance) for of_utterance in lists]
+    count = len(starts)
+    finished: list[list[_Finished]] = [[] for _ in starts]
+    active = _Active(np.arange(count), [()] * count, np.zeros(count), np.zeros(count), np.array(starts, np.int64))
+    for length in range(options.max_length + 1):
+        if not active.units:
+            break
+        last = np.array([units[-1] if units else bos for units in active.units], np.int64)
+        output, states = step(states, last)
+        logprob = _check_step(output, len(last), max(bos, eos))
+        row, unit = _candidates(logprob, options.max_units if length < options.max_length else None, eos)
+        model = active.model[row] + logprob[row, unit]
+        ends = unit == eos
+        after, gain = np.full(len(row), -1, np.int64), np.zeros(len(row))
+        gain[ends] = tracker.final(active.state[row[ends]])
+        after[~ends], gain[~ends] = tracker.advance(active.state[row[~ends]], unit[~ends].astype(np.int32))
+        context = active.context[row] + gain
+        score = combine(
+            model, context, np.where(ends, length, length + 1), options.context_scale, options.length_reward
+        )
+        chosen = _within_beams(active.utterance[row], score, options, finished)
+        for at in chosen[ends[chosen]].tolist():
+            ended = (float(score[at]), active.units[row[at]], float(model[at]), float(context[at]))
+            finished[int(active.utterance[row[at]])].append(ended)
+        chosen = chosen[~ends[chosen]]
+        units = [(*active.units[at], new) for at, new in zip(row[chosen].tolist(), unit[chosen].tolist(), strict=True)]
+        states = _rows(states, row[chosen])
+        active = _Active(active.utterance[row[chosen]], units, model[chosen], context[chosen], after[chosen])
+    return [
+        [
+            make_hypothesis(tracker, start, units, score, model, context)
+            for score, units, model, context in sorted(of_utterance, key=lambda ended: (-ended[0], ended[1]))[
+                : options.beam or None
+            ]
+        ]
+        for start, of_utterance in zip(starts, finished, strict=True)
+    ]
+
+
+def make_hypothesis(
+    tracker: UnitTracker, start: int, units: tuple[int, ...], score: float, model: float, context: float
+) -> Hypothesis:
+    """Make a hypothesis with the words and phrases of its units by a tracker."""
+    words = tuple((word,) for word in tracker.spell(units))
+    return Hypothesis(words, units, score, model, context, tuple(tracker.matches(start, units)))
+
+
+def combine(model: Floats, context: Floats, length: Ints, context_scale: float, length_reward: float) -> Floats:
+    """Return the scores of hypotheses; -inf where the model or the tracker forbids one."""
+    with np.errstate(invalid="ignore"):  # 0 · -inf
+        score = model + context_scale * context + length_reward * length
+    return np.where(np.isneginf(context), -np.inf, score)
+
+
+def most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:
+    """Tell which units are among the `count` most probable of their row, or as probable as the last of these."""
+    least = np.partition(logprob, -count, axis=1)[:, -count]
+    return logprob >= least[:, None]
+
+
+def _check_step(output: npt.ArrayLike, num_rows: int, largest: int) -> Floats:
+    logprob = np.asarray(output, np.float64)
+    if logprob.ndim != 2:
+        shape = f"{logprob.shape}, but must be [{num_rows}, units]"
+        raise ModelError(f"step: log-probabilities have the shape {shape}")
+    if np.isnan(logprob).any():
+        row, unit = np.argwhere(np.isnan(logprob))[0]
+        raise ModelError(f"step: the log-probability of unit {unit} in row {row} is not a number")
+    if logprob.size and logprob.max() > ROUNDING:
+        row, unit = np.argwhere(logprob > ROUNDING)[0]
+        raise ModelError(
+            f"step: the log-probability of unit {unit} in row {row} is {logprob[row, unit]:.4g}, above 0; "
+            "are these logits? apply log_softmax first"
+        )
+    if len(logprob) != num_rows:
+        raise ModelError(
+            f"step: log-probabilities have the shape {logprob.shape}, but there were {num_rows} hypotheses"
+        )
+    if logprob.shape[1] <= largest:
+        raise OptionError(f"bos or eos is {largest}, but the model has {logprob.shape[1]} units")
+    return logprob
+
+
+def _candidates(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints, Ints]:
+    """Return the (row, unit) pairs to try: the most probable units and the end; the end alone if max_units is None."""
+    num_rows, num_units = logprob.shape
+    if max_units is None:
+        return np.arange(num_rows), np.full(num_rows, eos, np.int64)
+    is_tried = np.isfinite(logprob)
+    if 0 < max_units < num_units:
+        is_tried &= most_probable(logprob, max_units)
+        is_tried[:, eos] = np.isfinite(logprob[:, eos])
+    row, unit = np.nonzero(is_tried)
+    return row, unit
+
+
+def _within_beams(
+    utterance: Ints, score: Floats, options: BeamOptions, finished: Sequence[Sequence[_Finished]]
+) -> Ints:
+    """Return the candidates within the beams of their utterance, those of one utterance together, best first.
+
+    Finished hypotheses keep their place in the beam: a search is over once no unfinished one is better.
+    """
+    ended = [(number, one[0]) for number, of_utterance in enumerate(finished) for one in of_utterance]
+    owner = np.concatenate([np.array([number for number, _ in ended], np.int64), utterance])
+    scores = np.concatenate([np.array([one for _, one in ended]), score])
+    order = np.lexsort((-scores, owner))  # stable: of equals the first
+    owner, scores = owner[order], scores[order]
+    first = np.searchsorted(owner, owner)
+    inside = np.isfinite(scores) & (scores >= scores[first] - options.score_beam)
+    if options.beam:
+        inside &= np.arange(len(order)) - first < options.beam
+    chosen: Ints = order[inside] - len(ended)
+    return chosen[chosen >= 0]
+
+
+def _rows(states: Any, rows: Ints) -> Any:
+    """Select rows of a model's states."""
+    if isinstance(states, tuple) and hasattr(states, "_fields"):
+        return type(states)(*(_rows(part, rows) for part in states))
+    if isinstance(states, tuple | list):
+        return type(states)(_rows(part, rows) for part in states)
+    if isinstance(states, dict):
+        return {name: _rows(part, rows) for name, part in states.items()}
+    return states[rows]

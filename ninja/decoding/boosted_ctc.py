@@ -1,0 +1,124 @@
+"""CTC prefix beam search with a contextual tracker.
+
+The compiled search prunes by bounds that do not hold with boosts, which let the score of a prefix rise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ninja.context.entities.lists import PhraseList
+from ninja.decoding.beam_search import Floats, Ints, UnitTracker, combine, make_hypothesis, most_probable
+from ninja.decoding.ctc_options import CtcOptions
+from ninja.decoding.hypothesis import Hypothesis
+
+
+@dataclass(slots=True)
+class _Prefixes:
+    """The prefixes in the beam at a frame, best first, a row each."""
+
+    units: list[tuple[int, ...]]
+    blank: Floats  # log-probability of all alignments that end with a blank
+    label: Floats  # of those that end with the last unit
+    context: Floats  # the tracker's score so far
+    state: Ints  # the tracker's
+    after: Ints  # the tracker's state after each unit, [rows, units], where `gain` is known
+    gain: Floats  # score of each unit, [rows, units]; NaN: not known yet
+
+
+def boosted_search(
+    logprob: Floats, blank: int, tracker: UnitTracker, lists: Sequence[PhraseList], options: CtcOptions
+) -> list[Hypothesis]:
+    """Search log-probabilities [frames, units] for the best unit sequences by a CTC model and a tracker; best first.
+
+    A sequence has the probability of all its alignments together; the tracker scores it once.
+
+    Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1
+    (prefix search); Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing).
+    """
+    num_units = logprob.shape[1]
+    tracker.clear()
+    start = tracker.start(lists)
+    is_tried = np.isfinite(logprob)
+    if 0 < options.max_units < num_units:
+        is_tried &= most_probable(logprob, options.max_units)
+    is_tried[:, blank] = False
+    prefixes = _Prefixes(
+        [()],
+        np.zeros(1),
+        np.full(1, -np.inf),
+        np.zeros(1),
+        np.array([start], np.int64),
+        np.full((1, num_units), -1, np.int64),
+        np.full((1, num_units), np.nan),
+    )
+    for frame, units in zip(logprob, is_tried, strict=True):
+        prefixes = _next_frame(prefixes, frame, np.flatnonzero(units), blank, tracker, options)
+    model = np.logaddexp(prefixes.blank, prefixes.label)
+    context = prefixes.context + tracker.final(prefixes.state)
+    length = np.array([len(units) for units in prefixes.units], np.int64)
+    score = combine(model, context, length, options.context_scale, options.length_reward)
+    return [
+        make_hypothesis(tracker, start, prefixes.units[row], float(score[row]), float(model[row]), float(context[row]))
+        for row in np.argsort(-score, kind="stable").tolist()
+        if np.isfinite(score[row])
+    ]
+
+
+def _next_frame(
+    now: _Prefixes, frame: Floats, unit: Ints, blank: int, tracker: UnitTracker, options: CtcOptions
+) -> _Prefixes:
+    unknown, column = np.nonzero(np.isnan(now.gain[:, unit]))
+    if unknown.size:
+        pairs = unknown, unit[column]
+        now.after[pairs], now.gain[pairs] = tracker.advance(now.state[unknown], unit[column].astype(np.int32))
+    last = np.array([units[-1] if units else blank for units in now.units], np.int64)
+    total = np.logaddexp(now.blank, now.label)
+    with_blank = total + frame[blank]
+    with_label = now.label + frame[last]
+    # A repeated unit needs a blank between.
+    longer = np.where(unit == last[:, None], now.blank[:, None], total[:, None]) + frame[unit]  # [rows, tried]
+    column_of = {number: place for place, number in enumerate(unit.tolist())}
+    row_of = {units: number for number, units in enumerate(now.units)}
+    for number, units in enumerate(now.units):
+        shorter = row_of.get(units[:-1]) if units else None
+        if shorter is not None and (at := column_of.get(units[-1])) is not None:  # the longer prefix is in the beam
+            with_label[number] = np.logaddexp(with_label[number], longer[shorter, at])
+            longer[shorter, at] = -np.inf
+
+    # From here on column 0 is the prefix itself, column k the prefix with the k-th unit tried.
+    label = np.concatenate([[blank], unit])
+    length = np.array([len(units) for units in now.units], np.int64)[:, None] + (np.arange(len(label)) > 0)
+    with_blank = np.column_stack([with_blank, np.full(longer.shape, -np.inf)])
+    with_label = np.column_stack([with_label, longer])
+    context = np.column_stack([now.context, now.context[:, None] + now.gain[:, unit]])
+    model = np.logaddexp(with_blank, with_label)
+    score = combine(model, context, length, options.context_scale, options.length_reward)
+    chosen = within_beams(score.ravel(), options.beam, options.score_beam)
+    row, column = chosen // len(label), chosen % len(label)
+    is_longer, last = column > 0, label[column]
+    return _Prefixes(
+        [
+            (*now.units[at], int(label[taken])) if taken else now.units[at]
+            for at, taken in zip(row.tolist(), column.tolist(), strict=True)
+        ],
+        with_blank[row, column],
+        with_label[row, column],
+        context[row, column],
+        np.where(is_longer, now.after[row, last], now.state[row]),
+        np.where(is_longer[:, None], -1, now.after[row]),
+        np.where(is_longer[:, None], np.nan, now.gain[row]),
+    )
+
+
+def within_beams(score: Floats, beam: int, score_beam: float) -> Ints:
+    """Return the candidates within the beams, best first; of equals the first."""
+    inside = np.flatnonzero(np.isfinite(score) & (score >= score.max(initial=-np.inf) - score_beam))
+    if 0 < beam < len(inside):
+        least = np.partition(score[inside], -beam)[-beam]
+        inside = inside[score[inside] >= least]
+    order = inside[np.argsort(-score[inside], kind="stable")]
+    return order[: beam or None]

@@ -1,0 +1,246 @@
+"""The contextual grammar for decoders whose units are smaller than words."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import PhraseList
+from ninja.context.grammar.tracker import Match, Tracker, class_words
+from ninja.context.options import ContextOptions
+from ninja.decoding.partial_boosts import OpenVocabulary, PartialBoosts
+from ninja.decoding.spelling import Spelling
+from ninja.errors import OptionError, VocabularyError
+from ninja.lm.ngram.classes import is_class
+from ninja.lm.ngram.model import NgramLM
+from ninja.lm.word_map import MARKS
+
+ROOM = 1 << 17  # words of phrases that the class model lacks
+
+
+class _State(NamedTuple):
+    """A history of units; histories of equal states have the same future."""
+
+    utterance: int
+    words: int  # state of the tracker of words
+    positions: tuple[tuple[int, int], ...]  # (list, position) of the phrases begun
+    text: str | None  # of the unfinished word; None if no known word begins with it
+
+
+class SpelledTracker:
+    """Follows histories of a decoder's units through a contextual grammar of words.
+
+    It is used like a `Tracker`. A word is scored when the next one begins, or at the end; until then its letters get a
+    part of the boost that it would have if it continued a phrase, which is taken back with the word. So the scores of
+    the units of a sentence have the same sum as those of its words.
+
+    The vocabulary is open. Words of phrases are added as they come, whether or not the class model knows them; all
+    others that it lacks are its ``<unk>``.
+    """
+
+    def __init__(
+        self,
+        spelling: Spelling,
+        class_lm: NgramLM | None = None,
+        options: ContextOptions | None = None,
+        *,
+        lm_scale: float = 1.0,
+        room: int = ROOM,
+    ) -> None:
+        """Make a tracker.
+
+        Args:
+            spelling: How the decoder's units spell words.
+            class_lm: N-gram model over words, with class words (``@name``); without it phrases are only boosted.
+            options: Boosts and limits; the default of ``unk_penalty`` is 0 here, because the decoder does the spelling.
+            lm_scale: A factor of the model's log-probabilities, but not of boosts.
+            room: Number of words that phrases may have beyond those of the class model.
+
+        Raises:
+            VocabularyError: The class model has no ``<unk>``.
+        """
+        if class_lm is not None and class_lm.unk is None:
+            raise VocabularyError(
+                "the class model has no <unk>, but a decoder may spell any word; train it with one",
+                class_lm.vocabulary.path,
+            )
+        options = options or ContextOptions()
+        self.spelling = spelling
+        self.options = options if options.unk_penalty is not None else replace(options, unk_penalty=0.0)
+        self._class_lm = class_lm
+        self._lm_scale = lm_scale
+        words = [] if class_lm is None else [word for word, _ in class_lm.vocabulary]
+        self._known = sorted(word for word in words if word not in MARKS and not is_class(word))
+        self._classes = set() if class_lm is None else {word for word, _ in class_words(class_lm)}
+        self._compiled: WeakKeyDictionary[PhraseList, PartialBoosts] = WeakKeyDictionary()  # of shared lists
+        self._make_vocabulary(room)
+        self._forget()
+
+    def _make_vocabulary(self, room: int) -> None:
+        self._room = room
+        self._words = OpenVocabulary(self._known, room=room)
+        self._tracker = Tracker(self._words, self._class_lm, self.options, lm_scale=self._lm_scale)
+        self._compiled.clear()
+
+    def _forget(self) -> None:
+        self._utterances: list[tuple[PartialBoosts, ...]] = []
+        self._states: list[_State] = []
+        self._boosts: list[float] = []  # of each state's unfinished word
+        self._number: dict[_State, int] = {}
+        self._steps: dict[int, tuple[int, float]] = {}  # state · units + unit -> state after it, score
+        self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the same with its word finished, score
+
+    def clear(self) -> None:
+        """Forget all states, and the lists that are no longer in use."""
+        self._tracker.clear()
+        self._forget()
+        if self._words.room < self._room // 2:
+            in_use = set[str]().union(*(boosts.words for boosts in self._compiled.values()))
+            self._make_vocabulary(max(self._room, 4 * len(in_use)))
+
+    def start(self, lists: Sequence[PhraseList] = ()) -> int:
+        """Return the state before the first unit of an utterance with these lists of phrases."""
+        self._utterances.append(tuple(self._boosts_of(phrases) for phrases in lists))
+        return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
+
+    def _boosts_of(self, phrases: PhraseList) -> PartialBoosts:
+        boosts = self._compiled.get(phrases)
+        if boosts is None:
+            boosts = PartialBoosts(phrases, self.options, self._classes)
+            self._words.add(sorted(boosts.words))
+            if phrases.name:
+                self._compiled[phrases] = boosts
+        return boosts
+
+    def advance(
+        self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Advance by one unit from each of some states, as `Tracker.advance` by one word; silent units change nothing.
+
+        Scores include partial boosts. They are -inf, and states -1, where the class model does not allow the word that
+        the unit finishes.
+        """
+        states, units = np.asarray(states, np.int64), np.asarray(units, np.int64)
+        if states.ndim != 1 or states.shape != units.shape:
+            raise OptionError(f"states of shape {states.shape} and units of shape {units.shape}; both must be [n]")
+        num_units = len(self.spelling)
+        if units.size and not 0 <= units.min() <= units.max() < num_units:
+            bad = units[(units < 0) | (units >= num_units)][0]
+            raise OptionError(f"unit {bad} is none of the {num_units} units")
+        self._check(states)
+        get = self._steps.get
+        steps = [get(key) or self._step(key) for key in (states * num_units + units).tolist()]
+        after = np.fromiter((state for state, _ in steps), np.int64, len(steps))
+        return after, np.fromiter((gain for _, gain in steps), np.float32, len(steps))
+
+    def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return the score of ending in each state, float32 [n]: the last word, ``</s>``, partial boosts taken back."""
+        states = np.asarray(states, np.int64)
+        self._check(states)
+        ends = [self._end(state) for state in states.tolist()]
+        is_allowed = np.array([end is not None for end, _ in ends], np.bool_)
+        gain = np.fromiter((gain for _, gain in ends), np.float64, len(ends))
+        words = np.array([end.words for end, _ in ends if end is not None], np.int64)
+        gain[is_allowed] += self._tracker.final(words)
+        return gain.astype(np.float32)
+
+    def matches(self, start: int, units: Sequence[int]) -> list[Match]:
+        """Return the phrases as `Tracker.matches`; they begin and end at words of the sentence, not at units."""
+        words = np.array([self._id(word) for word in self.spelling.words(units)], np.int32)
+        return self._tracker.matches(self._states[start].words, words)
+
+    def spell(self, units: Sequence[int]) -> list[str]:
+        """Return the words of a unit sequence."""
+        return self.spelling.words(units)
+
+    def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:
+        """Return the distinct phrases with words that the units cannot spell: no hypothesis will have them."""
+        classes = (members for phrases in lists for members in phrases.classes.values())
+        texts = dict.fromkeys(phrase.text for members in classes for phrase in members)
+        words = {word for text in texts for word in text.split()}
+        unspellable = {word for word in words if not self.spelling.can_spell(word)}
+        return tuple(text for text in texts if not unspellable.isdisjoint(text.split()))
+
+    def _check(self, states: npt.NDArray[np.int64]) -> None:
+        if states.size and not 0 <= states.min() <= states.max() < len(self._states):
+            bad = states[(states < 0) | (states >= len(self._states))][0]
+            raise OptionError(f"{bad} is no state of this tracker")
+
+    def _id(self, word: str) -> int:
+        number = self._words.id(word)
+        return self._words.UNKNOWN if number is None else number
+
+    def _step(self, key: int) -> tuple[int, float]:
+        """Compute one step and cache it."""
+        number, unit = divmod(key, len(self.spelling))
+        before: _State | None
+        if self.spelling.silent[unit]:
+            step = number, 0.0
+        else:
+            if self.spelling.begins[unit]:
+                before, gain = self._end(number)
+            else:
+                before, gain = self._states[number], -self._boosts[number]
+            step = -1, gain
+            if before is not None:
+                after = self._intern(before._replace(text=self._longer(before, self.spelling.text[unit])))
+                step = after, gain + self._boosts[after]
+        self._steps[key] = step
+        return step
+
+    def _end(self, number: int) -> tuple[_State | None, float]:
+        """Finish the word of a state and take its partial boost back; None and -inf if the class model forbids it."""
+        if number in self._ends:
+            return self._ends[number]
+        state = self._states[number]
+        end: tuple[_State | None, float] = state, 0.0
+        if state.text != "":
+            word = self._words.UNKNOWN if state.text is None else self._id(state.text)
+            after, gain = self._tracker.advance(np.array([state.words]), np.array([word], np.int32))
+            end = None, -np.inf
+            if after[0] >= 0:
+                ended = state._replace(words=int(after[0]), positions=self._follow(state), text="")
+                end = ended, float(gain[0]) - self._boosts[number]
+        self._ends[number] = end
+        return end
+
+    def _follow(self, state: _State) -> tuple[tuple[int, int], ...]:
+        """Return the positions after the word of a state."""
+        if state.text is None:
+            return ()
+        lists = self._utterances[state.utterance]
+        after = ((number, lists[number].follow(at, state.text)) for number, at in self._positions(state))
+        return tuple(sorted({(number, position) for number, position in after if position is not None}))
+
+    def _longer(self, state: _State, text: str) -> str | None:
+        """Return the text of a word with more at its end; None if no known word begins with it."""
+        if state.text is None:
+            return None
+        longer = state.text + text
+        if not longer or any(longer in boosts.beginnings for boosts in self._utterances[state.utterance]):
+            return longer
+        at = bisect_left(self._known, longer)
+        return longer if at < len(self._known) and self._known[at].startswith(longer) else None
+
+    def _intern(self, state: _State) -> int:
+        number = self._number.get(state)
+        if number is None:
+            number = self._number[state] = len(self._states)
+            self._states.append(state)
+            lists, text = self._utterances[state.utterance], state.text
+            boosts = (lists[at].boost(position, text) for at, position in self._positions(state)) if text else ()
+            self._boosts.append(max(boosts, default=0.0))
+        return number
+
+    def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
+        """Yield the positions from which the word of a state may go on, those before phrases included."""
+        yield from state.positions
+        for number in range(len(self._utterances[state.utterance])):
+            for root in PartialBoosts.ROOTS:
+                yield number, root
