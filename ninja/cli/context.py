@@ -32,7 +32,8 @@ from ninja.lattice import Lattice, Scales
 from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import LoadOptions
 from ninja.pipeline import Output
-from ninja.rescoring.options import HELP, RescoreReport
+from ninja.rescoring.options import HELP
+from ninja.rescoring.report import RescoreReport
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")

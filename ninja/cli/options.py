@@ -291,8 +291,11 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
             if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
                 (kind,) = (each for each in typing.get_args(kind) if each is not type(None))
             given: dict[str, Any] = {"type": kind}
-            if typing.get_origin(kind) is typing.Literal:
-                given = {"type": click.Choice(typing.get_args(kind))}
+            choices = field.metadata.get("choices") or (
+                typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+            )
+            if choices:
+                given = {"type": click.Choice(choices)}
             elif kind is bool:
                 given = {"is_flag": True}
             name = f"{prefix}_{field.name}" if prefix else field.name

@@ -25,7 +25,8 @@ from ninja.lattice import Lattice
 from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.plot import check_picture, plot_trade_off

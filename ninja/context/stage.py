@@ -28,7 +28,8 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.rescoring.models import Model, ModelFiles
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Utterance
 from ninja.rescoring.vocabulary import VocabularyCheck
 

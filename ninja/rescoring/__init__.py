@@ -4,7 +4,8 @@ from ninja.lm.coverage import Coverage
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles, coverage
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer, iterate, rescore
 
 __all__ = [

@@ -28,9 +28,10 @@ from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.list_lattice import as_list_of
 from ninja.lm import LanguageModel
+from ninja.rescoring.algorithm import EngineOptions
 from ninja.rescoring.carry_over import RecordingQueue
 from ninja.rescoring.models import BoundModels
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Source, Utterance
 
 SECONDS_TO_STOP = 10.0  # for threads whose results are no longer wanted
@@ -100,7 +101,7 @@ class Engine(Source):
         self,
         source: Source,
         models: BoundModels,
-        options: RescoreOptions,
+        options: EngineOptions,
         queue: RecordingQueue,
         report: RescoreReport,
         num_threads: int = 1,

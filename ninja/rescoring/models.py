@@ -25,11 +25,10 @@ from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithm import EngineOptions, Options
 
 Direction = Literal["forward", "backward"]
 Model = LanguageModel | Mixture | None
-Pass = tuple[Model, RescoreOptions]
 NEW, OLD = "the language model", "the old language model"
 
 
@@ -56,8 +55,8 @@ class ModelFiles:
                 raise OptionError(f"{len(values)} {name} for {len(self.models)} language models")
 
     def load(
-        self, options: RescoreOptions, words: SymbolTable | None, log: Log, old_lm: Model = None
-    ) -> tuple[list[Pass], Model]:
+        self, options: Options, words: SymbolTable | None, log: Log, old_lm: Model = None
+    ) -> tuple[list[tuple[Model, Options]], Model]:
         """Load the models; return each pass, and the old model.
 
         Args:
@@ -110,13 +109,15 @@ def load_model(
         return lm
 
 
-def refuse_words(lm: Model, options: RescoreOptions) -> None:
-    """Refuse an algorithm that scores words with a model of whole sentences.
+def refuse_words(lm: Model, options: EngineOptions) -> None:
+    """Refuse a model of whole sentences for a chosen algorithm that scores words.
 
     Raises:
-        ModelError: The model is one.
+        ModelError: The model scores whole sentences only.
     """
-    if lm is not None and not isinstance(lm, Mixture) and lm.whole_sentences and options.algorithm != "nbest":
+    if options.algorithm is None or lm is None or isinstance(lm, Mixture):
+        return
+    if lm.whole_sentences and not options.record.scores_sentences:
         message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
         raise ModelError(message)
 
@@ -129,7 +130,7 @@ class BoundModels:
     without a new one       graph + λ ln p_old
     """
 
-    def __init__(self, lm: Model, old_lm: Model, options: RescoreOptions) -> None:
+    def __init__(self, lm: Model, old_lm: Model, options: EngineOptions) -> None:
         """Take the models as one."""
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight

@@ -18,16 +18,17 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import Engine
-from ninja.rescoring.models import BoundModels, Model, ModelFiles, Pass, refuse_words
-from ninja.rescoring.options import SENTENCES, RescoreOptions, RescoreReport
+from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
+from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.preparation import ADVICE, is_ambiguous, merge_equal_texts
-from ninja.rescoring.search import SearchEngine
-from ninja.rescoring.sentences import SentenceEngine
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import IterableSource, Prefetch, Source, Utterance
 from ninja.rescoring.vocabulary import VocabularyCheck, unknown_words
 
 if TYPE_CHECKING:
     from ninja.rescoring.service import Service
+
+Pass = tuple[Model, RescoreOptions]
 
 
 class ContextStage(Protocol):
@@ -63,8 +64,8 @@ class _Pass:
         """Return the engine of the algorithm in the options, or of the default one for the first utterance."""
         self.options = options = self.options.for_lattice(first.result or first.lattice)
         refuse_words(self.lm, options)
-        engine = SentenceEngine if options.algorithm in SENTENCES else SearchEngine
-        return engine(source, self.models, options, self.queue, report, num_threads)
+        engine: Engine = options.record.make_engine(source, self.models, options, self.queue, report, num_threads)
+        return engine
 
 
 class Rescorer:

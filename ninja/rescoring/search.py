@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,9 +17,24 @@ from ninja import _search
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, path_lattice, reverse
 from ninja.lattice import Lattice
+from ninja.rescoring.algorithm import LARGEST, MAX_ARCS, Algorithm, EngineOptions, SearchOptions, option
 from ninja.rescoring.engine import Answers, BatchedLM, Engine, InThisThread, with_replaced_costs
-from ninja.rescoring.options import MAX_ARCS
 from ninja.rescoring.utterances import Utterance
+
+
+@dataclass(frozen=True)
+class PrunedOptions(EngineOptions):
+    """Options of Kaldi's pruned composition."""
+
+    section: ClassVar[str] = "Search: pruned"
+
+    max_ngram_order: int = option(
+        3, "pruned: merge histories that share their last words, one fewer than this; 0 keeps all apart.", 0, LARGEST
+    )
+    max_arcs: int = option(100_000, "pruned: expand no more arcs of a lattice once a path is complete.", 1, MAX_ARCS)
+    growth_ratio: float = option(
+        1.5, "pruned: re-estimate costs each time the lattice grows by this factor.", 1.01, 1e6
+    )
 
 
 class _HalfBatch:
@@ -31,7 +48,11 @@ class _HalfBatch:
 
 
 class SearchEngine(Engine):
-    """The algorithms that search wave by wave."""
+    """Search wave by wave; hypotheses compete in each state."""
+
+    options: PrunedOptions
+    competes_on_arcs: ClassVar[bool] = False
+    is_pruned: ClassVar[bool] = False  # Kaldi's pruned composition
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
         """See `Engine.steps`."""
@@ -67,11 +88,11 @@ class SearchEngine(Engine):
             growth_ratio=options.growth_ratio,
             max_hyps=options.hypotheses,
             max_active=options.max_active,
-            max_arcs=options.max_arcs if options.algorithm == "pruned" else MAX_ARCS,
+            max_arcs=options.max_arcs if self.is_pruned else MAX_ARCS,
             merge_order=options.history_words,
             eos=self.models.lm.eos,
-            pruned=options.algorithm == "pruned",
-            per_arc=options.algorithm == "arcbeam",
+            pruned=self.is_pruned,
+            per_arc=self.competes_on_arcs,
             look_ahead=options.look_ahead != "none",
             calibrate=options.look_ahead == "calibrated",
         )
@@ -149,3 +170,26 @@ class SearchEngine(Engine):
         elif output == "lattice":
             return expander.lattice(number), words
         return with_replaced_costs(source, *expander.replaced(number)), words
+
+
+class ArcBeamEngine(SearchEngine):
+    """Search in which hypotheses compete on each arc."""
+
+    competes_on_arcs = True
+
+
+class PrunedEngine(SearchEngine):
+    """Kaldi's pruned composition, in which all hypotheses of a lattice compete."""
+
+    is_pruned = True
+
+
+ARCBEAM = Algorithm("arcbeam", SearchOptions, ArcBeamEngine, "hypotheses compete on each arc", max_hyps=4)
+PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "in each state", max_hyps=5)
+PRUNED = Algorithm(
+    "pruned",
+    PrunedOptions,
+    PrunedEngine,
+    "all together: Kaldi's pruned composition",
+    history_words=lambda options: max(options.max_ngram_order - 1, 0),
+)

@@ -8,9 +8,11 @@ does not depend on the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from abc import abstractmethod
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +25,39 @@ from ninja.graph.split import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lm.trie import score_trie
+from ninja.rescoring.algorithm import DEFAULT_MERGE_ORDER, LARGEST, MAX_ARCS, Algorithm, EngineOptions, option
 from ninja.rescoring.engine import BatchedLM, Engine, out_of_memory, with_replaced_costs
-from ninja.rescoring.options import DEFAULT_NUM_BEST, MAX_ARCS, RescoreOptions
 from ninja.rescoring.utterances import Utterance
 
 TOO_MANY_WORDS = (
     "the memory does not hold its words in the language model all at once; set a smaller num_best, max_trie_nodes or "
     "prune_beam"
 )
+DEFAULT_NUM_BEST = 100
 NO_NODE = -2  # an arc without a word, a state that is not final
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SentenceOptions(EngineOptions):
+    """Options of the algorithms that score whole sentences: nbest, cover, trie."""
+
+    section: ClassVar[str] = "Search: nbest, cover, trie"
+
+    num_best: int | None = option(
+        None, "nbest: sentences of each lattice.  [default: 100; all of an n-best list]", 1, LARGEST
+    )
+    min_posterior: float = option(0.5, "cover: split states after arcs above this posterior.", 0, 1)
+    max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0: as many as the beam holds.", 0, LARGEST)
+
+    def sentences_of(self, lattice: Lattice) -> int:
+        """Return the largest number of sentences of a lattice that ``nbest`` scores."""
+        if self.num_best is not None:
+            return self.num_best
+        return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_NUM_BEST
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,51 +80,63 @@ class Unfolded:
         )
 
 
-def unfold(
-    lattice: Lattice, lm_word: Int32s, eos: int, options: RescoreOptions, num_best: int = DEFAULT_NUM_BEST
-) -> Unfolded:
-    """Unfold a lattice as the algorithm of the options does.
+def unfold_prefixes(lattice: Lattice, lm_word: Int32s, eos: int, options: SentenceOptions) -> Unfolded:
+    """Unfold a lattice along the trie of its best word prefixes.
 
     Args:
         lm_word: The language model's word of each arc, int32 [num_arcs], -1 = none.
         eos: Its ``</s>``.
-        options: ``nbest``, ``cover`` or ``trie``, and what they need.
-        num_best: Sentences of ``nbest``.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or more than ten million arcs arise.
     """
-    if options.algorithm == "nbest":
-        return _unfold_best_paths(lattice, lm_word, eos, num_best, options.scales)
-    scales = {"acoustic_scale": options.acoustic_scale, "word_penalty": options.word_penalty}
+    return _unfolded(
+        lattice,
+        lambda: _search.prefixes(
+            lattice,
+            lm_word,
+            eos,
+            acoustic_scale=options.acoustic_scale,
+            word_penalty=options.word_penalty,
+            beam=options.first_pass_beam,
+            max_nodes=options.max_trie_nodes,
+            merge_order=options.history_words,
+            max_arcs=MAX_ARCS,
+        ),
+    )
+
+
+def unfold_cover(lattice: Lattice, lm_word: Int32s, eos: int, options: SentenceOptions) -> Unfolded:
+    """Unfold a lattice into a cover of its arcs by best paths; arguments and errors as for `unfold_prefixes`."""
+    return _unfolded(
+        lattice,
+        lambda: _search.cover(
+            lattice,
+            lm_word,
+            eos,
+            acoustic_scale=options.acoustic_scale,
+            word_penalty=options.word_penalty,
+            min_posterior=options.min_posterior,
+            max_arcs=MAX_ARCS,
+        ),
+    )
+
+
+def _unfolded(lattice: Lattice, unfold: Callable[[], Any]) -> Unfolded:
     try:
-        if options.algorithm == "cover":
-            found = _search.cover(
-                lattice, lm_word, eos, **scales, min_posterior=options.min_posterior, max_arcs=MAX_ARCS
-            )
-        else:
-            found = _search.prefixes(
-                lattice,
-                lm_word,
-                eos,
-                **scales,
-                beam=options.first_pass_beam,
-                max_nodes=options.max_trie_nodes,
-                merge_order=options.history_words,
-                max_arcs=MAX_ARCS,
-            )
+        arrays = unfold()
     except OverflowError as error:
         raise LatticeError(
             f"unfolding it passes {MAX_ARCS} arcs; set max_trie_nodes, a larger min_posterior or a smaller prune_beam",
             key=lattice.key,
         ) from error
-    if found is None:
+    if arrays is None:
         raise LatticeError("no final state can be reached from the start", key=lattice.key)
-    return Unfolded(*found)
+    return Unfolded(*arrays)
 
 
-def _unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int, scales: Scales) -> Unfolded:
-    """Unfold the n best paths of different words as the tree of their arcs."""
+def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int, scales: Scales) -> Unfolded:
+    """Unfold the n best paths of different words as the tree of their arcs; see `unfold_prefixes`."""
     paths = nbest(lattice, num_best, scales)
     begin = np.cumsum([0, *(path.arcs.size for path in paths)])
     arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
@@ -138,7 +172,7 @@ def _unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Unfolding:
+class Unfolding:
     """An utterance of the batch."""
 
     utterance: Utterance
@@ -148,7 +182,9 @@ class _Unfolding:
 
 
 class SentenceEngine(Engine):
-    """The algorithms that score sentences."""
+    """Scoring of whole sentences; subclasses choose them."""
+
+    options: SentenceOptions
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
         """See `Engine.steps`."""
@@ -159,9 +195,9 @@ class SentenceEngine(Engine):
             if not batch and not self.source.is_dry and not self.in_flight.wait_for_more(2 * self.options.batch_arcs):
                 return
 
-    def _batch(self) -> list[_Unfolding]:
+    def _batch(self) -> list[Unfolding]:
         """Unfold lattices until there are arcs enough, or all that are left wait for others of their recording."""
-        batch: list[_Unfolding] = []
+        batch: list[Unfolding] = []
         arcs = 0
         most = 2 * self.options.batch_arcs
         while arcs < self.batch_arcs:
@@ -177,21 +213,21 @@ class SentenceEngine(Engine):
             arcs += max(utterance.lattice.num_arcs, batch[-1].unfolded.dst.size)
         return batch
 
-    def _unfold(self, utterance: Utterance) -> _Unfolding:
-        options = self.options
-        lattice = reverse(utterance.lattice) if options.backward else utterance.lattice
+    def _unfold(self, utterance: Utterance) -> Unfolding:
+        lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
         with self.in_flight.lock:  # a symbol table may grow while another thread reads
             lm_word, extra = self.models.of(lattice)
-        if options.algorithm == "cover":
-            lattice, arc = prune(lattice, options.first_pass_beam, options.scales, return_arc_map=True)
-            lm_word, extra = lm_word[arc], extra[arc]
-        num_best = options.sentences_of(utterance.lattice)
-        if options.algorithm == "nbest" and isinstance(utterance.lattice, ListLattice):
-            with self.in_flight.lock:
-                self.report.left_out += max(0, utterance.lattice.num_hypotheses - num_best)
-        return _Unfolding(utterance, lattice, extra, unfold(lattice, lm_word, self.models.lm.eos, options, num_best))
+        return self.unfold(utterance, lattice, lm_word, extra)
 
-    def _rescore(self, batch: list[_Unfolding], lm: BatchedLM) -> None:
+    @abstractmethod
+    def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
+        """Unfold the lattice of an utterance, reversed if the model reads backwards."""
+
+    def prune(self, result: Lattice) -> Lattice:
+        """Remove states of a result that are on no path, or paths of little probability."""
+        return connect(result)
+
+    def _rescore(self, batch: list[Unfolding], lm: BatchedLM) -> None:
         """Score the words of a batch and keep its lattices; where memory does not hold it, half by half."""
         forest = WordTrie()
         nodes = [forest.add_trie(each.unfolded.parent, each.unfolded.word, self._below(forest, each)) for each in batch]
@@ -221,7 +257,7 @@ class SentenceEngine(Engine):
             except NinjaError as error:
                 self.fail(each.utterance, error)
 
-    def _below(self, forest: WordTrie, each: _Unfolding) -> int:
+    def _below(self, forest: WordTrie, each: Unfolding) -> int:
         """Return the node behind the context words of an utterance, -1 if there are none."""
         context = np.array(each.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
@@ -230,7 +266,7 @@ class SentenceEngine(Engine):
         with self.in_flight.lock:
             self.report.calls += 1
 
-    def _result(self, each: _Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
+    def _result(self, each: Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
         """Return a lattice with its new costs, and the words carried over to the next utterances."""
         options, unfolded, source = self.options, each.unfolded, each.source
         if not np.isfinite(score).all():
@@ -250,12 +286,9 @@ class SentenceEngine(Engine):
             arcs = (unfolded.state_map, unfolded.arc_begin, unfolded.dst, unfolded.arc_map)
             found = _search.replaced(source, *arcs, graph, final_graph, scales.acoustic, scales.word_penalty)
             return with_replaced_costs(source, *found), words
-        result = unfolded.lattice(source, graph, final_graph)
-        # Beyond the trie the paths are many, and of little worth.
-        cut = options.algorithm == "trie"
-        return prune(result, options.search_beam, scales) if cut else connect(result), words
+        return self.prune(unfolded.lattice(source, graph, final_graph)), words
 
-    def _costs(self, each: _Unfolding, score: Floats) -> tuple[Floats, Floats]:
+    def _costs(self, each: Unfolding, score: Floats) -> tuple[Floats, Floats]:
         """Return the new graph costs of the unfolded arcs and final states."""
         share, scale = self.models.graph_share, self.models.lm_scale
         unfolded, source = each.unfolded, each.source
@@ -286,3 +319,52 @@ def _best(unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Float
         graph[arcs],
         final,
     )
+
+
+class NBestEngine(SentenceEngine):
+    """Scoring of the n best sentences."""
+
+    def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
+        """See `SentenceEngine.unfold`."""
+        num_best = self.options.sentences_of(utterance.lattice)
+        if isinstance(utterance.lattice, ListLattice):
+            with self.in_flight.lock:
+                self.report.left_out += max(0, utterance.lattice.num_hypotheses - num_best)
+        unfolded = unfold_best_paths(lattice, lm_word, self.models.lm.eos, num_best, self.options.scales)
+        return Unfolding(utterance, lattice, extra, unfolded)
+
+
+class CoverEngine(SentenceEngine):
+    """Scoring of each arc on the best path through it."""
+
+    def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
+        """See `SentenceEngine.unfold`."""
+        options = self.options
+        lattice, arc = prune(lattice, options.first_pass_beam, options.scales, return_arc_map=True)
+        unfolded = unfold_cover(lattice, lm_word[arc], self.models.lm.eos, options)
+        return Unfolding(utterance, lattice, extra[arc], unfolded)
+
+
+class TrieEngine(SentenceEngine):
+    """Scoring of the best word prefixes."""
+
+    def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
+        """See `SentenceEngine.unfold`."""
+        return Unfolding(
+            utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options)
+        )
+
+    def prune(self, result: Lattice) -> Lattice:
+        """See `SentenceEngine.prune`."""
+        return prune(result, self.options.search_beam, self.options.scales)  # paths beyond the trie are many
+
+
+def _trie_history(options: SentenceOptions) -> int:
+    if options.merge_order is not None:
+        return options.merge_order
+    return DEFAULT_MERGE_ORDER if options.max_trie_nodes else 0
+
+
+NBEST = Algorithm("nbest", SentenceOptions, NBestEngine, "the best sentences", beam=8.0, scores_sentences=True)
+COVER = Algorithm("cover", SentenceOptions, CoverEngine, "the best path through each arc", beam=8.0, prune_beam=5.0)
+TRIE = Algorithm("trie", SentenceOptions, TrieEngine, "the best word prefixes", beam=8.0, history_words=_trie_history)

@@ -15,7 +15,7 @@ from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.lattice.keyed import refuse_pair
 from ninja.lattice.lattice import check
-from ninja.rescoring.options import RescoreReport
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Source, Utterance
 
 NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"

@@ -18,7 +18,8 @@ from ninja.lattice import Scales
 from ninja.lattice.keyed import Keyed
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.mixture import How
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
 from ninja.tune.features import Features, features
 from ninja.tune.search import EDGE, Axis, Search

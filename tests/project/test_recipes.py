@@ -5,6 +5,7 @@ import re
 from recipes import ROOT, PackageCopy, recipe_code, recipe_files
 
 import ninja
+from ninja.rescoring.options import ALGORITHMS
 
 TOY_LATTICE = "TOY\nhello 1.5\nworld -2\n"
 CONVERT_IN_PYTHON = """
@@ -58,3 +59,30 @@ def test_a_command_is_added_by_its_recipe(tmp_path):
     package.python("-m", "ninja", "clear-graph", ROOT / "examples" / "lat.ark.gz", "-o", "acoustic.ark")
     assert not any(lattice.graph.any() for _, lattice in ninja.read(tmp_path / "acoustic.ark"))
     package.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *PAGE_TESTS)
+
+
+def test_an_algorithm_is_added_by_its_recipe(tmp_path):
+    package = PackageCopy(tmp_path)
+    (module,) = recipe_code("Add an algorithm")
+    package.add("ninja/rescoring/toy.py", module)
+    options = "ninja/rescoring/options.py"
+    package.replace(options, "\nALGORITHMS", "from ninja.rescoring.toy import TOY, ToyOptions\n\nALGORITHMS")
+    package.replace(options, "(ARCBEAM,", "(TOY, ARCBEAM,")
+    package.replace(options, "class RescoreOptions(", "class RescoreOptions(ToyOptions, ")
+    for page in ("docs/algorithms.md", "tests/rescoring/test_rescore.py"):
+        package.copy(page)
+    package.replace("docs/algorithms.md", "- **`nbest`**", "- **`toy`**: the best paths.\n- **`nbest`**")
+    package.add("tests/rescoring/test_toy.py", "")
+    assert package.touched == set(recipe_files("Add an algorithm", "toy"))
+    command = ("-m", "ninja", "rescore", ROOT / "examples" / "lat.ark.gz", "--rnnlm", "english-ngram")
+    package.python(*command, "--algorithm", "toy", "--toy-paths", 3, "-o", "toy.ark")
+    package.python(*command, "--algorithm", "nbest", "--num-best", 3, "-o", "nbest.ark")
+    assert (tmp_path / "toy.ark").read_bytes() == (tmp_path / "nbest.ark").read_bytes()
+    help_text = " ".join(package.python("-m", "ninja", "rescore", "--help").split())
+    assert "Search algorithm: toy (paths of the first pass), arcbeam" in help_text
+    assert "Search: toy: --toy-paths INTEGER" in help_text
+
+
+def test_each_algorithm_is_described():
+    page = (ROOT / "docs" / "algorithms.md").read_text()
+    assert [name for name in ALGORITHMS if f"`{name}`" not in page] == []

@@ -18,8 +18,9 @@ from ninja.graph import lattice_nbest
 from ninja.lattice import Scales
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
-from ninja.rescoring.options import RescoreOptions, RescoreReport
+from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.preparation import merge_equal_texts
+from ninja.rescoring.report import RescoreReport
 
 OPTIONS = RescoreOptions(acoustic_scale=1.0, max_unknown=1.0)
 LISTS = [

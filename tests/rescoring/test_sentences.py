@@ -22,7 +22,7 @@ from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
 from ninja.graph import best_path, prune
 from ninja.lattice import Lattice, Scales
 from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.sentences import NO_NODE, Unfolded, unfold
+from ninja.rescoring.sentences import NO_NODE, Unfolded, unfold_best_paths, unfold_cover, unfold_prefixes
 
 ALGORITHMS = ("nbest", "cover", "trie")
 EVERYTHING = RescoreOptions(
@@ -36,7 +36,10 @@ TINY = lattices(max_states=5, max_word=6)
 def unfolded(lattice: Lattice, options: RescoreOptions) -> tuple[Unfolded, reference.Costs]:
     costs = reference.Costs(lattice, FakeLM(), options)
     lm_word = [-1 if (word := costs.lm_word(arc)) is None else word for arc in range(lattice.num_arcs)]
-    return unfold(lattice, np.array(lm_word, np.int32), costs.lm.eos, options), costs
+    arguments = lattice, np.array(lm_word, np.int32), costs.lm.eos
+    if options.algorithm == "nbest":
+        return unfold_best_paths(*arguments, 100, options.scales), costs
+    return (unfold_cover if options.algorithm == "cover" else unfold_prefixes)(*arguments, options), costs
 
 
 @pytest.mark.parametrize("algorithm", ["cover", "trie"])

@@ -25,8 +25,9 @@ from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
 from ninja.rescoring.models import load_model
-from ninja.rescoring.options import HELP, RescoreReport
+from ninja.rescoring.options import HELP
 from ninja.rescoring.preparation import ADVICE, is_ambiguous
+from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.vocabulary import VocabularyCheck
 
 

@@ -1,0 +1,151 @@
+"""`Algorithm`: the record of a rescoring algorithm, and the options that all algorithms share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeVar
+
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.list_lattice import ListLattice
+from ninja.lm.coverage import WordMapping
+
+Output = Literal["lattice", "input", "best"]
+LookAhead = Literal["calibrated", "first-pass", "none"]
+
+LARGEST = 2**31 - 1  # the kernel counts in int32
+MAX_ARCS = 10_000_000  # of one lattice's expansion; a lattice that needs more fails, rather than filling the memory
+DEFAULT_ALGORITHM = "arcbeam"
+DEFAULT_LIST_ALGORITHM = "nbest"  # for n-best lists
+DEFAULT_MERGE_ORDER = 5
+
+Default = TypeVar("Default")
+Options = TypeVar("Options", bound="EngineOptions")
+
+
+def option(
+    default: Default, help: str, low: float = -math.inf, high: float = math.inf, choices: tuple[str, ...] = ()
+) -> Default:
+    """Return a field with its help text, and its range or its choices."""
+    metadata = {"help": help, "low": low, "high": high, "choices": choices}
+    option_field: Default = field(default=default, metadata=metadata)
+    return option_field
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Options of the new scores; all costs are natural-log costs at LM scale 1."""
+
+    section: ClassVar[str] = "Models"
+
+    backward: bool = option(False, "The models read sentences from their end.")
+    lm_weight: float = option(0.5, "Share of the language model in the graph cost, 0 to 1.", 0, 1)
+    acoustic_scale: float = option(
+        0.1,
+        "Factor of acoustic costs; 1 for n-best lists and CTC, where commands take it by default, and for chain models "
+        "decoded without --post-decode-acwt 10.",
+        0,
+    )
+    word_penalty: float = option(0.0, "Cost of each word while searching; never written back.")
+    unk_penalty: float | None = option(
+        None, "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]"
+    )
+    max_unknown: float = option(0.5, "Refuse files with a larger share of arcs whose words the model lacks.", 0, 1)
+    map_words: tuple[WordMapping, ...] = option(
+        (), "Find words a model lacks in lower or upper case, or as another spelling of <unk>."
+    )
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of the algorithms that search with the language model, some of them of pruned and trie, too."""
+
+    section: ClassVar[str] = "Search"
+
+    max_hyps: int | None = option(
+        None, "Live hypotheses per arc or state; 0 is unlimited.  [default: 4 per arc, 5 per state]", 0, LARGEST
+    )
+    beam: float | None = option(
+        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 6; nbest, cover, trie 8]", 0
+    )
+    prune_beam: float | None = option(
+        None, "Drop arcs this far off the first pass's best path.  [default: beam + 2; cover 5]", 0
+    )
+    merge_order: int | None = option(
+        None, "Words of history that keep hypotheses apart; 0 is all.  [default: 5, or 0 if max_hyps is 0]", 0, LARGEST
+    )
+    max_active: int = option(256, "Live hypotheses per lattice and level; 0 is unlimited.", 0, LARGEST)
+    look_ahead: LookAhead = option("calibrated", "How the cost still to come is estimated.")
+
+
+@dataclass(frozen=True)
+class EngineOptions(SearchOptions, ScoreOptions):
+    """Options of all algorithms; subclasses add those of some."""
+
+    section: ClassVar[str] = "Search"
+
+    algorithm: str | None = None  # `RescoreOptions` has its help
+    output: Output = option("lattice", "Expanded lattice, input topology with replaced graph costs, or best path.")
+    batch_arcs: int = option(200_000, "Arcs of lattices in flight at once.", 1)
+
+    @property
+    def record(self) -> Algorithm:
+        """The chosen algorithm, or the default one for lattices."""
+        raise NotImplementedError
+
+    def for_lattice(self: Options, lattice: Lattice) -> Options:
+        """Return the options with an algorithm: the default one for such a lattice if none is chosen."""
+        if self.algorithm is not None:
+            return self
+        is_list = isinstance(lattice, ListLattice)
+        return replace(self, algorithm=DEFAULT_LIST_ALGORITHM if is_list else DEFAULT_ALGORITHM)
+
+    @property
+    def hypotheses(self) -> int:
+        """Live hypotheses per arc or state, 0 for unlimited."""
+        return self.record.max_hyps if self.max_hyps is None else self.max_hyps
+
+    @property
+    def history_words(self) -> int:
+        """Words of history that keep hypotheses of one arc or state apart, 0 for all."""
+        return self.record.history_words(self)
+
+    @property
+    def scales(self) -> Scales:
+        """Factors of the costs of a path."""
+        return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
+
+    @property
+    def search_beam(self) -> float:
+        """Beam on the expected cost of hypotheses."""
+        return self.record.beam if self.beam is None else self.beam
+
+    @property
+    def first_pass_beam(self) -> float:
+        """Beam on first-pass costs; arcs outside are dropped before the search."""
+        if self.prune_beam is not None:
+            return self.prune_beam
+        return self.search_beam + 2.0 if self.record.prune_beam is None else self.record.prune_beam
+
+
+def merge_order(options: EngineOptions) -> int:
+    """Return the number of words of history that keep hypotheses of one arc or state apart; 0 keeps all apart."""
+    if options.merge_order is not None:
+        return options.merge_order
+    return DEFAULT_MERGE_ORDER if options.hypotheses else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A rescoring algorithm, whose record is in `ninja.rescoring.options.ALGORITHMS`."""
+
+    name: str
+    options: type[Any]  # dataclass of its options, a base of `RescoreOptions`; its `section` is their title in the help
+    make_engine: Callable[..., Any]  # takes the arguments of `Engine`, and returns one
+    about: str  # for the help
+    beam: float = 6.0  # default
+    prune_beam: float | None = None  # default; None for 2 above the beam
+    max_hyps: int = 0  # default
+    scores_sentences: bool = False  # works with models that score whole sentences only
+    history_words: Callable[[Any], int] = merge_order
