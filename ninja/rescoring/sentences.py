@@ -350,9 +350,7 @@ class TrieEngine(SentenceEngine):
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
-        return Unfolding(
-            utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options)
-        )
+        return Unfolding(utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options))
 
     def prune(self, result: Lattice) -> Lattice:
         """See `SentenceEngine.prune`."""
