@@ -33,7 +33,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.outputs import LatticeSink, open_output
 from ninja.pipeline.stages import OnBatches, OnLattices
 
-MOST_SPEAKERS = 500  # archives open at once
+MAX_SPEAKERS = 500  # archives that are open at once
 
 
 @command
@@ -43,7 +43,7 @@ MOST_SPEAKERS = 500  # archives open at once
 def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
     """Merge archives: one after the other, each key once.
 
-    Of lattices with the same key the first one is kept and the key is named.
+    Of several lattices with one key, the first is written; the key is printed.
 
     \b
     Example:
@@ -51,31 +51,29 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
     """
     count: Counter[str] = Counter()
 
-    def first_ones(part: Inputs) -> Iterator[tuple[str, Lattice]]:
+    def first_of_each_key(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
             count[key] += 1
             if count[key] == 1:
                 yield key, lattice
 
-    write(OnBatches(unchanged), inputs, destination, read=first_ones)
-    twice = [key for key, times in count.items() if times > 1]
-    current_console().say_keys(twice, "keys occur more than once, and the first lattice of each was kept")
+    write(OnBatches(unchanged), inputs, destination, read=first_of_each_key)
+    repeated = [key for key, times in count.items() if times > 1]
+    current_console().say_keys(repeated, "keys occur more than once; the first lattice of each was written")
     message = f"{inputs.log.lattices} lattices, {current_console().seconds:.1f} s"
-    current_console().close(message, failed=strict and bool(twice))
+    current_console().close(message, failed=strict and bool(repeated))
 
 
 @command
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
-@reads("--utt2spk", "Speaker of each key: those of one speaker stay together.")
-@lattice_output(
-    "Output for each part; JOB in its name is the part's number, SPK its speaker", resume=False, each_input=False
-)
+@reads("--utt2spk", "Speaker of each key; the keys of one speaker stay in one part.")
+@lattice_output("Output of each part, with JOB for its number or SPK for its speaker", resume=False, each_input=False)
 @reads_lattices_alone
 def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.
 
-    With --nj, each part is a stretch of SOURCE, which is read twice. With --utt2spk alone, each speaker gets an
-    archive of its own.
+    With --nj, the parts are consecutive and SOURCE is read twice. With --utt2spk alone, there is one archive for each
+    speaker.
 
     \b
     Examples:
@@ -84,61 +82,61 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
     """
     if nj is None and utt2spk is None:
         raise click.UsageError("give --nj, --utt2spk, or both")
-    mark = "SPK" if nj is None else "JOB"
-    if mark not in destination.name:
-        raise click.UsageError(f"-o {destination.name} lacks {mark}, by which the parts are told apart")
+    placeholder = "SPK" if nj is None else "JOB"
+    if placeholder not in destination.name:
+        raise click.UsageError(f"-o {destination.name} must contain {placeholder}, or all parts have one name")
     speaker_of = None if utt2spk is None else read_speakers(utt2spk)
     if nj is None:
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
     else:
         if any(is_stdin(name) or gives_bytes_once(name) for name in inputs.places):
-            raise OptionError("what is split into --nj parts is read twice; give a file rather than - or a pipe")
-        # Both readings pass over the same faulty lattices; they are reported in the second.
-        found = (key for key, _ in inputs.read(inputs.places, lambda _: None))
-        placed = [key for key in found if speaker_of is None or key in speaker_of]
-        part = {key: str(number + 1) for key, number in part_of(placed, nj, speaker_of).items()}
+            raise OptionError("--nj reads the source twice; give a file rather than - or a pipe")
+        # Faulty lattices are reported when the source is read for the second time.
+        keys = (key for key, _ in inputs.read(inputs.places, lambda _: None))
+        keys = (key for key in keys if speaker_of is None or key in speaker_of)
+        part = {key: str(number + 1) for key, number in part_of(list(keys), nj, speaker_of).items()}
     for name in set(part.values()):
         if not name or "/" in name or name.startswith("."):
-            raise OptionError(f"the speaker {name!r} cannot name a file")
+            raise OptionError(f"the speaker {name!r} is not a valid file name")
 
-    def known(lattice: Lattice) -> Lattice:
+    def check_speaker(lattice: Lattice) -> Lattice:
         if lattice.key not in part:
             raise LatticeError(f"{utt2spk} names no speaker", key=lattice.key)
         return lattice
 
     with ExitStack() as stack:
         parts: dict[str, LatticeSink] = {}
-        for key, lattice in results(OnLattices(known), inputs):
+        for key, lattice in results(OnLattices(check_speaker), inputs):
             name = part[key]
             if name not in parts:
-                if len(parts) == MOST_SPEAKERS:
-                    raise OptionError(f"more than {len(parts)} archives cannot be written at once; use --nj as well")
-                one = replace(destination, name=destination.name.replace(mark, name))
-                parts[name] = stack.enter_context(open_output(one, inputs))
+                if len(parts) == MAX_SPEAKERS:
+                    raise OptionError(f"more than {len(parts)} archives cannot be open at once; add --nj")
+                output = replace(destination, name=destination.name.replace(placeholder, name))
+                parts[name] = stack.enter_context(open_output(output, inputs))
             if not parts[name].take(lattice):
                 inputs.log.lattices -= 1
     current_console().close_counting(f"lattices in {len(parts)} archives")
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: Any) -> bytes:
-    """Return the FST of a lattice as an entry of a table."""
+    """Convert a lattice to an FST and return it as an entry of a table."""
     if model is not None:
         model.check(lattice)
-    made = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **given)
-    return as_text(made, lattice.key) if text else as_image(made, lattice.key)
+    fst = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **given)
+    return as_text(fst, lattice.key) if text else as_image(fst, lattice.key)
 
 
 @command
-@switch("--read-compact", True, "Take whole words as arcs, else transition ids.")
+@switch("--read-compact", True, "Use words as labels rather than transition ids.")
 @click.option("--acoustic-scale", default=0.0, help="Factor of acoustic costs.")
 @click.option("--lm-scale", default=0.0, help="Factor of graph costs.")
-@switch("--rm-eps", True, "Remove epsilons, where that makes the FST no larger.")
-@switch("--convert-to-pdf-labels", False, "With --read-compact=false: numbers of densities, plus 1, as input labels.")
+@switch("--rm-eps", True, "Remove epsilons if that does not make the FST larger.")
+@switch("--convert-to-pdf-labels", False, "With --read-compact=false: use pdf ids plus 1 as input labels.")
 @reads("--trans-model", "Transition model (final.mdl), for --convert-to-pdf-labels.", load=read_transition_model)
-@switch("--project-input", False, "With --read-compact=false: input labels on both sides.")
-@switch("--project-output", True, "With --read-compact=false: words on both sides.")
-@output_file("Table for the FSTs, binary, or text as ark,t:FILE")
+@switch("--project-input", False, "With --read-compact=false: use the input labels on both sides.")
+@switch("--project-output", True, "With --read-compact=false: use the words on both sides.")
+@output_file("Binary table for the FSTs, or text as ark,t:FILE")
 @reads_lattices
 def to_fst(
     inputs: Inputs, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **given: Any
@@ -166,7 +164,7 @@ Same = TypeVar("Same", Lattice, Batch)
 
 
 def unchanged(lattice: Same) -> Same:
-    """Return the lattice, or batch, itself: readers have sorted its states already."""
+    """Return the lattice or batch itself; readers sort the states."""
     return lattice
 
 
@@ -177,8 +175,9 @@ def unchanged(lattice: Same) -> Same:
 def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
     """Convert lattices between formats.
 
-    What SOURCE holds is found by its content, what is written by the ending of -o or by --to; docs/formats.md
-    tells the options of each format, and what it cannot hold. One lattice a file goes into a folder.
+    The format of SOURCE is recognised by content, that of the output by the extension of -o or by --to; see
+    docs/formats.md for the options of each format and the fields that it cannot store. Formats of one lattice per file
+    are written to a folder.
 
     \b
     Examples:
@@ -189,5 +188,5 @@ def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
       ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
     """
     if kind is not None and (form := format_of(destination.name, destination.to)[0].name) not in KALDI:
-        raise click.UsageError(f"--kind is of Kaldi's archives and cannot be used with {form}")
+        raise click.UsageError(f"--kind is for Kaldi archives and cannot be used with {form}")
     run(OnBatches(unchanged), inputs, destination, kind=cast("Kind | None", kind))

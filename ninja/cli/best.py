@@ -1,4 +1,4 @@
-"""``ninja best`` and ``ninja nbest``: transcripts of lattices."""
+"""``ninja best`` and ``ninja nbest``."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from ninja.pipeline.stages import OnLattices
 
 
 class Transcript(NamedTuple):
-    """A path as it is printed."""
+    """A path, as it is printed."""
 
-    words: list[str]  # ids where the lattice has no symbol table
+    words: list[str]  # ids if the lattice has no symbol table
     alignment: npt.NDArray[np.int32]
     graph_cost: float
     acoustic_cost: float
 
 
 def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
-    """Return the n best transcripts of a lattice, from the best on."""
+    """Return the n best transcripts of a lattice, best first."""
     paths = [graph.best_path(lattice, scales)] if n == 1 else graph.nbest(lattice, n, scales)
     return [
         Transcript(spelled(path.words, lattice.words), path.alignment, path.graph_cost, path.acoustic_cost)
@@ -45,15 +45,15 @@ def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
 
 
 def best_lines(batch: Batch, scales: Scales) -> list[str]:
-    """Return the line of the best words of each lattice of a batch."""
-    found = graph.best_words(batch, scales)
-    words = spelled(found.words, batch.table)
-    ends = pairwise(found.begin.tolist())
+    """Return a line with the best words of each lattice of a batch."""
+    best = graph.best_words(batch, scales)
+    words = spelled(best.words, batch.table)
+    ends = pairwise(best.begin.tolist())
     return [" ".join([key, *words[first:last]]) + "\n" for key, (first, last) in zip(batch.keys, ends, strict=True)]
 
 
 def spelled(ids: npt.NDArray[np.int32], words: SymbolTable | None) -> list[str]:
-    """Return words by their names, or their ids where there is no symbol table."""
+    """Return words as strings, or their ids if there is no symbol table."""
     return words.spell(ids.tolist()) if words else list(map(str, ids.tolist()))
 
 
@@ -67,8 +67,8 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
     outputs = section(
         "Input and output",
         output_file("Text file for the word sequences"),
-        writes("--alignment", "Write the transition ids of each line."),
-        writes("--cost", "Write the graph cost and acoustic cost of each line."),
+        writes("--alignment", "Write the transition ids of each path."),
+        writes("--cost", "Write the graph cost and acoustic cost of each path."),
     )
     return scales(outputs(reads_lattices(function)))
 
@@ -78,7 +78,7 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def best(inputs: Inputs, **given: Any) -> None:
     """Print the best word sequence of each lattice.
 
-    One line for each: its key and its words, or word ids where there is no symbol table.
+    Each line is a key and its words, or word ids without a symbol table.
 
     \b
     Example:
@@ -88,13 +88,13 @@ def best(inputs: Inputs, **given: Any) -> None:
 
 
 @command
-@click.option("--n", "-n", type=click.IntRange(1), default=10, help="Word sequences for each lattice.")
+@click.option("--n", "-n", type=click.IntRange(1), default=10, help="Number of word sequences for each lattice.")
 @transcript_options
 def nbest(inputs: Inputs, n: int, **given: Any) -> None:
     """Print the n best word sequences of each lattice.
 
-    One line for each, all different, the best first: the key with -1, -2, … and the words, or word ids where there is
-    no symbol table.
+    Each line is a key with -1, -2, … and the words, or word ids without a symbol table. The sequences of a lattice are
+    different, the best first.
 
     \b
     Example:
@@ -112,13 +112,13 @@ def _transcribe(
         run_lines(partial(best_lines, scales=scales), inputs, output_file)
         say_default()
         current_console().close()
-    found = results(OnLattices(partial(transcripts, n=n, scales=scales)), inputs, to_stdout=to_stdout)
+    utterances = results(OnLattices(partial(transcripts, n=n, scales=scales)), inputs, to_stdout=to_stdout)
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)
         )
         assert text is not None
-        for utterance, paths in found:
+        for utterance, paths in utterances:
             for number, path in enumerate(paths, start=1):
                 key = f"{utterance}-{number}" if numbered else utterance
                 text.write(" ".join([key, *path.words]) + "\n")

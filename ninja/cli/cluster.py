@@ -1,4 +1,4 @@
-"""``--ray``: one command in shards on a Ray cluster, whose parts are joined."""
+"""``--ray``: run a command in shards on a Ray cluster and join the parts."""
 
 from __future__ import annotations
 
@@ -22,65 +22,67 @@ from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record, read_plan
 from ninja.pipeline.shard import Work
 
-PACKED, PLAIN = 32e6, 512e6  # bytes of a shard, a minute of rescoring; see docs/scale.md
-EACH = 8  # shards of each worker at least, so that none waits long for the last
-MOST = 100_000
+PACKED, PLAIN = 32e6, 512e6  # bytes of a shard, about a minute of rescoring; see docs/scale.md
+SHARDS_PER_WORKER = 8  # at least, so that workers end at about the same time
+MAX_SHARDS = 100_000
 _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of a command's work in another process."""
+    """Starts a command in another process."""
 
     command: CommandWork
-    folder: str  # in which the command was called
+    folder: str  # working folder of the command
     version: str
 
     def __call__(self) -> Work:
-        """Return the work on a part.
+        """Return the function that runs the command on a part.
 
         Raises:
-            OptionError: Another version is installed here.
-            InputError: The folder is not here.
+            OptionError: Another version is installed on this node.
+            InputError: The folder does not exist on this node.
         """
-        here = os.uname().nodename
+        node = os.uname().nodename
         if (version := installed_version()) != self.version:
-            raise OptionError(f"{here} has Ninja {version}, but the run was begun with {self.version}")
+            raise OptionError(f"{node} has Ninja {version}, but the run was started with {self.version}")
         try:
             os.chdir(self.folder)
         except OSError as error:
-            message = f"is not there on {here}, but all nodes must share it: {error.strerror}"
+            message = f"does not exist on {node}, but all nodes must share it: {error.strerror}"
             raise InputError(message, self.folder) from error
         hold_models()
         return self.command
 
 
 def run_on_cluster(context: click.Context, address: str, shard: Shard | None) -> NoReturn:
-    """Run the command of a context in shards on a cluster, join their parts, and end it.
+    """Run the command of a context in shards on a cluster, join the parts, and exit.
 
     Raises:
-        OptionError: It has no shards, or no cluster answers.
-        WorkerError: Shards were given up.
+        OptionError: The command cannot run in shards, or no cluster is reachable.
+        WorkerError: A shard failed repeatedly.
     """
     if shard is not None:
-        raise OptionError("--ray makes the shards itself: leave --shard out")
+        raise OptionError("--ray cannot be used with --shard")
     if not _ADDRESS.fullmatch(address):
-        raise OptionError(f"--ray is {address!r}, but must be HOST:PORT; without one, let --ray stand last")
+        raise OptionError(
+            f"--ray is {address!r}, but must be HOST:PORT; without an address, --ray must be the last argument"
+        )
     with needed_for("--ray"):
         from ninja.pipeline.ray_cluster import connected, has_gpus, num_actors
     console = Console()
     plan = plan_of(context, 1)
-    given = context.get_parameter_source("jobs") is not ParameterSource.DEFAULT
-    cores = context.params.get("jobs", 1) if given else 1
+    has_jobs = context.get_parameter_source("jobs") is not ParameterSource.DEFAULT
+    cores = context.params.get("jobs", 1) if has_jobs else 1
     devices = str(context.params.get("device", "")).split(",")
     gpus = sum(device.strip().startswith("cuda") for device in devices)
-    jobs = () if given or "jobs" not in context.params else ("--jobs", "1")
+    jobs = () if has_jobs or "jobs" not in context.params else ("--jobs", "1")
     command = CommandWork((context.info_name or "", *jobs, *context.meta[ARGUMENTS]))
     start = Start(command, os.getcwd(), plan.version)
     with connected(None if address == "auto" else address):
         if devices == ["auto"] and has_gpus():
-            console.note("the GPUs of the cluster are left alone; --device cuda takes one for each worker")
-        plan = replace(plan, shards=_number(plan, num_actors(cores, gpus)))
+            console.note("the GPUs of the cluster are not used; --device cuda uses one for each worker")
+        plan = replace(plan, shards=_num_shards(plan, num_actors(cores, gpus)))
         with console.progress("lattices") as bar:
             done = 0
 
@@ -91,17 +93,17 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
                     bar.step(f"shard {record.shard}/{record.of}", share=done / plan.shards)
 
             run(plan, start, cluster=address, cores=cores, gpus=gpus, on_record=show)
-    found = gather(plan.folder)
-    remove(found)
-    report(found)
+    gathered = gather(plan.folder)
+    remove(gathered)
+    report(gathered)
 
 
-def _number(plan: Plan, workers: int) -> int:
-    """Return the number of shards: that of an attempt which was broken off, else by the size of the sources."""
+def _num_shards(plan: Plan, workers: int) -> int:
+    """Return the number of shards: that of an interrupted run, or else one by the size of the sources."""
     try:
         return read_plan(plan.folder).shards
-    except FormatError:  # there is none
+    except FormatError:  # no interrupted run
         pass
     assert plan.units is not None
     size = sum(unit.size / (PACKED if unit.table.place.path.endswith(".gz") else PLAIN) for unit in plan.units)
-    return min(MOST, max(math.ceil(size), EACH * workers))
+    return min(MAX_SHARDS, max(math.ceil(size), SHARDS_PER_WORKER * workers))

@@ -16,7 +16,7 @@ from ninja.cli.best import best_words
 from ninja.cli.config import config
 from ninja.cli.console import current_console, use_log
 from ninja.cli.models import map_words, word_options
-from ninja.cli.options import command, from_fields, lattice_output, reads, section, typed, writes
+from ninja.cli.options import command, from_fields, given_on_command_line, lattice_output, reads, section, writes
 from ninja.cli.run import results, write
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
@@ -88,24 +88,26 @@ def entities(
             if files["context_model"] == DEFAULT_MODEL:
                 files["context_model"] = None
             augmentation = None
-            if model is None and (wrong := typed(OF_POINTING)):
+            if model is None and (wrong := given_on_command_line(OF_POINTING)):
                 raise OptionError(f"{', '.join(wrong)}: of use with --context-model only")
-            if model is not None and (wrong := typed(OF_BOOSTING)):
+            if model is not None and (wrong := given_on_command_line(OF_BOOSTING)):
                 raise OptionError(f"{', '.join(wrong)}: --context-model takes their place; leave them out")
             if augment:
                 augmentation = Augmentation(AugmentOptions(acoustic_scale=options["acoustic_scale"], **how), **files)
-            elif wrong := typed(
+            elif wrong := given_on_command_line(
                 [*(each for each in OF_AUGMENTING if model is None or each != "context_model"), *AUGMENTING]
             ):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
-            if class_lm is None and (wrong := typed(OF_CLASSES)):
+            if class_lm is None and (wrong := given_on_command_line(OF_CLASSES)):
                 raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
             context = None
             if entities is not None:
                 context = Context(entities, class_lm, utt2group, boosts, augmentation, context_model=model)
             elif model is not None:
                 raise OptionError("--context-model: of use with --entities only")
-            elif wrong := typed(["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]):
+            elif wrong := given_on_command_line(
+                ["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]
+            ):
                 raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
             command(context=context, **options)
 

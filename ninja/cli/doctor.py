@@ -1,4 +1,4 @@
-"""``ninja doctor`` and ``ninja version``: what is installed here."""
+"""``ninja doctor`` and ``ninja version``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from ninja.libraries import installed_version
 MARKS = {True: "ok ", False: "BAD", None: "-  "}
 
 
-@click.command  # of click alone: it runs where numpy and other libraries are missing
+@click.command  # click alone, so that it runs without numpy and other libraries
 @click.option("--deep", is_flag=True, help="Compute golden cases with this build, in a few seconds.")
 @click.pass_context
 def doctor(context: click.Context, deep: bool) -> None:
     """Check the installation.
 
-    Shows versions, compiled modules, devices, the shipped model, and whether another package named ninja (the build
-    tool, django-ninja) has overwritten files of this one. Libraries that only some commands need are listed with what
-    needs them. With --deep, best paths, posteriors, rescoring and other results on small lattices are computed by the
-    compiled modules and compared with plain Python's. The exit code is 1 when something is wrong, not when such a
-    library is missing.
+    The output lists versions, compiled modules, devices, the shipped model, optional libraries with their purpose, and
+    other packages named ninja (the build tool, django-ninja) that have overwritten files of this one. With --deep, best
+    paths, posteriors, rescoring and other results on small lattices are computed by the compiled modules and compared
+    with plain Python. The exit code is 1 if a check fails; a missing optional library is no failure.
 
     \b
     Example:
@@ -35,7 +34,7 @@ def doctor(context: click.Context, deep: bool) -> None:
     context.exit(1 if any(finding.good is False for finding in findings) else 0)
 
 
-@click.command  # of click alone: it runs where numpy and other libraries are missing
+@click.command  # click alone, so that it runs without numpy and other libraries
 def version() -> None:
     """Print the version.
 

@@ -66,13 +66,13 @@ class OutputFile(click.ParamType):
     """A file that is written; ``-`` is the standard output.
 
     Args:
-        or_folder: A folder may be meant, too.
+        allow_folder: The name may be that of a folder.
     """
 
     name = "file"
 
-    def __init__(self, *, or_folder: bool = False) -> None:
-        self._or_folder = or_folder
+    def __init__(self, *, allow_folder: bool = False) -> None:
+        self._allow_folder = allow_folder
 
     def check(self, name: str) -> None:
         """Refuse a name that is none of one file in a folder that is there.
@@ -82,7 +82,7 @@ class OutputFile(click.ParamType):
         """
         if names_job(name):
             raise OptionError(f"{name}: JOB numbers files of lattices, but these results are one file; leave JOB out")
-        if not self._or_folder and (name.endswith(os.sep) or os.path.isdir(name)):
+        if not self._allow_folder and (name.endswith(os.sep) or os.path.isdir(name)):
             raise OptionError(f"{name} is a folder, but these results are one file; name that")
         for path in self.targets(name):
             if not is_remote(path) and not os.path.isdir(parent := os.path.dirname(os.path.realpath(path))):

@@ -24,11 +24,11 @@ from ninja.pipeline.stages import OnLattices
 
 
 class Size(NamedTuple):
-    """The figures of one lattice, or, of several, their sums."""
+    """The figures of a lattice."""
 
     kind: str
     figures: dict[str, int]
-    arcs_of: dict[int, int]  # by the word they carry, epsilon left out
+    arcs_of: dict[int, int]  # word → number of arcs, without epsilon
 
 
 def size_of(lattice: Lattice) -> Size:
@@ -47,8 +47,8 @@ def depth(figures: Mapping[str, int]) -> float:
 
 
 @command
-@reads("--rnnlm", "Show how many of the words this language model knows.")
-@click.option("--per-lattice", is_flag=True, help="Print a line for each: key, states, arcs, frames, depth.")
+@reads("--rnnlm", "Language model whose coverage of the words is shown.")
+@click.option("--per-lattice", is_flag=True, help="Print a line for each lattice: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @reads_lattices
 def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) -> None:
@@ -63,7 +63,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
     if per_lattice and as_json:
         raise click.UsageError("--per-lattice cannot be used with --json")
     if rnnlm is not None and inputs.table() is None:
-        raise click.UsageError("--rnnlm needs --words: the model knows words, the lattices only numbers")
+        raise click.UsageError("--rnnlm needs --words, because the lattices have word ids only")
     kinds: Counter[str] = Counter()
     total = Counter({"with times": 0, "with alignments": 0, "states": 0, "arcs": 0, "frames": 0, "crossings": 0})
     count: Counter[int] = Counter()
@@ -111,7 +111,7 @@ def _table(figures: dict[str, Any]) -> str:
     lines = []
     for name, value in figures.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{number} {each}" for each, number in value.items())
+            value = ", ".join(f"{number} {item}" for item, number in value.items())
         elif isinstance(value, list):
             value = " ".join(value)
         lines.append(f"{name:24}{value}")

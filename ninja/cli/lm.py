@@ -163,7 +163,11 @@ def score(
 @lm.command(cls=Sectioned)
 @click.argument("model", type=InputFile())
 @writes(
-    "-o", "Checkpoint, .onnx file or folder/ to write.", "--output-file", kind=OutputFile(or_folder=True), required=True
+    "-o",
+    "Checkpoint, .onnx file or folder/ to write.",
+    "--output-file",
+    kind=OutputFile(allow_folder=True),
+    required=True,
 )
 def convert(model: str, output_file: str) -> None:
     """Write a language model in another form, which gives the same scores.

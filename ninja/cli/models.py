@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.options import Command, Several, reads, section
+from ninja.cli.options import Command, ListType, reads, section
 from ninja.errors import OptionError
 from ninja.lm.coverage import WordMapping
 from ninja.lm.mixture import How
@@ -18,9 +18,9 @@ from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
 
 NO_MODEL = "none"
-WEIGHTS = Several(float, "numbers")
+WEIGHTS = ListType(float, "numbers")
 WEIGHTS_HELP = "Weights of the models, or of --iterate's passes.  [default: equal]"
-DIRECTIONS = Several(
+DIRECTIONS = ListType(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
 DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, a copy on each of cuda:0,cuda:1; auto: a GPU if there is one."

@@ -1,4 +1,4 @@
-"""Options that several commands share, options made of the fields of an options dataclass, and the files they name."""
+"""Shared options, options from the fields of a dataclass, and the command class that checks their files."""
 
 from __future__ import annotations
 
@@ -29,53 +29,56 @@ def reads(
     kind: InputFile | None = None,
     **given: Any,
 ) -> Callable[[Command], Command]:
-    """Add an option for a file that is read, by the command or, for it, by a function ``load``."""
+    """Add an option for an input file; ``load`` reads it for the command."""
     return click.option(name, *names, type=kind or InputFile(load), help=text, **given)
 
 
 def writes(
     name: str, text: str, *names: str, kind: OutputFile | None = None, **given: Any
 ) -> Callable[[Command], Command]:
-    """Add an option for a file that is written."""
+    """Add an option for an output file."""
     return click.option(name, *names, type=kind or OutputFile(), help=text, **given)
 
 
 class ShardType(click.ParamType):
-    """One of the equal parts of a run, ``i/n``."""
+    """Part i of n equal parts of a run, ``i/n``."""
 
     name = "i/n"
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Understand it."""
+        """Parse it."""
         from ninja.pipeline.plan import Shard
 
         return Shard.parse(value)
 
 
-def _shard() -> click.Option:
-    """Make the option ``--shard``."""
-    text = "Do one of n equal parts; ninja gather joins them.  [job arrays: docs/howto/cluster.md]"
-    option = click.Option(["--shard"], type=ShardType(), metavar="i/n", help=text)
-    vars(option)["section"] = LAST_SECTIONS[1]
-    return option
+def _shard_options() -> list[click.Option]:
+    """Return the options ``--shard`` and ``--ray``."""
+    shard = "Process part i of n equal parts; ninja gather joins them.  [job arrays: docs/howto/cluster.md]"
+    ray = "Run in shards on a Ray cluster: that of this machine, a new local one, or that at an address."
+    options = [
+        click.Option(["--shard"], type=ShardType(), metavar="i/n", help=shard),
+        click.Option(["--ray"], is_flag=False, flag_value="auto", metavar="[HOST:PORT]", help=ray),
+    ]
+    for option in options:
+        vars(option)["section"] = LAST_SECTIONS[1]
+    return options
 
 
-def _ray() -> click.Option:
-    """Make the option ``--ray``."""
-    text = "Run shards on a Ray cluster: that of this machine, a new one of its cores, or that at an address."
-    option = click.Option(["--ray"], is_flag=False, flag_value="auto", metavar="[HOST:PORT]", help=text)
-    vars(option)["section"] = LAST_SECTIONS[1]
-    return option
+class ListType(click.ParamType):
+    """A list of values as a tuple.
 
-
-class Several(click.ParamType):
-    """Values with a separator between, as a tuple; ``what`` names them in messages."""
+    Args:
+        parse: Parses a value; raises ValueError.
+        description: Name of the values in messages.
+        separator: Separator of the values.
+    """
 
     name = "list"
 
-    def __init__(self, kind: Callable[[str], object], what: str, separator: Literal[",", ":"] = ",") -> None:
-        self.kind = kind
-        self.what = what
+    def __init__(self, parse: Callable[[str], object], description: str, separator: Literal[",", ":"] = ",") -> None:
+        self.parse = parse
+        self.description = description
         self.separator = separator
 
     def convert(
@@ -85,28 +88,28 @@ class Several(click.ParamType):
         if isinstance(value, tuple):
             return value
         try:
-            return tuple(self.kind(each) for each in str(value).split(self.separator)) if value else ()
+            return tuple(map(self.parse, str(value).split(self.separator))) if value else ()
         except ValueError:
             name = parameter.opts[0] if parameter else "a value"
-            between = {",": "with commas between", ":": "between colons"}[self.separator]
-            raise OptionError(f"{name} is {value!r}, but must be {self.what} {between}") from None
+            separator = {",": "commas", ":": "colons"}[self.separator]
+            raise OptionError(f"{name} is {value!r}, but must be {self.description} separated by {separator}") from None
 
 
 class Sectioned(click.Command):
-    """A command with help in sections that checks its files and resolves ``--inv-acoustic-scale``.
+    """A command with help in sections, which checks its files and resolves ``--inv-acoustic-scale``.
 
-    One that writes lattices or texts of lattices, each from one lattice, has ``--shard`` and ``--ray``.
+    A command whose results belong to single lattices has ``--shard`` and ``--ray``.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        reads = any(isinstance(each.type, Lattices) and isinstance(each, click.Argument) for each in self.params)
+        reads = any(isinstance(each, click.Argument) and isinstance(each.type, Lattices) for each in self.params)
         writes = any(isinstance(each.type, OutputFile) for each in self.params)
         if reads and writes and self.name not in WITHOUT_SHARDS:
-            self.params += [_shard(), _ray()]
+            self.params += _shard_options()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section."""
+        """Write the options in sections."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
@@ -117,24 +120,24 @@ class Sectioned(click.Command):
                 formatter.write_dl(sections[title])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; refuse an option of one value that is given more than once."""
+        """Parse the command line; raise `OptionError` if an option of one value is given twice."""
         ctx.meta[ARGUMENTS] = tuple(args)
         parser = self.make_parser(ctx)
-        single = [each for each in self.params if isinstance(each, click.Option) and takes_one_value(each)]
-        for each in single:
-            several = copy(each)
-            several.multiple = True
-            several.add_to_parser(parser, ctx)  # in place of the option itself
-        values, _, _ = parser.parse_args(list(args))
-        for each in single:
-            if len(given := values.get(each.name, ())) > 1:
-                times = "twice" if len(given) == 2 else f"{len(given)} times"
-                advice = getattr(each.type, "several", None) or "give it once"
-                raise OptionError(f"{each.opts[0]} is given {times}: {' and '.join(map(str, given))}; {advice}")
+        options = [option for option in self.params if isinstance(option, click.Option) and takes_one_value(option)]
+        for option in options:
+            repeatable = copy(option)
+            repeatable.multiple = True
+            repeatable.add_to_parser(parser, ctx)  # replaces the option
+        all_values, _, _ = parser.parse_args(list(args))
+        for option in options:
+            if len(values := all_values.get(option.name, ())) > 1:
+                times = "twice" if len(values) == 2 else f"{len(values)} times"
+                advice = getattr(option.type, "several", None) or "give it once"
+                raise OptionError(f"{option.opts[0]} is given {times}: {' and '.join(map(str, values))}; {advice}")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, with its files checked and loaded; of both acoustic scales it sees the factor only."""
+        """Check the files and run the command, in a shard or on a cluster if requested."""
         with guard(self, ctx.params):
             check_stdin(self, ctx.params)
             ctx.meta[VALUES] = dict(ctx.params)
@@ -150,26 +153,25 @@ class Sectioned(click.Command):
             return run_in_shard(ctx, shard, lambda: self.run(ctx))
 
     def run(self, ctx: click.Context) -> Any:
-        """Run the command, whose files are checked."""
-        ctx.params.pop("config", None)  # its options are here
-        for each in self.params:
-            load = getattr(each.type, "load", None)
-            if load is not None and ctx.params[name := each.name or ""] is not None:
+        """Load input files, resolve the acoustic scale and run the command."""
+        ctx.params.pop("config", None)  # applied by its callback
+        for parameter in self.params:
+            load = getattr(parameter.type, "load", None)
+            if load is not None and ctx.params[name := parameter.name or ""] is not None:
                 ctx.params[name] = load(ctx.params[name])
         self._invert_scale(ctx)
         return super().invoke(ctx)
 
     def _invert_scale(self, ctx: click.Context) -> None:
-        """Make --inv-acoustic-scale the acoustic scale."""
         inverse = ctx.params.pop("inv_acoustic_scale", None)
-        if typed(["inv_acoustic_scale"]):
-            if typed(["acoustic_scale"]):
+        if given_on_command_line(["inv_acoustic_scale"]):
+            if given_on_command_line(["acoustic_scale"]):
                 raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
-            several = inverse if isinstance(inverse, tuple) else (inverse,)
-            if 0.0 in several:
+            inverses = inverse if isinstance(inverse, tuple) else (inverse,)
+            if 0.0 in inverses:
                 raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
-            factors = tuple(1.0 / each for each in several)
-            ctx.params["acoustic_scale"] = factors if isinstance(inverse, tuple) else factors[0]
+            scales = tuple(1.0 / value for value in inverses)
+            ctx.params["acoustic_scale"] = scales if isinstance(inverse, tuple) else scales[0]
 
 
 class ListsFormats(Sectioned):
@@ -181,28 +183,28 @@ class ListsFormats(Sectioned):
 
         super().format_options(ctx, formatter)
         rows = []
-        for each in formats():
-            only = "" if each.read and each.write else "only read" if each.read else "only written"
-            about = "; ".join(filter(None, (each.about, ", ".join(each.extensions), only)))
-            rows.append((", ".join((each.name, *each.aliases)), about))
+        for form in formats():
+            limit = "" if form.read and form.write else "only read" if form.read else "only written"
+            about = "; ".join(filter(None, (form.about, ", ".join(form.extensions), limit)))
+            rows.append((", ".join((form.name, *form.aliases)), about))
         with formatter.section("Formats"):
             formatter.write_dl(rows)
 
 
 def command(function: Command) -> Sectioned:
-    """Make a command of a function, whose help shows its options in sections."""
+    """Make a command of a function."""
     return click.command(cls=Sectioned)(function)
 
 
 def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Put options under a title in the help: these, or, without any, those below that have no section yet."""
+    """Put options into a section of the help: these, or, if there are none, all options below without a section."""
 
     def add(function: Command) -> Command:
-        elsewhere = list(getattr(function, "__click_params__", ())) if options else []
+        other_options = list(getattr(function, "__click_params__", ())) if options else []
         for decorate in reversed(options):
             function = decorate(function)
         for parameter in getattr(function, "__click_params__", ()):
-            if parameter not in elsewhere:
+            if parameter not in other_options:
                 vars(parameter).setdefault("section", title)
         return function
 
@@ -219,10 +221,10 @@ jobs = click.option("--jobs", type=click.IntRange(1), help="Threads.  [default: 
 
 
 class Switch(click.Option):
-    """An option given as Kaldi's are, ``--name=true`` or ``--name=false``; the group completes a bare one."""
+    """An option as in Kaldi, ``--name=true`` or ``--name=false``; ``--name`` alone is completed by the group."""
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the text behind the help: the default as it is typed."""
+        """Return the default in lower case, as on the command line."""
         extra = super().get_help_extra(ctx)
         if "default" in extra:
             extra["default"] = extra["default"].lower()
@@ -234,26 +236,26 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
     return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="BOOL", help=text)
 
 
-def output_file(what: str, kind: OutputFile | None = None) -> Callable[[Command], Command]:
-    """Add ``-o``, for results that go to stdout without it."""
-    option = writes("-o", f"{what}; - is stdout.", "--output-file", kind=kind, default="-")
+def output_file(description: str, kind: OutputFile | None = None) -> Callable[[Command], Command]:
+    """Add ``-o``, which is stdout by default."""
+    option = writes("-o", f"{description}; - is stdout.", "--output-file", kind=kind, default="-")
     return section(LAST_SECTIONS[0], option)
 
 
 def lattice_output(
-    what: str = "File for the lattices", *, resume: bool = True, each_input: bool = True
+    description: str = "File for the lattices", *, resume: bool = True, each_input: bool = True
 ) -> Callable[[Command], Command]:
-    """Add ``-o`` for lattices, and how they are written; the command takes these options as ``destination``.
+    """Add ``-o`` for lattices and the options of writing; the command takes them as ``destination``.
 
     Args:
-        what: Their description.
-        each_input: Each input file may have an output of its own, see ``ninja.cli.parts``.
-        resume: The command can go on with an output.
+        description: Help of ``-o``.
+        each_input: Each input file may have its own output, see ``ninja.pipeline.outputs``.
+        resume: The command can continue an unfinished output.
     """
-    several = "; one for each input as lat.JOB.gz or folder/" if each_input else ""
+    per_file = "; for one output per input, lat.JOB.gz or folder/" if each_input else ""
     options: list[Callable[[Command], Command]] = [
         output_file(
-            f"{what}: an archive, a wspecifier such as ark,t:FILE, or any format by its ending{several}",
+            f"{description}: an archive, a wspecifier such as ark,t:FILE, or any format by extension{per_file}",
             LatticeFile(each_input=each_input),
         ),
         click.option("--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: by extension]"),
@@ -261,23 +263,23 @@ def lattice_output(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Warn of what the format cannot hold, or fail lattices that would lose it.",
+            help="Warn about fields that the format cannot store, or fail such lattices.",
         ),
-        writes("--words-out", "Write the symbol table of the lattices' words here."),
+        writes("--words-out", "Write the symbol table of the words."),
     ]
     if resume:
-        text = "Keep the output of a run that is interrupted, and continue it next time."
+        text = "Keep the output of an interrupted run, and continue it next time."
         options.append(section(LAST_SECTIONS[1], click.option("--resume", is_flag=True, help=text)))
     return section(LAST_SECTIONS[0], *options)
 
 
 def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str = "") -> Callable[[Command], Command]:
-    """Add an option for each field of an options dataclass, of the same name, type, default and help.
+    """Add an option for each field of an options dataclass, with its name, type, default and help.
 
     Args:
-        options: The dataclass; a base with a ``section`` names that of its own fields in the help.
+        options: The dataclass; the attribute ``section`` of a base class is the section of the fields of that class.
         skip: Fields without an option.
-        prefix: Put before each name, with an underscore.
+        prefix: Prefix of the names, which an underscore follows.
     """
     kinds = typing.get_type_hints(options)
     titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]
@@ -289,18 +291,18 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
                 continue
             kind = kinds[field.name]
             if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-                (kind,) = (each for each in typing.get_args(kind) if each is not type(None))
-            given: dict[str, Any] = {"type": kind}
+                (kind,) = (member for member in typing.get_args(kind) if member is not type(None))
+            attributes: dict[str, Any] = {"type": kind}
             choices = field.metadata.get("choices") or (
                 typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
             )
             if choices:
-                given = {"type": click.Choice(choices)}
+                attributes = {"type": click.Choice(choices)}
             elif kind is bool:
-                given = {"is_flag": True}
+                attributes = {"is_flag": True}
             name = f"{prefix}_{field.name}" if prefix else field.name
-            given |= {"default": field.default, "help": field.metadata["help"]}
-            option = click.option(f"--{name.replace('_', '-')}", name, **given)
+            attributes |= {"default": field.default, "help": field.metadata["help"]}
+            option = click.option(f"--{name.replace('_', '-')}", name, **attributes)
             command = section(sections[field.name], option)(command) if sections else option(command)
         return command
 
@@ -308,15 +310,15 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
 
 
 def takes_one_value(option: click.Option) -> bool:
-    """Tell whether an option has one value, neither none, as a flag, nor as many as are given."""
+    """Tell whether an option has exactly one value."""
     return not (option.multiple or option.is_flag or option.count)
 
 
-def typed(names: Collection[str]) -> list[str]:
-    """Return those of some options that stand on the command line, spelled as there, sorted."""
+def given_on_command_line(names: Collection[str]) -> list[str]:
+    """Return the flags of those options that are given on the command line, sorted."""
     context = click.get_current_context()
     return sorted(
-        each.opts[0]
-        for each in context.command.params
-        if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+        option.opts[0]
+        for option in context.command.params
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
     )

@@ -19,14 +19,14 @@ from ninja.pipeline.stages import OnBatches
 
 
 @command
-@click.option("--beam", default=10.0, help="Keep what is within this cost of the best path.")
+@click.option("--beam", default=10.0, help="Keep arcs on paths within this scaled cost of the best path.")
 @scales
 @lattice_output("The pruned lattices")
 @reads_lattices
 def prune(inputs: Inputs, destination: Output, beam: float, scales: Scales) -> None:
     """Remove the arcs of lattices that lie outside a beam.
 
-    Costs are written as they were: the scales serve the comparison only.
+    The scales are used for the comparison only; costs are written unscaled.
 
     \b
     Example:

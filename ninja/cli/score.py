@@ -15,7 +15,7 @@ from ninja import evaluate
 from ninja.cli.console import current_console
 from ninja.cli.files import InputFile, OutputFolder
 from ninja.cli.kaldi.wer import MODE_HELP
-from ninja.cli.options import command, reads, section, typed, writes
+from ninja.cli.options import command, given_on_command_line, reads, section, writes
 from ninja.cli.run import results
 from ninja.cli.scales import grid_of_scales, say_default
 from ninja.cli.score_grid import GRID_FILES_HELP, print_grid, write_grid
@@ -211,7 +211,7 @@ def _check(reference: str) -> None:
     """Refuse a folder of references, and options that do not go together."""
     if os.path.isdir(reference):
         raise OptionError(f"{reference} is a folder, but REFERENCE is one text file; it comes first, then SOURCE")
-    named = set(typed([each.name or "" for each in click.get_current_context().command.params]))
+    named = set(given_on_command_line([each.name or "" for each in click.get_current_context().command.params]))
     for name, others in _EXCLUDED.items():
         for other in others:
             if {name, other} <= named:

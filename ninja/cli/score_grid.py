@@ -1,4 +1,4 @@
-"""The grid of ``ninja score``: a table of word error rates by scales, and the files of Kaldi's scoring scripts."""
+"""The table of word error rates by scales of ``ninja score``, and the files of Kaldi's scoring scripts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ninja.evaluate import Grid
 from ninja.files.output import text_output
 from ninja.lattice import Scales
 
-GRID_FILES_HELP = "Write here wer_LMWT_PENALTY for all scales, best_wer and wer_grid.tsv, as Kaldi's scoring_kaldi."
+GRID_FILES_HELP = "Write wer_LMWT_PENALTY for all scales, best_wer and wer_grid.tsv to this folder, as Kaldi's scripts."
 _COLUMNS = ("lmwt", "word_penalty", "wer", "errors", "words", "ins", "del", "sub", "ser", "best")
 
 
 def print_grid(grid: Grid) -> None:
     """Print a table: a row for each inverse acoustic scale (and LM scale), a column for each word penalty."""
-    penalties = list(dict.fromkeys(_penalty(each) for each in grid.scales))
+    penalties = list(dict.fromkeys(str(scales.word_penalty) for scales in grid.scales))
     rows: dict[str, dict[str, str]] = {}
     for place, (scales, rate) in enumerate(zip(grid.scales, grid.rates, strict=True)):
         mark = "*" if place == grid.best else " "
-        rows.setdefault(_row(scales), {})[_penalty(scales)] = f"{rate.wer:.2f}{mark}"
+        rows.setdefault(_row(scales), {})[str(scales.word_penalty)] = f"{rate.wer:.2f}{mark}"
     width = max(map(len, ["LMWT", *rows]))
     lines = [f"{'LMWT':>{width}}  %WER at word penalty {penalties[0]:<3}"] if len(penalties) == 1 else None
     if lines is None:
@@ -30,32 +30,32 @@ def print_grid(grid: Grid) -> None:
     for name, cells in rows.items():
         lines.append((f"{name:>{width}} " + "".join(f"{cells[penalty]:>10}" for penalty in penalties)).rstrip())
     best = grid.scales[grid.best]
-    lines.append(f"* best: LMWT {_row(best)} (acoustic scale {best.acoustic:.6g}), word penalty {_penalty(best)}")
+    lines.append(f"* best: LMWT {_row(best)} (acoustic scale {best.acoustic:.6g}), word penalty {best.word_penalty}")
     click.echo("\n".join(lines))
 
 
 def write_grid(grid: Grid, folder: str) -> None:
-    """Write Kaldi's files of word error rates, and a table with tabs between.
+    """Write Kaldi's files of word error rates, and a table as TSV.
 
     Raises:
-        OptionError: Two of the scales would have the same file.
+        OptionError: Two scales have the same file name.
         OutputError: A file cannot be written.
 
     Source: Kaldi, steps/score_kaldi.sh, utils/best_wer.sh.
     """
-    names = [f"wer_{_row(scales)}_{_penalty(scales)}" for scales in grid.scales]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise OptionError(f"{folder}: {min(twice)} would be written twice: two of the scales are spelled alike")
+    names = [f"wer_{_row(scales)}_{scales.word_penalty}" for scales in grid.scales]
+    if duplicates := {name for name in names if names.count(name) > 1}:
+        raise OptionError(f"{folder}: {min(duplicates)} would be written twice; give scales that differ more")
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
+        raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
     rows = ["\t".join(_COLUMNS)]
     for place, (scales, name, rate) in enumerate(zip(grid.scales, names, grid.rates, strict=True)):
         with text_output(os.path.join(folder, name)) as file:
             file.write(f"{rate}\n")
         counts = (rate.errors, rate.words, rate.insertions, rate.deletions, rate.substitutions)
-        cells = [_row(scales), _penalty(scales), f"{rate.wer:.2f}", *map(str, counts), f"{rate.ser:.2f}"]
+        cells = [_row(scales), str(scales.word_penalty), f"{rate.wer:.2f}", *map(str, counts), f"{rate.ser:.2f}"]
         rows.append("\t".join([*cells, "*" if place == grid.best else ""]))
     with text_output(os.path.join(folder, "best_wer")) as file:
         first = str(grid.rates[grid.best]).split("\n")[0]
@@ -65,11 +65,6 @@ def write_grid(grid: Grid, folder: str) -> None:
 
 
 def _row(scales: Scales) -> str:
-    """Return the LM weight as Kaldi's scripts name it, with the LM scale where that is not 1."""
+    """Return the LM weight as in Kaldi's file names, with the LM scale if that is not 1."""
     weight = f"{1.0 / scales.acoustic:.6g}" if scales.acoustic else "inf"
     return weight if scales.lm == 1.0 else f"{weight}_lm{scales.lm:g}"
-
-
-def _penalty(scales: Scales) -> str:
-    """Return the word penalty as it was typed."""
-    return str(scales.word_penalty)

@@ -59,23 +59,23 @@ spec:
 
 
 @command
-@click.argument("output", type=OutputFile(or_folder=True))
+@click.argument("output", type=OutputFile(allow_folder=True))
 @click.option("--remove-parts", is_flag=True, help="Remove the parts once they are joined.")
 def gather(output: str, remove_parts: bool) -> None:
     """Join the results of all shards of a run.
 
-    OUTPUT is what -o named, or the folder OUTPUT.shards. The parts are checked against their records: that all are
-    there, of the same sources, options and models, and as they were written. What one run writes appears beside
-    OUTPUT, under the names that the command was given. Exit code 1 if shards are missing, or a lattice failed.
+    OUTPUT is the argument of -o, or the folder OUTPUT.shards. The parts are checked against their records: all must
+    exist, unchanged, with the same sources, options and models. The joined files get the names given to the command.
+    The exit code is 1 if a shard is missing or a lattice failed.
 
     \b
     Example:
       ninja gather rescored.ark.gz
     """
-    found = join(output)
+    gathered = join(output)
     if remove_parts:
-        remove(found)
-    report(found)
+        remove(gathered)
+    report(gathered)
 
 
 @click.command(cls=Sectioned, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -90,10 +90,10 @@ def shard_script(arguments: tuple[str, ...], **schedulers: int | None) -> None:
     Example:
       ninja shard-script --slurm 64 prune lat.ark -o pruned.ark > job.sh
     """
-    chosen = [(kind, shards) for kind, shards in schedulers.items() if shards is not None]
-    if len(chosen) != 1:
-        raise click.UsageError("say for which scheduler: --slurm, --sge or --kubernetes")
-    ((kind, shards),) = chosen
+    options = [(kind, shards) for kind, shards in schedulers.items() if shards is not None]
+    if len(options) != 1:
+        raise click.UsageError("give one of --slurm, --sge and --kubernetes")
+    ((kind, shards),) = options
     plan = CommandWork(arguments).plan(shards)
     logs = os.path.basename(plan.folder).removesuffix(SUFFIX) + ".logs"
     os.makedirs(logs, exist_ok=True)

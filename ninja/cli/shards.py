@@ -1,4 +1,4 @@
-"""``--shard i/n``: one command on one shard of its sources."""
+"""``--shard i/n``: run a command on one shard of its sources."""
 
 from __future__ import annotations
 
@@ -27,30 +27,31 @@ from ninja.pipeline.shard import Outcome, Part, checksum, run_shard
 
 
 def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
-    """Run the command of a context on one shard, unless that is done, and end it.
+    """Run the command of a context on one shard unless that is finished, and exit.
 
     Args:
         body: Runs the command.
     """
     plan = plan_of(context, shard.of)
-    ran: list[int] = []
+    was_finished = True
 
     def work(part: Part) -> Outcome:
-        ran.append(shard.number)
-        return do_part(context, part, body)
+        nonlocal was_finished
+        was_finished = False
+        return run_part(context, part, body)
 
     record = run_shard(plan, shard, work)
-    if not ran:
-        click.echo(f"ninja: shard {shard.number} of {shard.of} {_found(record)}", err=True)
+    if was_finished:
+        click.echo(f"ninja: shard {shard.number} of {shard.of} {_summary(record)}", err=True)
     context.exit(1 if record.failures else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandWork:
-    """A command as the work of `run_shard` in any process: the same as with ``--shard``.
+    """A command as the work of `run_shard`, in any process; it runs as with ``--shard``.
 
     Args:
-        arguments: The words behind ``ninja``, without ``--shard``; ``--ray`` does not matter.
+        arguments: Arguments of ``ninja``, without ``--shard``; ``--ray`` is ignored.
     """
 
     arguments: tuple[str, ...]
@@ -72,15 +73,15 @@ class CommandWork:
         context = self._context()
         with context, guard(context.command, context.params):
             context.params.pop("shard"), context.params.pop("ray")
-            return do_part(context, part, lambda: cast(Any, context.command).run(context))
+            return run_part(context, part, lambda: cast(Any, context.command).run(context))
 
     def _context(self) -> click.Context:
         group = cast(click.Group, importlib.import_module("ninja.cli.main").group)
         parent = click.Context(group, info_name="ninja", **group.context_settings)
-        name, command, left = group.resolve_command(parent, list(self.arguments))
+        name, command, rest = group.resolve_command(parent, list(self.arguments))
         if command is None or not any(each.name == "shard" for each in command.params):
-            raise OptionError(f"{name} cannot be run in shards: its results need all lattices, or it has none")
-        return command.make_context(name, left, parent=parent)
+            raise OptionError(f"{name} cannot run in shards: its result depends on all lattices")
+        return command.make_context(name, rest, parent=parent)
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:
@@ -96,11 +97,9 @@ def plan_of(context: click.Context, shards: int) -> Plan:
     for name in ("strict", "carry_over"):
         if values.get(name):
             option = f"--{name.replace('_', '-')}"
-            raise OptionError(
-                f"{option} needs all lattices, of which a shard has a part; leave {option} or --shard out"
-            )
+            raise OptionError(f"{option} needs all lattices and cannot be used with --shard")
     places = _sources(command, values)
-    found, states = units(places, format=values.get("format"), allow_pipes=True)
+    source_units, states = units(places, format=values.get("format"), allow_pipes=True)
     options, others = options_of(command, values, places, _checksums, lambda names: units(names, allow_pipes=True)[1])
     states += others
     return Plan(
@@ -111,27 +110,27 @@ def plan_of(context: click.Context, shards: int) -> Plan:
         installed_version(),
         outputs,
         tuple(states),
-        tuple(found),
+        tuple(source_units),
     )
 
 
-def do_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
+def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
     """Run the command of a context on a part of its sources.
 
     Args:
-        body: Runs the command, in that context.
+        body: Runs the command in that context.
     """
     context.params |= part.outputs
     if "resume" in context.params:
         context.params["resume"] = False
     context.meta[TABLES] = part.tables
     context.meta.pop(INPUTS, None)
-    with contextlib.suppress(click.exceptions.Exit):  # commands end so; failures are in the log
+    with contextlib.suppress(click.exceptions.Exit):  # the end of a command; failures are in the log
         body()
     inputs = context.meta[INPUTS]
     words = inputs.table()
     if words is not None and words.grows and inputs.words is None and _has_tables(part):
-        raise OptionError("--shard needs --words here: each shard would give words ids of its own")
+        raise OptionError("--shard needs --words here: otherwise the shards would have different word ids")
     log = inputs.log
     failures = tuple(Failure(each.key, each.path, str(each)) for each in log.failures)
     return Outcome(log.lattices, failures, inputs.digest.hexdigest())
@@ -146,33 +145,38 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
     """Yield the outputs of a command.
 
     Raises:
-        OptionError: One that has no parts which can be joined.
+        OptionError: The parts of an output cannot be joined.
     """
     names: dict[str, str] = {}
     folders: dict[str, str] = {}
-    for each in command.params:
-        name = each.name or ""
+    for parameter in command.params:
+        name = parameter.name or ""
         value = values.get(name)
-        if not isinstance(each.type, OutputFile) or value is None:
+        if not isinstance(parameter.type, OutputFile) or value is None:
             continue
-        option = each.opts[0]
+        option = parameter.opts[0]
         if value == STDOUT:
             raise OptionError(f"--shard needs a file for its results: name it with {option}")
-        if isinstance(each.type, OutputFolder) or value.endswith(os.sep) or os.path.isdir(value) or names_job(value):
+        if (
+            isinstance(parameter.type, OutputFolder)
+            or value.endswith(os.sep)
+            or os.path.isdir(value)
+            or names_job(value)
+        ):
             raise OptionError(f"{value}: --shard writes the parts of one output; name a file with {option}")
-        if isinstance(each.type, LatticeFile):
+        if isinstance(parameter.type, LatticeFile):
             form = format_of(value, values.get("to"))[0]
             if form.name not in KALDI:
-                raise OptionError(f"{value}: parts of {form.name} cannot be joined; write an archive, convert it then")
-        kind = "lattices" if isinstance(each.type, LatticeFile) else "same" if name == "words_out" else "text"
+                raise OptionError(f"{value}: parts of {form.name} cannot be joined; write an archive, then convert it")
+        kind = "lattices" if isinstance(parameter.type, LatticeFile) else "same" if name == "words_out" else "text"
         output = PartOutput(name, value, kind)  # type: ignore[arg-type]
         for path in OutputFile().targets(value):
             folders.setdefault(os.path.dirname(path), path)
         if len(folders) > 1:
-            raise OptionError(f"{' and '.join(folders.values())} must be in one folder with --shard")
+            raise OptionError(f"{' and '.join(folders.values())} must be in the same folder with --shard")
         for base in output.names:
             if base in names:
-                raise OptionError(f"{names[base]} and {value} need different names with --shard")
+                raise OptionError(f"{names[base]} and {value} must have different names with --shard")
             if base.startswith("."):
                 raise OptionError(f"{value}: with --shard the name of a file must not begin with a dot")
             names[base] = value
@@ -185,26 +189,26 @@ def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return the checksum of files, which have the same one on all machines of a cluster."""
+    """Return the checksum of the content of files, which is the same on all machines."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 
-def _found(record: Record) -> str:
+def _summary(record: Record) -> str:
     if not record.parts and not record.failures:
-        return "has no lattices: there are more shards than places to cut"
+        return "has no lattices: there are too many shards"
     failed = f", {len(record.failures)} failed" if record.failures else ""
-    return f"is done already: {record.lattices} lattices{failed}"
+    return f"is finished: {record.lattices} lattices{failed}"
 
 
-def report(found: Gathered) -> NoReturn:
-    """Say what was joined and what failed in the shards, and end the command."""
-    failures = [failure for record in found.records for failure in record.failures]
+def report(gathered: Gathered) -> NoReturn:
+    """Print the joined files and the failures of the shards, and exit."""
+    failures = [failure for record in gathered.records for failure in record.failures]
     for failure in failures[:SHOWN]:
         click.echo(f"ninja: failed: {failure.message}", err=True)
     if len(failures) > SHOWN:
         keys = [failure.key or failure.path or "?" for failure in failures]
         click.echo(f"ninja: {len(keys)} failed: {named(keys)}", err=True)
     failed = f", {len(failures)} failed" if failures else ""
-    files = " ".join(found.written)
-    click.echo(f"ninja: {files}: {found.lattices} lattices of {found.plan.shards} shards{failed}", err=True)
+    files = " ".join(gathered.written)
+    click.echo(f"ninja: {files}: {gathered.lattices} lattices of {gathered.plan.shards} shards{failed}", err=True)
     click.get_current_context().exit(1 if failures else 0)

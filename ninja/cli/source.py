@@ -13,7 +13,7 @@ import click
 from ninja.cli.commands import WITH_SCALED_COSTS
 from ninja.cli.console import FACTS, INPUTS, TABLES, current_console
 from ninja.cli.files import Lattices
-from ninja.cli.options import Command, jobs, reads, section, typed
+from ninja.cli.options import Command, given_on_command_line, jobs, reads, section
 from ninja.errors import NinjaError, OptionError
 from ninja.files.place import SPECIFIER
 from ninja.io.inputs import Inputs
@@ -158,7 +158,7 @@ def _refuse_output_as_source(places: tuple[str, ...]) -> None:
     """
     writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
     are_specifiers = len(places) == 2 and all(SPECIFIER.fullmatch(each) for each in places)
-    if writes and are_specifiers and not typed(["output_file"]):
+    if writes and are_specifiers and not given_on_command_line(["output_file"]):
         raise OptionError(
             f"is {places[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"
         )

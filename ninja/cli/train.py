@@ -14,7 +14,7 @@ import click
 
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile
-from ninja.cli.options import Several, command, from_fields, reads, writes
+from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
@@ -112,7 +112,7 @@ def _show(console: Console, bar: ProgressBar | None, progress: Progress) -> None
         console.say(f"{facts}, perplexity {progress.perplexity:.2f}{', kept' if progress.best else ''}")
 
 
-COUNTS, DISCOUNTS = Several(int, "whole numbers"), Several(float, "numbers")
+COUNTS, DISCOUNTS = ListType(int, "whole numbers"), ListType(float, "numbers")
 _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 

@@ -15,7 +15,7 @@ from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
-from ninja.cli.options import command, from_fields, output_file, reads, section, typed, writes
+from ninja.cli.options import command, from_fields, given_on_command_line, output_file, reads, section, writes
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.augmentation.old_costs import with_unknown
@@ -399,8 +399,8 @@ def _changed(options: Any, names: Iterable[str]) -> dict[str, Any]:
 
 def _refuse_others(context: Context | None) -> None:
     """Refuse options that were typed and belong to the other choice."""
-    if context is None and (wrong := typed(OF_CONTEXT)):
+    if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
         raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
     others = {each.name or "" for each in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
-    if context is not None and (wrong := typed(others)):
+    if context is not None and (wrong := given_on_command_line(others)):
         raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {', '.join(wrong)} out")

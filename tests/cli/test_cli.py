@@ -363,7 +363,7 @@ def test_rescore_resumes_where_a_run_was_cut_short(ninja, small, tmp_path):
     assert whole[0] == 0
     code, _, errors = ninja("convert", small, "-o", output, "--resume")
     assert code == 0
-    assert "5 lattices were in the output already" in errors
+    assert "5 lattices are already in the output" in errors
     assert output.read_bytes() == small.read_bytes()
 
 

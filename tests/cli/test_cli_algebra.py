@@ -106,7 +106,7 @@ def test_union_goes_on_where_it_was_cut_short(
         assert ninja("union", first, second, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("union", first, second, "-o", out, "--resume")
     assert code == 0
-    assert "1 lattices were in the output already" in errors
+    assert "1 lattices are already in the output" in errors
     assert out.read_bytes() == whole
 
 
@@ -124,7 +124,7 @@ def test_combine_takes_weights_and_scales_as_kaldi_does(ninja: Run, first: str, 
     ("options", "message"),
     [
         (["--lat-weights=0.6"], "there are 1 weights, but 2 systems"),
-        (["--lat-weights=a:b"], "--lat-weights is 'a:b', but must be numbers between colons"),
+        (["--lat-weights=a:b"], "--lat-weights is 'a:b', but must be numbers separated by colons"),
         (["--lat-weights=1:0"], "a weight is 0.0, but must be above 0"),
         (
             ["--inv-acoustic-scale=10", "--acoustic-scale=0.5"],

@@ -138,7 +138,7 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
         (["--rnnlm", "none"], "--rnnlm none needs --old-lm"),
         (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot go with others"),
         (["--mixture-weights", "0.5,0.5"], "2 weights for 1 language models"),
-        (["--mixture-weights", "half"], "must be numbers with commas between"),
+        (["--mixture-weights", "half"], "must be numbers separated by commas"),
         (["--iterate", "forward,backward"], "2 directions for 1 language models"),
         (["--iterate", "sideways"], "must be forward or backward for each model"),
         (["--iterate", "forward", "--backward"], "leave --backward out"),
@@ -174,7 +174,7 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
     assert report.notes == ["wordless: the words are those of the lattices' symbol table"]
     assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     with pytest.raises(OptionError, match="broken"):
-        Rescorer(ModelFiles(("broken",)), options)(pairs)
+        list(Rescorer(ModelFiles(("broken",)), options)(pairs))
     assert list(Rescorer(ModelFiles(("unheard-of",)))([])) == []
 
 

@@ -101,7 +101,7 @@ def test_rescoring_resumes_after_the_keys_that_stand(ninja, bed, tmp_path):
     whole = output.read_bytes()
     code, _, errors = ninja(*arguments)
     assert code == 0
-    assert "4 lattices were in the output already" in errors
+    assert "4 lattices are already in the output" in errors
     assert output.read_bytes() == whole
 
 

@@ -141,9 +141,13 @@ BAD = {
     "words as cutoffs": (
         ("good", "--cutoffs", "a"),
         2,
-        "--cutoffs is 'a', but must be whole numbers with commas between",
+        "--cutoffs is 'a', but must be whole numbers separated by commas",
     ),
-    "words as discounts": (("good", "--discounts", "0.5;1"), 2, "--discounts is '0.5;1', but must be numbers with com"),
+    "words as discounts": (
+        ("good", "--discounts", "0.5;1"),
+        2,
+        "--discounts is '0.5;1', but must be numbers separated by com",
+    ),
     "two vocabularies": (
         ("good", "--vocabulary", "good2", "--min-count", "2"),
         2,

@@ -276,7 +276,7 @@ def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
     [
         (("--word-symbol-table", "w"), 2, "--word-symbol-table is another name of --words"),
         (("--wildcard-symbols", "1", "--wildcard-symbols-list", "w"), 2, "cannot be used with"),
-        (("--wildcard-symbols", "1:x"), 2, "--wildcard-symbols is '1:x', but must be ids between colons"),
+        (("--wildcard-symbols", "1:x"), 2, "--wildcard-symbols is '1:x', but must be ids separated by colons"),
         (("--oov", "zzz"), 2, "'zzz' is neither a word id"),
     ],
 )

@@ -377,6 +377,6 @@ def test_a_killed_run_goes_on_where_it_was(first, tmp_path):
         errors = subprocess.run(line, stdin=whole, stderr=subprocess.PIPE, text=True, check=True).stderr
     (kept,) = re.findall(r"part: (\d+) lattices of an earlier attempt are kept", errors)
     assert int(kept) > 10
-    assert f"{kept} lattices were in the output already" in errors
+    assert f"{kept} lattices are already in the output" in errors
     found = list(read("a.ark.gz"))
     assert all(one.identical(other) for (_, one), other in zip(found, everything, strict=True))

@@ -104,7 +104,7 @@ def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja, monk
     code, _, errors = ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")
     assert code == 0
     assert ".lat.2.gz.part: 1 lattice of an earlier attempt is kept" in errors
-    assert "3 lattices were in the output already and were skipped" in errors
+    assert "3 lattices are already in the output and were skipped" in errors
     assert written() == EACH
 
 
@@ -167,7 +167,7 @@ def test_what_is_noted_of_all_outputs_is_said_once(there, ninja):
     code, _, errors = ninja("prune", "d/lat.*.gz", "-o", "d2/")
     assert code == 0
     assert errors.count("scales are in") == 1, errors
-    assert "2 other outputs were noted likewise" in errors
+    assert "2 other outputs have such notes, too" in errors
 
 
 @pytest.mark.timeout(60)  # a pipe that is never written to never ends

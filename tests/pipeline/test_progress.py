@@ -16,9 +16,10 @@ from click.testing import CliRunner
 from rich.console import Console as Terminal
 
 import ninja as package
-from ninja.cli import bar, console
+from ninja.cli import console
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
+from ninja.cli.progress_bar import ProgressBar
 from ninja.io.reader import Reading
 from ninja.io.sources import ReadOptions, Words
 
@@ -102,7 +103,7 @@ class Recorder:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
     tty, pipe = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
     monkeypatch.setattr(console, "sys", SimpleNamespace(stderr=tty, stdout=pipe))
-    monkeypatch.setattr(bar, "Bar", Recorder)
+    monkeypatch.setattr("ninja.cli.progress_bar.ProgressBar", Recorder)
     Recorder.made.clear()
     return Recorder.made
 
@@ -219,14 +220,14 @@ def test_the_share_of_a_pipe_is_not_known(files: Path, monkeypatch: pytest.Monke
     assert {reading.share for _ in reading.lattices()} == {None}
 
 
-def drawn(line: bar.Bar) -> str:
+def drawn(line: ProgressBar) -> str:
     screen = Terminal(file=io.StringIO(), width=100)
     screen.print(line._progress.get_renderable())
     return screen.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
-    line = bar.Bar("lattices")
+    line = ProgressBar("lattices")
     task = line._progress.tasks[0]
     task.get_time = lambda: 100.0  # type: ignore[method-assign]
     task.start_time = 70.0
@@ -235,7 +236,7 @@ def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
     assert "25%  1 lattices  0:00:30  0:01:30 left" in text
     assert "━" in text
     assert "utt1]" in text
-    line = bar.Bar("lattices")
+    line = ProgressBar("lattices")
     line._progress.tasks[0].get_time = lambda: 100.0  # type: ignore[method-assign]
     line._progress.tasks[0].start_time = 70.0
     line.step("utt2", 60)

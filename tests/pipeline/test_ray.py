@@ -111,7 +111,7 @@ def test_what_is_said_without_a_cluster(here, ninja, monkeypatch):
     code, _, errors = ninja("prune", "-o", "out.ark", "--ray", "lat.ark", "lat.ark")
     assert (code, "--ray is 'lat.ark', but must be HOST:PORT" in errors) == (2, True)
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--shard", "1/2", "--ray")
-    assert (code, "leave --shard out" in errors) == (2, True)
+    assert (code, "--ray cannot be used with --shard" in errors) == (2, True)
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "ninja.pipeline.ray_cluster", raising=False)
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--ray")

@@ -227,7 +227,7 @@ def test_nothing_is_added_to_a_finished_output(files, ninja):
     assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
     before = Path("out.ark").read_bytes()
     code, _, said = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
-    assert (code, "1 lattices were in the output already and were skipped" in said) == (0, True), said
+    assert (code, "1 lattices are already in the output and were skipped" in said) == (0, True), said
     code, _, said = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
     assert code == 2
     assert "out.ark: is finished, and its run is not known, so nothing is added: b is not in it; " in said

@@ -253,7 +253,7 @@ def test_a_shard_that_is_done_is_not_run_again(here, ninja):
     in_shards(ninja, 3, *command)
     part = Path("out.ark.shards/00002-of-00003.out.ark")
     changed = part.stat().st_mtime_ns
-    assert "shard 2 of 3 is done already" in ninja(*command, "--shard", "2/3")[2]
+    assert "shard 2 of 3 is finished" in ninja(*command, "--shard", "2/3")[2]
     assert part.stat().st_mtime_ns == changed
     content = part.read_bytes()
     part.write_bytes(content[:-1])  # cut short
@@ -358,7 +358,7 @@ REFUSED = [
     (["prune", "lat.ark", "-o", "folder/"], "writes the parts of one output"),
     (["convert", "lat.ark", "--words", "words.txt", "-o", "out.arrow"], "parts of .* cannot be joined"),
     (["copy", "lat.ark", "-o", "out.ark", "--strict"], "--strict needs all lattices"),
-    (["best", "lat.ark", "-o", "a/x", "--cost", "b/y"], "must be in one folder"),
+    (["best", "lat.ark", "-o", "a/x", "--cost", "b/y"], "must be in the same folder"),
     (["best", "lat.ark", "-o", "a/x", "--cost", "./a/../a/x"], "two results would go there"),
 ]
 
@@ -395,7 +395,7 @@ def test_a_shard_without_lattices_says_so(here, ninja):
     shutil.copy(EXAMPLES / "lat.ark.gz", ".")
     said = [ninja("prune", "lat.ark.gz", "-o", "out.ark", "--shard", f"{number}/3") for number in (1, 2, 3)]
     assert [code for code, _, _ in said] == [0, 0, 0]
-    assert sum("has no lattices: there are more shards than places to cut" in errors for _, _, errors in said) == 2
+    assert sum("has no lattices: there are too many shards" in errors for _, _, errors in said) == 2
     assert ninja("gather", "out.ark")[0] == 0
 
 
@@ -421,5 +421,5 @@ def test_a_command_is_work_for_other_processes(here, ninja):
     expected = Path("out.ark").read_bytes()
     assert ninja(*command)[0] == 0
     assert Path("out.ark").read_bytes() == expected
-    with pytest.raises(OptionError, match="merge cannot be run in shards"):
+    with pytest.raises(OptionError, match="merge cannot run in shards"):
         CommandWork(("merge", "lat.ark", "-o", "out.ark")).plan(3)

@@ -54,7 +54,7 @@ def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, sour
     code, _, errors = ninja("gather", "memory://out/out.ark")
     assert code == 1
     assert "shard 2 of 3 still to be run" in errors
-    assert "is done already" in ninja(*command, "1/3")[2]
+    assert "is finished" in ninja(*command, "1/3")[2]
     assert ninja(*command, "2/3")[0] == 0
     assert sorted(memory.ls("/out/out.ark.shards", detail=False))[-1] == "/out/out.ark.shards/plan.json"
     code, _, errors = ninja("gather", "memory://out/out.ark", "--remove-parts")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import click
 
 from ninja.cli.console import Console
-from ninja.cli.options import Several, reads
+from ninja.cli.options import ListType, reads
 from ninja.errors import SymbolError
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.lattice.symbols import SymbolTable
 
-WEIGHTS = Several(float, "numbers", ":")
+WEIGHTS = ListType(float, "numbers", ":")
 model_option = reads("--model", "Transition model (final.mdl).", required=True, load=read_transition_model)
 ali_option = reads("--ali", "Reference alignments, in transition ids.", required=True)
 lat_weights_option = click.option(
@@ -28,7 +28,7 @@ def parse_id(text: str) -> int:
     return int(text)
 
 
-IDS = Several(parse_id, "ids", ":")
+IDS = ListType(parse_id, "ids", ":")
 
 
 def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
