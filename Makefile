@@ -25,7 +25,7 @@ format: $(VENV)/.tools
 	$(BIN)/clang-format -i ext/*/*.hpp
 
 bench: $(VENV)/.package
-	for what in formats graph rescore; do $(BIN)/python -m benchmarks.bench_$$what || exit; done
+	for name in formats "kernels graph" "rescoring engine"; do $(BIN)/python -m benchmarks.$$name || exit; done
 
 # The site, in build/site, after its tutorials have run; then it is searched and looked at in a browser.
 docs: $(VENV)/.tools $(VENV)/.docs programs

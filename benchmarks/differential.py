@@ -12,11 +12,9 @@ The exit code is 1 after a disagreement. Fuzzing (``fuzz/run.py --drawn``) has t
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +29,8 @@ import numpy as np
 import pywrapfst
 
 import ninja
+from benchmarks.command import command, option
+from benchmarks.measure import scratch_folder
 from ninja.errors import LatticeError, NinjaError
 from ninja.formats.format import FIELDS, Format, by_name
 from ninja.graph import (
@@ -328,32 +328,30 @@ def check_fails(check: Callable[[Lattice, Lattice], bool], other: Lattice, latti
     return not check(lattice, other)
 
 
-def main() -> int:
-    """Draw, compare, and print what disagrees."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lattices", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    chance = random.Random(given.seed)
-    until = time.monotonic() + given.seconds
+@command
+@option("--lattices", "most", default=1_000_000)
+@option("--seconds", default=600.0)
+@option("--seed", default=1)
+def main(most: int, seconds: float, seed: int) -> None:
+    chance = random.Random(seed)
+    until = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
     disagreements = 0
-    number = given.seed << 32
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as scratch:
-        while time.monotonic() < until and counts["lattices"] < given.lattices:
+    number = seed << 32
+    with scratch_folder() as scratch:
+        while time.monotonic() < until and counts["lattices"] < most:
             chain = chance.sample(FORMATS, 5)
             least = 0 if "plf" in chain else -40  # its scores are logarithms of probabilities
             lattices = [drawn(number + place, least) for place in range(BATCH)]
             number += BATCH
             counts["lattices"] += BATCH
             pairs.update(pairwise(chain))
-            found = chained(lattices, chain, Path(scratch))
+            difference_at = chained(lattices, chain, Path(scratch))
             counts["written and read"] += BATCH * len(chain)
-            if found is not None:
+            if difference_at is not None:
                 disagreements += 1
-                at, where = found
+                at, where = difference_at
                 simple = shrunk(lattices[at], partial(chain_fails, chain, Path(scratch)))
                 print(f"{where}:\n{shown(simple)}", flush=True)
             for lattice, other in pairwise(lattices):
@@ -367,8 +365,8 @@ def main() -> int:
                 break
     print(dict(counts), f"{len(pairs)} of {len(FORMATS) * (len(FORMATS) - 1)} pairs of formats, each at least")
     print(f"{BATCH * min(pairs.values())} times; {disagreements} disagreements")
-    return bool(disagreements)
+    sys.exit(bool(disagreements))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,16 +1,15 @@
-"""What a GPU gives: rescoring with small and large models on one card, against its matrix rate and a core of Kaldi.
+"""Rescoring on a GPU with small and large models, against its matrix rate and a core of Kaldi.
 
-    python -m benchmarks.gpu DATA [--device cuda] [--copies 20] [--only WORD …] [--cells FILE] [--quick]
+    python -m benchmarks.gpu DATA [--device cuda] [--copies 20] [--only WORD] [--cells FILE] [--quick]
 
 DATA holds ``words.txt.gz`` and ``test/libri/lat.ark.gz``. First the card's own rates are measured: products of matrices
 in bfloat16 and float32, and copies in its memory. Then each model rescores the lattices, warmed up, in memory: the
-shipped one, and networks of random weights, whose speed is that of trained ones. A history's operations are two for
-each weight that it meets; their share of the matrix rate is what batching wins. Cells are kept as they are done.
+shipped one, and networks of random weights, whose speed is that of trained ones. A history takes two
+operations for each weight; their share of the matrix rate shows the gain of batches. Cells are written one by one.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 import torch
 
 import ninja
+from benchmarks.command import argument, command, option, path_option
 from ninja.lm import LanguageModel, load
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.protocol import LoadOptions
@@ -48,13 +48,13 @@ class Kind:
 
 
 def random_network(module: type, config: type, network: Any, size: int, **shape: int) -> Kind:
-    """Return a network of random weights, with so many words."""
+    """Return a network of random weights with a vocabulary of some size."""
 
     def make(words: ninja.SymbolTable, options: LoadOptions) -> LanguageModel:
         table = padded(words, size)
-        made = module(config(len(table), **shape))
-        made.initialise()
-        return network(made.eval(), table, options)
+        weights = module(config(len(table), **shape))
+        weights.initialise()
+        return network(weights.eval(), table, options)
 
     return Kind(make)
 
@@ -81,8 +81,8 @@ def padded(words: ninja.SymbolTable, size: int) -> ninja.SymbolTable:
     return ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *known, *more][: max(size, 3)])
 
 
-def waited(device: torch.device) -> float:
-    """Return the time when the device has done all its work."""
+def synchronised_time(device: torch.device) -> float:
+    """Wait for the device; return the time."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -93,10 +93,10 @@ def rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
     one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     for _ in range(3):
         one @ other
-    begin = waited(device)
+    begin = synchronised_time(device)
     for _ in range(10):
         one @ other
-    return 10 * 2 * size**3 / (waited(device) - begin)
+    return 10 * 2 * size**3 / (synchronised_time(device) - begin)
 
 
 def memory_rate(device: torch.device, size: int) -> float:
@@ -104,10 +104,10 @@ def memory_rate(device: torch.device, size: int) -> float:
     source = torch.empty(size * size * 16, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     target.copy_(source)
-    begin = waited(device)
+    begin = synchronised_time(device)
     for _ in range(10):
         target.copy_(source)
-    return 10 * 2 * source.numel() / (waited(device) - begin)
+    return 10 * 2 * source.numel() / (synchronised_time(device) - begin)
 
 
 def operations(lm: LanguageModel) -> float:
@@ -122,10 +122,10 @@ def run(lm: LanguageModel, lattices: Keyed, options: RescoreOptions, device: tor
     for _ in rescore(lattices[: max(1, len(lattices) // 20)], lm, options):
         pass
     report = RescoreReport()
-    begin = waited(device)
+    begin = synchronised_time(device)
     for _ in rescore(lattices, lm, options, report=report):
         pass
-    seconds = waited(device) - begin
+    seconds = synchronised_time(device) - begin
     return {
         "utterances": report.lattices / seconds,
         "audio": report.frames * FRAME / 3600 / seconds,
@@ -137,22 +137,22 @@ def run(lm: LanguageModel, lattices: Keyed, options: RescoreOptions, device: tor
 
 
 def busy(lm: LanguageModel, lattices: Keyed, options: RescoreOptions, device: torch.device) -> tuple[float, str]:
-    """Return the share of time in which the device computes, and the kernels that take most of it."""
+    """Return the share of time in which the device computes, and a table of the slowest kernels."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities[1:] if device.type == "cuda" else activities[:1]) as profile:
-        begin = waited(device)
+        begin = synchronised_time(device)
         for _ in rescore(lattices, lm, options):
             pass
-        seconds = waited(device) - begin
+        seconds = synchronised_time(device) - begin
     own = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     averages = profile.key_averages()
-    total = sum(getattr(each, own) for each in averages)
+    total = sum(getattr(kernel, own) for kernel in averages)
     return total / 1e6 / seconds, averages.table(sort_by=own, row_limit=12)
 
 
-def measured(kinds: dict[str, Kind], data: Path, device: torch.device, given: argparse.Namespace) -> Iterator[Cell]:
+def measured(kinds: dict[str, Kind], data: Path, device: torch.device, copies: int, is_quick: bool) -> Iterator[Cell]:
     """Yield figures as they are measured."""
-    size = 256 if given.quick else SIZE
+    size = 256 if is_quick else SIZE
     yield {
         "name": "the card",
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
@@ -161,14 +161,14 @@ def measured(kinds: dict[str, Kind], data: Path, device: torch.device, given: ar
         "memory": memory_rate(device, size),
     }
     words = ninja.SymbolTable.read(data / "words.txt.gz")
-    once = list(ninja.read(data / "test/libri/lat.ark.gz", words=words))[: 3 if given.quick else None]
-    lattices = [(f"{key}-{copy}", lattice) for copy in range(given.copies) for key, lattice in once]
+    once = list(ninja.read(data / "test/libri/lat.ark.gz", words=words))[: 3 if is_quick else None]
+    lattices = [(f"{key}-{copy}", lattice) for copy in range(copies) for key, lattice in once]
     for name, kind in kinds.items():
         lm = kind.make(words, LoadOptions(str(device)))
         for algorithm in kind.algorithms:
             options = RescoreOptions(algorithm=algorithm, max_unknown=1.0)
             figures = run(lm, lattices, options, device)
-            figures["kaldi"] = KALDI_SECONDS / len(once) * figures["utterances"]  # cores of Kaldi's that are as fast
+            figures["kaldi"] = KALDI_SECONDS / len(once) * figures["utterances"]  # as many cores of Kaldi are as fast
             yield {"name": f"{name}, {algorithm}", **figures}
         options = RescoreOptions(algorithm=kind.algorithms[0], max_unknown=1.0)
         share, table = busy(lm, once, options, device)
@@ -184,21 +184,19 @@ def measured(kinds: dict[str, Kind], data: Path, device: torch.device, given: ar
             torch.cuda.empty_cache()
 
 
-def main() -> None:
-    """Measure what is chosen, and print tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--copies", type=int, default=20, help="how many times the lattices are rescored (default: 20)")
-    parser.add_argument("--only", nargs="*", default=[], help="models with one of these words in their name")
-    parser.add_argument("--cells", type=Path, default=Path("build/gpu.jsonl"))
-    parser.add_argument("--quick", action="store_true", help="small networks, three lattices: does it run at all?")
-    given = parser.parse_args()
-    kinds = QUICK if given.quick else KINDS
-    chosen = {name: kind for name, kind in kinds.items() if not given.only or any(word in name for word in given.only)}
-    given.cells.parent.mkdir(parents=True, exist_ok=True)
-    with open(given.cells, "a") as stream:
-        for cell in measured(chosen, given.data, torch.device(given.device), given):
+@command
+@argument("data")
+@option("--device", default="cuda")
+@option("--copies", default=20, help="How many times the lattices are rescored.")
+@option("--only", multiple=True, help="Part of the name of a model; may be repeated.")
+@path_option("--cells", default=Path("build/gpu.jsonl"))
+@option("--quick", "is_quick", is_flag=True, help="Small networks and three lattices, as a trial.")
+def main(data: Path, device: str, copies: int, only: tuple[str, ...], cells: Path, is_quick: bool) -> None:
+    kinds = QUICK if is_quick else KINDS
+    chosen = {name: kind for name, kind in kinds.items() if not only or any(part in name for part in only)}
+    cells.parent.mkdir(parents=True, exist_ok=True)
+    with open(cells, "a") as stream:
+        for cell in measured(chosen, data, torch.device(device), copies, is_quick):
             stream.write(json.dumps(cell) + "\n")
             stream.flush()
             shown = (f"{key} {value:.4g}" if isinstance(value, float) else f"{value}" for key, value in cell.items())

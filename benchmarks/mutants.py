@@ -12,7 +12,6 @@ survives here may still die there, and is looked at by hand. fuzz/README.md has 
 
 from __future__ import annotations
 
-import argparse
 import ast
 import os
 import random
@@ -32,7 +31,8 @@ from xml.etree import ElementTree
 import coverage
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.command import ROOT, command, option
+
 ROOMS = ("formats", "io", "rescoring", "context", "evaluate")
 MOST = 5  # test files of a mutant that no trace has tests for
 TRACED_SECONDS = 60  # of the tests of a line
@@ -129,7 +129,7 @@ def native_mutants(path: str, text: str) -> Iterator[Mutant]:
         at += len(row)
 
 
-def trace() -> None:
+def record_trace() -> None:
     """Run the suite and keep which tests run each line of the package, and how long each test takes."""
     TRACE.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--cov=ninja", "--cov-context=test", "--cov-report=", "--tb=no",
@@ -241,34 +241,33 @@ def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
     return done.returncode == 0, failed[0] if failed else done.stdout[-100:].strip()
 
 
-def main() -> None:
-    """Make mutants until time is up, and print each that survives."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", type=int, default=70)
-    parser.add_argument("--native", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=3600)
-    parser.add_argument("--files", type=int, default=MOST, help="test files of a Python mutant (default: 5)")
-    parser.add_argument("--only", default="", help="files with this in their path")
-    parser.add_argument("--trace", action="store_true", help="run the suite and keep which tests run which lines")
-    given = parser.parse_args()
-    if given.trace:
-        return trace()
+@command
+@option("--python", "num_python", default=70)
+@option("--native", "num_native", default=30)
+@option("--seed", default=1)
+@option("--seconds", default=3600.0)
+@option("--files", default=MOST, help="Test files of a Python mutant.")
+@option("--only", default="", help="Part of the paths of the files to change.")
+@option("--trace", is_flag=True, help="Run the suite and record the tests that run each line.")
+def main(num_python: int, num_native: int, seed: int, seconds: float, files: int, only: str, trace: bool) -> None:
+    if trace:
+        record_trace()
+        return
     traced = Trace() if (TRACE / "coverage").exists() else None
-    chance = random.Random(given.seed)
+    chance = random.Random(seed)
     modules = [path for room in ROOMS for path in sorted((ROOT / "ninja" / room).rglob("*.py"))]
     sources = {str(path.relative_to(ROOT)): path.read_text() for path in [*modules, *sorted(ROOT.glob("ext/*/*.hpp"))]}
-    sources = {path: text for path, text in sources.items() if given.only in path}
+    sources = {path: text for path, text in sources.items() if only in path}
     python = [each for path, text in sources.items() if path.endswith(".py") for each in python_mutants(path, text)]
     native = [each for path, text in sources.items() if path.endswith(".hpp") for each in native_mutants(path, text)]
     sample = [
-        *chance.sample(python, min(given.python, len(python))),
-        *chance.sample(native, min(given.native, len(native))),
+        *chance.sample(python, min(num_python, len(python))),
+        *chance.sample(native, min(num_native, len(native))),
     ]
     chance.shuffle(sample)
     tests = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
     holders = extensions()
-    if given.native:
+    if num_native:
         translate()
     counts: Counter[str] = Counter()
     begin = time.monotonic()
@@ -280,13 +279,13 @@ def main() -> None:
             if path.is_file():
                 shutil.copy(path, folder)
         for mutant in sample:
-            if time.monotonic() - begin > given.seconds:
+            if time.monotonic() - begin > seconds:
                 break
             text = sources[mutant.path]
             kind, kept, chosen = "python", {}, []
             if traced and mutant.path.endswith(".py"):
                 chosen = traced.tests(mutant.path, text.count("\n", 0, mutant.begin) + 1)
-            chosen = chosen or tests_of(mutant.path, tests, given.files)
+            chosen = chosen or tests_of(mutant.path, tests, files)
             if mutant.path.endswith(".hpp"):
                 name = mutant.path.removeprefix("ext/")
                 room = name.partition("/")[0]

@@ -3,27 +3,31 @@
     python -m benchmarks.results DATA [--rnnlm-data DIR] [--models DIR] [--threads 2] [--output docs/results.md]
 
 DATA holds ``words.txt.gz``, ``first_pass.arpa.gz``, and in ``dev/libri`` and ``test/libri`` each ``lat.ark.gz`` and
-``text``. For each cell dev is rescored once, weights are chosen on what came out (``ninja tune``), and test is rescored
-once with these. Cells are kept in a file as they are done: the command goes on where it was stopped, and does a cell
-again when its model has changed. Rows whose model does not exist yet are left out, with a message. The ONNX and Caffe2
+``text``. For each cell dev is rescored once, weights are chosen on the result (``ninja tune``), and test is rescored
+once with these. Cells are kept in a file: an interrupted run continues, and a cell is computed again when its model has
+changed. Rows whose model does not exist yet are left out, with a message. The ONNX and Caffe2
 forms of the LSTM are made here; the two Transformers, from a text of one sentence a line, by
 
     ninja train train.txt.gz --dev dev.txt.gz --architecture transformer -o build/models/transformer.pt
-    python benchmarks/train_hf.py train.txt.gz dev.txt.gz build/models/huggingface
+    python -m benchmarks.training huggingface train.txt.gz dev.txt.gz build/models/huggingface
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import click
+
 import ninja
+from benchmarks.command import ROOT, argument, command, option, output, path_option
+from benchmarks.tables import Cells, head, put
+from benchmarks.tables import row as table_row
 from ninja.errors import NinjaError
 from ninja.evaluate import ErrorRate, oracle_score, read_text, score
 from ninja.graph import best_path
@@ -33,9 +37,6 @@ from ninja.lm.convert import convert
 from ninja.models import ENGLISH
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 from ninja.tune.weights import tune_weights
-
-HERE = Path(__file__).resolve().parent
-START, END = "<!-- results -->\n", "<!-- end -->"
 
 ACOUSTIC_SCALES = (1 / 16, 1 / 14, 1 / 12, 0.1, 0.12)  # of the first pass alone
 WORD_PENALTIES = (-0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
@@ -59,8 +60,8 @@ class Row:
     name: str
     files: tuple[Path, ...]
     lm_weight: float  # to start tuning with
-    options: tuple[tuple[str, Any], ...] = ()  # what the model needs besides
-    any_word: bool = False  # the model spells words in pieces, and is told the lattices'
+    options: tuple[tuple[str, Any], ...] = ()  # other options of the model
+    any_word: bool = False  # the model spells words in pieces, and needs the words of the lattices
 
     def model(self, words: ninja.SymbolTable) -> LanguageModel | Mixture:
         """Load the model; several files are mixed linearly."""
@@ -70,9 +71,9 @@ class Row:
         return Mixture([(lm, 1 / len(models)) for lm in models], "linear")
 
     def stamp(self) -> list[list[Any]]:
-        """Say which files these are, so that a changed model is noticed."""
-        found = [path for each in self.files for path in ([each] if each.is_file() else sorted(each.rglob("*")))]
-        return [[path.name, path.stat().st_size, int(path.stat().st_mtime)] for path in found if path.is_file()]
+        """Identify the files, so that a changed model is noticed."""
+        paths = [path for file in self.files for path in ([file] if file.is_file() else sorted(file.rglob("*")))]
+        return [[path.name, path.stat().st_size, int(path.stat().st_mtime)] for path in paths if path.is_file()]
 
 
 def rows(data: Path, rnnlm_data: Path, models: Path, rnnlm: Path) -> list[Row]:
@@ -115,7 +116,7 @@ class Set:
 
 
 def cell(row: Row, column: str, lm: LanguageModel | Mixture, dev: Set, test: Set) -> dict[str, Any]:
-    """Tune on dev, rescore test; return what there is to know."""
+    """Tune on dev and rescore test; return error rates, times and weights."""
     options = replace(SEARCH, lm_weight=row.lm_weight, **dict(row.options), **COLUMNS[column])
     began = time.perf_counter()
     tuned = tune_weights(dev.lattices, dev.text, lm, options, num_best=NUM_SENTENCES)
@@ -147,33 +148,18 @@ def cell(row: Row, column: str, lm: LanguageModel | Mixture, dev: Set, test: Set
     }
 
 
-class Cells:
-    """The cells done so far, in a file."""
-
-    def __init__(self, path: Path, threads: int) -> None:
-        self.path = path
-        self.threads = threads
-        self.done: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
-
-    def get(self, row: Row, column: str) -> dict[str, Any] | None:
-        """Return a cell, if it was made of this model, with as many threads."""
-        found = self.done.get(f"{row.name}/{column}")
-        fits = found is not None and found["stamp"] == row.stamp() and found["threads"] == self.threads
-        return found if fits else None
-
-    def put(self, row: Row, column: str, found: dict[str, Any]) -> None:
-        """Keep a cell, now and for the next time."""
-        self.done[f"{row.name}/{column}"] = {**found, "threads": self.threads}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        whole = self.path.with_suffix(".part")
-        whole.write_text(json.dumps(self.done, indent=1))
-        whole.replace(self.path)
+def known(cells: Cells, row: Row, column: str, threads: int) -> dict[str, Any] | None:
+    """Return a cell if it was computed with the present model and as many threads."""
+    cached = cells.get(f"{row.name}/{column}")
+    return cached if cached and (cached["stamp"], cached["threads"]) == (row.stamp(), threads) else None
 
 
-def fill(cells: Cells, wanted: list[Row], columns: list[str], sets: Callable[[], tuple[Set, Set]]) -> None:
-    """Make the cells that are missing."""
+def fill(
+    cells: Cells, wanted: list[Row], columns: list[str], threads: int, sets: Callable[[], tuple[Set, Set]]
+) -> None:
+    """Compute the missing cells."""
     for row in wanted:
-        missing = [column for column in columns if cells.get(row, column) is None]
+        missing = [column for column in columns if known(cells, row, column, threads) is None]
         if not missing:
             continue
         if lacking := [str(path) for path in row.files if not path.exists()]:
@@ -187,32 +173,32 @@ def fill(cells: Cells, wanted: list[Row], columns: list[str], sets: Callable[[],
             continue
         for column in missing:
             try:
-                found = cell(row, column, lm, dev, test)
+                figures = cell(row, column, lm, dev, test)
             except NinjaError as error:
                 print(f"{row.name}, {column}: left out, {error}", flush=True)
                 continue
-            cells.put(row, column, found)
-            weights = ", ".join(f"{name} {value}" for name, value in found["weights"].items())
+            cells.add(f"{row.name}/{column}", threads=threads, **figures)
+            weights = ", ".join(f"{name} {value}" for name, value in figures["weights"].items())
             print(
-                f"{row.name}, {column}: WER {found['wer']:.2f} ({found['dev_wer']:.2f} on dev), "
-                f"{found['seconds']:.1f} s, {weights} {' '.join(found['edges'])}",
+                f"{row.name}, {column}: WER {figures['wer']:.2f} ({figures['dev_wer']:.2f} on dev), "
+                f"{figures['seconds']:.1f} s, {weights} {' '.join(figures['edges'])}",
                 flush=True,
             )
 
 
-def table(cells: Cells, wanted: list[Row], columns: list[str]) -> list[str]:
+def table(cells: Cells, wanted: list[Row], threads: int) -> list[str]:
     """Return the table as lines of Markdown."""
-    lines = [f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    lines = head("", *COLUMNS)
     for row in wanted:
-        found = [cells.get(row, column) for column in columns]
-        if any(found):
-            shown = ["" if each is None else f"{each['wer']:.2f} ({each['seconds']:.1f} s)" for each in found]
-            lines.append(f"| {row.name} | {' | '.join(shown)} |")
+        computed = [known(cells, row, column, threads) for column in COLUMNS]
+        if any(computed):
+            shown = (f"{cell['wer']:.2f} ({cell['seconds']:.1f} s)" if cell else "" for cell in computed)
+            lines.append(table_row(row.name, *shown))
     return lines
 
 
 def first_pass(dev: Set, test: Set) -> list[str]:
-    """Return what there is without rescoring, and what no rescoring goes below."""
+    """Return the error rate without rescoring, and the least that rescoring can reach."""
     grid = product(ACOUSTIC_SCALES, WORD_PENALTIES)
     scale, penalty = min(grid, key=lambda weights: dev.wer(dev.lattices, *weights).errors)
     oracle = oracle_score((lattice for _, lattice in test.lattices), test.text, test.words)
@@ -231,50 +217,37 @@ def convert_lstm(rnnlm: Path, models: Path) -> None:
             convert(rnnlm, target if target.suffix else f"{target}/")
 
 
-def main() -> None:
-    """Tune on dev, score on test, print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--rnnlm", type=Path, default=ENGLISH, help="the LSTM; default: the shipped model")
-    parser.add_argument("--rnnlm-data", type=Path, help="Kaldi's RNNLM and bigram; default: DATA/../rnnlm")
-    parser.add_argument("--models", type=Path, default=HERE.parent / "build/models", help="models made here")
-    parser.add_argument("--cells", type=Path, default=HERE.parent / "build/results.json", help="cells done so far")
-    parser.add_argument("--only", nargs="*", help="rows and columns to make; default: all")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--output", type=Path, help="also write the table here")
-    arguments = parser.parse_args()
-
+@command
+@argument("data")
+@path_option("--rnnlm", default=ENGLISH, help="The LSTM; by default the shipped model.")
+@path_option("--rnnlm-data", help="Folder of Kaldi's RNNLM and bigram; by default DATA/../rnnlm.")
+@path_option("--models", default=ROOT / "build/models", help="Folder of the models that are made here.")
+@path_option("--cells", default=ROOT / "build/results.jsonl", help="File that keeps the cells.")
+@option("--only", multiple=True, help="Row or column to compute; may be repeated.")
+@option("--threads", default=2)
+@output
+def main(data: Path, rnnlm: Path, rnnlm_data: Path | None, models: Path, cells: Path, only: tuple[str, ...],
+         threads: int, output: Path | None) -> None:  # fmt: skip
     import torch
 
-    torch.set_num_threads(arguments.threads)
-    read: list[tuple[Set, Set]] = []
+    torch.set_num_threads(threads)
 
+    @cache
     def sets() -> tuple[Set, Set]:
-        if not read:
-            words = ninja.SymbolTable.read(arguments.data / "words.txt.gz")
-            dev, test = (Set.read(arguments.data / each / "libri", words) for each in ("dev", "test"))
-            read.append((dev, test))
-        return read[0]
+        words = ninja.SymbolTable.read(data / "words.txt.gz")
+        return Set.read(data / "dev/libri", words), Set.read(data / "test/libri", words)
 
-    beside = arguments.rnnlm_data or arguments.data.parent / "rnnlm"
-    every = rows(arguments.data, beside, arguments.models, Path(arguments.rnnlm))
-    only = arguments.only or []
+    every = rows(data, rnnlm_data or data.parent / "rnnlm", models, rnnlm)
     if unknown := set(only) - {row.name for row in every} - set(COLUMNS):
-        parser.error(f"no row or column is called {', '.join(sorted(unknown))}")
+        raise click.BadParameter(f"no row or column is called {', '.join(sorted(unknown))}")
     wanted = [row for row in every if row.name in only] or every
     columns = [column for column in COLUMNS if column in only] or list(COLUMNS)
-    convert_lstm(Path(arguments.rnnlm), arguments.models)
-    cells = Cells(arguments.cells, arguments.threads)
-    fill(cells, wanted, columns, sets)
-    lines = [*first_pass(*sets()), "", *table(cells, every, list(COLUMNS))]
+    convert_lstm(rnnlm, models)
+    kept = Cells(cells)
+    fill(kept, wanted, columns, threads, sets)
+    lines = [*first_pass(*sets()), "", *table(kept, every, threads)]
     print("\n".join(lines))
-    if arguments.output:
-        text = arguments.output.read_text(encoding="utf-8")
-        before, mark, rest = text.partition(START)
-        _, end, after = rest.partition(END)
-        if not (mark and end):
-            parser.error(f"{arguments.output} has no {START.strip()} … {END} to fill")
-        arguments.output.write_text("\n".join([before + mark.strip(), *lines, end + after]), encoding="utf-8")
+    put(output, "results", lines)
 
 
 if __name__ == "__main__":

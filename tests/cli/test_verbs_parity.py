@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(not KOREAN.exists(), reason="Kaldi's answers do 
 def checks():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
-        from benchmarks import parity_checks
+        from benchmarks.parity import checks
 
-        yield parity_checks
+        yield checks
 
 
 def outcomes(finding):

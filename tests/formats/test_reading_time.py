@@ -25,7 +25,7 @@ from small_files import READERS as OF_PYTHON
 from small_files import written
 
 import ninja
-from benchmarks import bounds
+from benchmarks.stress import bounds
 from ninja.errors import NinjaError
 from ninja.formats.format import HEAD, by_mark, formats
 from ninja.formats.torch_file import load, opened

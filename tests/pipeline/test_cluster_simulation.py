@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.cluster_simulation import NOTICED, Cluster, Measured, simulate
+from benchmarks.cluster import NOTICED, Cluster, Measured, simulate
 
 MEASURED = Measured(
     rescore=10.0, prune=0.1, packed=1e6, plain=1e7, lattice=0.1, spread=0.0001, start=2.0, shard=0.0, look=0.0, join=1e9

@@ -16,7 +16,7 @@ from fake_lm import FakeLM, symbols
 from rescoring_cases import random_lattice
 
 import ninja
-from benchmarks.interrupts import interrupt_calls, interrupt_commands
+from benchmarks.stress.interrupts import interrupt_calls, interrupt_commands
 from ninja.errors import ClosedError, InputError
 from ninja.files import output as output_files
 from ninja.files.lock import open_alone

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.front import Point, on_front, settings, table
+from benchmarks.rescoring.front import Point, on_front, settings, table
 
 PLACES = st.lists(st.tuples(st.integers(1, 9), st.integers(20, 29)), min_size=1, max_size=12)
 

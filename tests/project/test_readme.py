@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from page_examples import NOT_RUN, ROOT, python_runner, run  # noqa: F401
@@ -69,8 +70,17 @@ def test_every_path_named_exists():
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]:
         for path in re.findall(rf"(?<![\w/.-])(?:{folders})/[\w./*-]*\w", page.read_text()):
             assert list(ROOT.glob(re.sub("NAME|MODULE|COMMAND", "*", path))), f"{page.name} names {path}"
-        for module in re.findall(r"\bbenchmarks\.\w+", page.read_text()):
-            assert (ROOT / f"{module.replace('.', '/')}.py").exists(), f"{page.name} names {module}"
+        for name, part in re.findall(r"\bbenchmarks\.(\w+)(?:\s+(\w+))?", page.read_text()):
+            place = ROOT / "benchmarks" / name
+            known = place.with_suffix(".py").exists() or (
+                place.is_dir() and (not part or Path(place, f"{part}.py").exists())
+            )
+            assert known, f"{page.name} names benchmarks.{name} {part}"
+
+
+def test_there_are_few_benchmark_commands():
+    files = [path for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text()]
+    assert len([*files, *(ROOT / "benchmarks").glob("*/__main__.py")]) <= 15
 
 
 def test_the_readme_is_short():

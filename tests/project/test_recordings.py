@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies_graph import timed_lattices
 
-from benchmarks.recordings import joined
+from benchmarks.toolbox.recording import join
 from ninja.graph import best_path
 from ninja.lattice import Lattice, check
 
 
 @given(st.lists(timed_lattices(), min_size=1, max_size=4))
 def test_the_best_path_of_a_recording_costs_what_those_of_its_lattices_do(lattices: list[Lattice]) -> None:
-    whole = joined(lattices)
+    whole = join(lattices)
     check(whole)
-    found, parts = best_path(whole), [best_path(each) for each in lattices]
+    found, parts = best_path(whole), [best_path(lattice) for lattice in lattices]
     assert found.cost() == pytest.approx(sum(part.cost() for part in parts), rel=1e-5, abs=1e-4)
     assert found.alignment.size == sum(part.alignment.size for part in parts)

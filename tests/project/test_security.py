@@ -21,7 +21,7 @@ import pytest
 from reference_regex import Steps, TooMany
 
 import ninja as package
-from benchmarks import bounds
+from benchmarks.stress import bounds
 from ninja.context.entities import Entities
 from ninja.errors import FormatError, InputError, OutputError
 from ninja.files import gzip as packed
@@ -167,7 +167,7 @@ def _doubled(number: int) -> str:
 
 
 def test_reading_takes_memory_in_proportion_to_the_file(tmp_path):
-    """See docs/security.md: `benchmarks.bounds` measures all formats; this is one of the costliest."""
+    """See docs/security.md: ``benchmarks.stress bounds`` measures all formats; this is one of the costliest."""
     for rows in (2_000, 8_000):
         (tmp_path / "list").write_text("".join(f"the {number:06}x\n" for number in range(rows)))
         Entities.read(tmp_path / "list")
@@ -178,7 +178,7 @@ def test_reading_takes_memory_in_proportion_to_the_file(tmp_path):
         assert peak < 200 * (tmp_path / "list").stat().st_size + (1 << 20)
 
 
-COSTLY = {  # rows of the table in docs/security.md, and cases of `benchmarks.bounds` that are measured for them
+COSTLY = {  # rows of the table in docs/security.md, and the measured cases of ``benchmarks.stress bounds``
     "Kaldi's archives, text; SLF; FST text": ("Kaldi, text: a fan", "SLF: a chain of new words", "FST text"),
     "PFSG, PLF": ("PFSG: a chain", "PLF: columns"),
     "meshes": ("mesh",),

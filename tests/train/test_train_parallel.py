@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 
 import train_workers  # noqa: E402
 
-from benchmarks.simulated_training import Block, Simulation  # noqa: E402
+from benchmarks.training.simulation import Block, Simulation  # noqa: E402
 from ninja.lm import checkpoint, text  # noqa: E402
 from ninja.train import loop  # noqa: E402
 from ninja.train.order import Order  # noqa: E402

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.training_speed import Machines, all_reduce, exchanges_per_step, speed_up, table
+from benchmarks.training.speed import Machines, all_reduce, exchanges_per_step, speed_up, table
 
 EVEN = Machines(spread=0.0, link=1e18, node_link=1e18, latency=0.0)
 METHODS = ("ssgd", "ma", "bmuf", "adpsgd", "h-adpsgd")

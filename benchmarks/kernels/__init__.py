@@ -1,0 +1,1 @@
+"""CPU time of kernels on one core: lattice operations, n-gram models and CTC decoding."""

@@ -1,0 +1,1 @@
+"""Comparison of Ninja's answers with those of Kaldi's programs."""

@@ -1,0 +1,3 @@
+from benchmarks.parity.page import main
+
+main()

@@ -1,0 +1,136 @@
+"""Make docs/parity.md: every answer of Kaldi's own tools that there is, beside ours.
+
+    python -m benchmarks.parity SHARED [--output docs/parity.md] [--only NAME]
+
+SHARED holds ``golden/korean`` and ``golden/english``, what Kaldi's tools wrote, and ``data``, what they were given. All
+commands run through the command line. Exit code 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shlex
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.command import argument, command, option, path_option
+from benchmarks.parity.cases import Case, cases
+from benchmarks.parity.checks import Finding
+from benchmarks.tables import head, row
+from ninja.cli.commands import COMMANDS
+from ninja.cli.main import main as run_command
+
+SETS = {"korean": 1.0, "english": 0.1}  # and the acoustic scale of all their commands
+
+INTRODUCTION = """# Parity with Kaldi
+
+`python -m benchmarks.parity ../shared --output docs/parity.md` writes this page. Kaldi's answers come from its own
+programs (revision f4007661, July 2025) on lattices of a Kaldi chain model (Korean, acoustic scale 1.0) and of
+PocketSphinx (English, 0.1); ours come from the commands named. A lattice counts as equal if all that is compared is
+equal, or within the tolerance named. Where word sequences are compared, all of them are, by determinization, for their
+costs, and the best thousand one by one for costs and alignments; a lattice with fewer is compared exhaustively.
+
+"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A comparison that was made, or why it could not be."""
+
+    name: str
+    case: Case
+    finding: Finding | None
+    problem: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is equal."""
+        return self.finding is not None and self.finding.equal == self.finding.count > 0
+
+
+class Runs:
+    """The commands that have run, and where their output lies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done: dict[tuple[str, ...], tuple[Path, str]] = {}
+
+    def output(self, commands: tuple[str, ...], places: dict[str, str]) -> tuple[Path, str]:
+        """Run commands unless they have run already; return their output's path, and what went wrong."""
+        filled = tuple(each.format(out="{out}", **places) for each in commands)
+        if filled not in self._done:
+            path = self._folder / str(len(self._done))
+            problem = ""
+            for command in filled:
+                problem = problem or _run(shlex.split(command.format(out=path)))
+            self._done[filled] = path, problem
+        return self._done[filled]
+
+
+def _run(arguments: list[str]) -> str:
+    if arguments[0] not in COMMANDS:
+        return f"there is no command {arguments[0]}"
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = run_command(arguments)
+    return "" if code == 0 else f"exit code {code}: {said.getvalue().strip().splitlines()[-1:]}"
+
+
+def compare(shared: Path, only: str = "") -> list[Outcome]:
+    """Make all comparisons whose golden files are there."""
+    outcomes = []
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(Path(folder))
+        for name, scale in SETS.items():
+            data = shared / "data" / name
+            places = {
+                "golden": str(shared / "golden" / name),
+                "data": str(data),
+                "scale": str(scale),
+                "text": str(data / "text" if name == "korean" else data / "test/libri/text"),
+                "words": str(data / "words.txt.gz"),
+            }
+            for case in cases(name, scale):
+                theirs = shared / "golden" / name / case.golden
+                if name not in case.sets or not theirs.exists() or only not in f"{name}/{case.golden}":
+                    continue
+                path, problem = runs.output(case.commands, places)
+                finding = None if problem else case.check(theirs, Path(case.ours.format(out=path)))
+                outcomes.append(Outcome(f"{name}/{case.golden}", case, finding, problem))
+                print(_row(outcomes[-1]), file=sys.stderr)
+    return outcomes
+
+
+def _row(outcome: Outcome) -> str:
+    finding = outcome.finding
+    cells = (outcome.name.removesuffix(".gz"), f"`{outcome.case.commands[-1].split()[0]}`", outcome.case.what)
+    if finding is None:
+        return row(*cells, "–", "–", outcome.problem)
+    worst = "–" if finding.worst is None else f"{finding.worst:.1e}" if finding.worst else "0"
+    equal = str(finding.equal) if outcome.ok else f"**{finding.equal}** (not: {', '.join(finding.unequal)})"
+    return row(*cells, finding.count, equal, worst)
+
+
+def render(outcomes: list[Outcome]) -> str:
+    """Return the page."""
+    good = sum(outcome.ok for outcome in outcomes)
+    lines = head("golden file", "command", "what is compared", "lattices", "equal", "worst difference")
+    lines += map(_row, outcomes)
+    return f"{INTRODUCTION}{good} of {len(outcomes)} comparisons are equal.\n\n" + "\n".join([*lines, ""])
+
+
+@command
+@argument("shared")
+@path_option("--output", metavar="PAGE", help="Write the page there.")
+@option("--only", default="", help="Part of the names of the files to compare.")
+def main(shared: Path, output: Path | None, only: str) -> None:
+    outcomes = compare(shared, only)
+    page = render(outcomes)
+    if output is None:
+        print(page, end="")
+    else:
+        output.write_text(page)
+    sys.exit(not all(outcome.ok for outcome in outcomes))

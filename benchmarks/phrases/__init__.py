@@ -1,0 +1,1 @@
+"""Retrieval of phrases by the words that a recogniser wrote in their place."""

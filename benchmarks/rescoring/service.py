@@ -1,0 +1,168 @@
+"""`ninja.Rescorer` under load: throughput of many callers against `ninja.rescore`, latency against load.
+
+    python -m benchmarks.rescoring service ARCHIVE... [--threads 1] [--rounds 3] [--output docs/howto/live.md]
+
+``words.txt.gz`` is beside the first archive or two folders above. Three measurements, all with the shipped model at the
+options' defaults:
+
+1. `ninja.rescore` over all lattices, and CALLERS threads that submit them one at a time, by turns. On a machine
+   with other work only the CPU seconds are meaningful.
+2. The same callers with 1 % of malformed lattices among them.
+3. Lattices that arrive at random (a Poisson process) at a share of the throughput of 1 on one core:
+   the latency of each.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+
+import ninja
+from benchmarks.command import PATH, argument, command, option, output
+from benchmarks.tables import head, put, row, show
+from ninja.lattice import Lattice
+from ninja.rescoring import RescoreOptions
+
+CALLERS = 64
+LOADS = (0.1, 0.25, 0.5, 0.75, 0.9)
+MALFORMED = 100  # one of so many
+OPTIONS = RescoreOptions(max_unknown=1.0)  # any lattice may be the first
+
+
+def timed(call: Callable[[], int]) -> tuple[float, float, int]:
+    """Return wall and CPU seconds of a call, and its result."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = call()
+    return time.perf_counter() - wall, time.process_time() - cpu, result
+
+
+def offline(lattices: list[Lattice], lm: ninja.lm.LanguageModel) -> int:
+    """Rescore all lattices in one run; return their number."""
+    return sum(1 for _ in ninja.rescore([(lattice.key, lattice) for lattice in lattices], lm, OPTIONS))
+
+
+def by_callers(lattices: list[Lattice], lm: ninja.lm.LanguageModel) -> int:
+    """Submit lattices from threads, one at a time; return the number that did not fail."""
+    rest, lock = iter(lattices), threading.Lock()
+    done: list[Lattice] = []
+
+    def call() -> None:
+        while True:
+            with lock:
+                lattice = next(rest, None)
+            if lattice is None:
+                return
+            try:
+                done.append(rescorer.submit(lattice).result())
+            except ninja.NinjaError:
+                continue
+
+    with ninja.Rescorer(lm, OPTIONS) as rescorer:
+        callers = [threading.Thread(target=call) for _ in range(CALLERS)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+    return len(done)
+
+
+def throughput(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rounds: int) -> float:
+    """Print lattices a second of both ways and with malformed lattices; return those of `rescore` a CPU second."""
+    broken = [lattice.with_costs(np.full_like(lattice.graph, np.nan)) for lattice in lattices[::MALFORMED]]
+    mixed = [
+        lattice
+        for place, sound in enumerate(lattices)
+        for lattice in (sound, *broken[place // MALFORMED : place % MALFORMED == 0])
+    ]
+    ways: dict[str, Callable[[], int]] = {
+        "ninja.rescore": lambda: offline(lattices, lm),
+        f"{CALLERS} callers": lambda: by_callers(lattices, lm),
+        f"{CALLERS} callers, and {len(broken)} malformed lattices more": lambda: by_callers(mixed, lm),
+    }
+    best: dict[str, tuple[float, float]] = {name: (np.inf, np.inf) for name in ways}
+    offline(lattices[:5], lm)  # to warm up
+    for _ in range(rounds):
+        for name, way in ways.items():
+            wall, cpu, done = timed(way)
+            assert done == len(lattices), f"{name}: {done} of {len(lattices)}"
+            best[name] = min(best[name][0], wall), min(best[name][1], cpu)
+    first = best["ninja.rescore"]
+    for name, (wall, cpu) in best.items():
+        print(
+            f"{name:45} {len(lattices) / wall:6.1f} lattices/s wall ({first[0] / wall:.2f} of the first), "
+            f"{cpu:6.2f} CPU s ({first[1] / cpu:.2f})"
+        )
+    return len(lattices) / first[1]
+
+
+def latencies(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rate: float) -> np.ndarray:
+    """Submit lattices at random times, at a rate of so many a second; return the latency of each in seconds.
+
+    Time is the CPU time of the process without this thread, and idle time between two lattices is skipped: other work
+    on the machine does not count, and the latencies are those of one core.
+    """
+    random = np.random.default_rng(1)
+    seconds: list[float] = []
+    skipped = 0.0
+
+    this_thread = time.pthread_getcpuclockid(threading.get_ident())
+
+    def now() -> float:
+        return time.process_time() - time.clock_gettime(this_thread) + skipped
+
+    with ninja.Rescorer(lm, OPTIONS, max_latency=0.0) as rescorer:
+        due = now()
+        for count, place in enumerate(random.permutation(len(lattices))):
+            due += random.exponential(1 / rate)
+            while now() < due:
+                if len(seconds) == count:
+                    skipped += max(0.0, due - now())
+                else:
+                    time.sleep(0.001)
+
+            def done(future: Future[Lattice], due: float = due) -> None:
+                assert future.result().num_arcs
+                seconds.append(now() - due)
+
+            rescorer.submit(lattices[place]).add_done_callback(done)
+    assert len(seconds) == len(lattices), "some lattices failed"
+    return np.array(seconds)
+
+
+def latency_table(lattices: list[Lattice], lm: ninja.lm.LanguageModel, most: float) -> Iterator[str]:
+    """Yield the rows of a table: load, lattices a second, median and 99th percentile of the latency."""
+    yield from head("load", "lattices a second", "p50, ms", "p99, ms")
+    for load in LOADS:
+        seconds = latencies(lattices, lm, load * most)
+        median, worst = (f"{1000 * np.percentile(seconds, share):.0f}" for share in (50, 99))
+        yield row(f"{load:.0%}", f"{load * most:.1f}", median, worst)
+
+
+def read(paths: list[Path]) -> list[Lattice]:
+    """Return the lattices of archives, with one symbol table, so that the model is bound to it once."""
+    tables = [paths[0].parent / "words.txt.gz", paths[0].parents[2] / "words.txt.gz"]
+    words = ninja.SymbolTable.read(next(table for table in tables if table.is_file()))
+    return [lattice for path in paths for _, lattice in ninja.read(path, words=words)]
+
+
+@command
+@argument("archives", nargs=-1, required=True, type=PATH)
+@option("--threads", default=1, help="Threads of the network.")
+@option("--rounds", default=3, help="Rounds of the throughput; the fastest counts.")
+@option("--only-throughput", is_flag=True)
+@output
+def main(archives: tuple[Path, ...], threads: int, rounds: int, only_throughput: bool, output: Path | None) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    lattices = read(list(archives))
+    print(f"{len(lattices)} lattices, {sum(lattice.num_arcs for lattice in lattices)} arcs")
+    lm = ninja.lm.load()
+    most = throughput(lattices, lm, rounds)
+    if not only_throughput:
+        put(output, "latency", show(latency_table(lattices, lm, most)))
