@@ -70,7 +70,7 @@ def test_every_path_named_exists():
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]:
         for path in re.findall(rf"(?<![\w/.-])(?:{folders})/[\w./*-]*\w", page.read_text()):
             assert list(ROOT.glob(re.sub("NAME|MODULE|COMMAND", "*", path))), f"{page.name} names {path}"
-        for name, part in re.findall(r"\bbenchmarks\.(\w+)(?:\s+(\w+))?", page.read_text()):
+        for name, part in re.findall(r"\bbenchmarks\.(\w+)(?: (\w+))?", page.read_text()):
             place = ROOT / "benchmarks" / name
             known = place.with_suffix(".py").exists() or (
                 place.is_dir() and (not part or Path(place, f"{part}.py").exists())
