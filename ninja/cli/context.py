@@ -212,7 +212,6 @@ def context(
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
     destination = replace(destination, chosen=ChosenScales(scales))
     addressed = PhraseCounts(stage)
-    log.vocabulary = check = stage.vocabulary_check(log)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
 
@@ -222,13 +221,11 @@ def context(
                 lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
 
         if report is None and destination.name == "-" and sys.stdout.isatty():
-            for key, lattice in results(stage, inputs, read=check.read, to_stdout=True):
+            for key, lattice in results(stage, inputs, to_stdout=True):
                 take(lattice)
                 click.echo(" ".join([key, *best_words(lattice, scales)]))
         else:
-            arcs = write(stage, inputs, destination, read=check.read, on_result=take).arcs
-    check.close()
-    log.tell_coverage()
+            arcs = write(stage, inputs, destination, on_result=take).arcs
     write_words(destination.words_out, stage)
     stage.note_late(log)
     current_console().say(str(addressed))

@@ -87,7 +87,6 @@ def rescore(
         contextual.bind(words, log)
         phrases = PhraseCounts(contextual)
 
-    log.vocabulary = check = rescorer.vocabulary_check(log)
     frame_shift: float | None = None
 
     def take(lattice: Lattice) -> None:
@@ -97,13 +96,11 @@ def rescore(
             phrases.count(lattice)
 
     if destination.name == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, inputs, read=check.read, to_stdout=True):
+        for key, lattice in results(rescorer, inputs, to_stdout=True):
             take(lattice)
             click.echo(" ".join([key, *best_words(lattice, options.scales)]))
     else:
-        write(rescorer, inputs, destination, read=check.read, on_result=take)
-    check.close()
-    log.tell_coverage()
+        write(rescorer, inputs, destination, on_result=take)
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
         phrases.stage.note_late(log)

@@ -1,6 +1,7 @@
 """A stage over many lattices: threads, order, failures, outputs that appear whole, shards."""
 
 from ninja.io.inputs import Inputs
+from ninja.io.scales_beside import ChosenScales
 from ninja.log import Log
 from ninja.pipeline.cluster import run as run_shards
 from ninja.pipeline.execution import Summary, run, stream
@@ -9,6 +10,7 @@ from ninja.pipeline.stages import BatchStage, OnBatches, OnLattices, StreamStage
 
 __all__ = [
     "BatchStage",
+    "ChosenScales",
     "Inputs",
     "Log",
     "OnBatches",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
 from ninja.files.cores import num_cores
@@ -22,7 +22,10 @@ from ninja.lattice.keyed import collect_batches, pairs
 from ninja.lattice.list_lattice import ListLattice
 from ninja.log import Log
 from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output, output_folder, outputs_of
-from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage
+from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage, check_stage
+
+if TYPE_CHECKING:
+    from ninja.rescoring.report import RescoreReport
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]
@@ -71,7 +74,7 @@ def run(
     *,
     jobs: int | None = None,
     read: Read | None = None,
-    on_result: Callable[[Lattice], None] | None = None,
+    on_result: Callable[[Any], None] | None = None,
     progress: Progress | None = None,
     may_be_empty: bool = False,
 ) -> Summary:
@@ -87,7 +90,7 @@ def run(
         jobs: Threads, >= 1.  [default: all cores]
         read: Yields the key and lattice of each entry of the inputs, or of one file of them, that is to be processed.
             [default: all, by ``Inputs.lattices``]
-        on_result: Called with each lattice written, in order.
+        on_result: Called with each lattice written, or the lines of each, in order.
         progress: Called with the last key, the number of lattices done and the share of the inputs read, 0 to 1.
         may_be_empty: Inputs without lattices make an empty output; otherwise they are refused.
 
@@ -101,15 +104,20 @@ def run(
     """
     if not isinstance(inputs, Inputs):
         raise OptionError(f"inputs is of type {type(inputs).__name__}; give ninja.pipeline.Inputs(name)")
+    check_stage(stage)
     start, log = time.perf_counter(), inputs.log
     before = Counts.of(log)
     how = _Run(jobs, read, on_result, progress, may_be_empty)
-    if isinstance(output, TextOutput):
-        with text_output(output.name) as text:
-            text.writelines(lines for _, lines in how.results(inputs, stage))
-    else:
-        with output_folder(output):
-            _write_outputs(inputs, stage, output, how)
+    with how.checking_words(stage, log):
+        if isinstance(output, TextOutput):
+            with text_output(output.name) as text:
+                for _, lines in how.results(inputs, stage):
+                    text.write(lines)
+                    if on_result is not None:
+                        on_result(lines)
+        else:
+            with output_folder(output):
+                _write_outputs(inputs, stage, output, how)
     return Summary(
         log.lattices - before.lattices,
         how.written,
@@ -155,11 +163,18 @@ def stream(
     else:
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
-    return _Run(jobs, read, None, progress, may_be_empty).results(inputs, stage, done)
+    check_stage(stage)
+    return _stream(inputs, stage, _Run(jobs, read, None, progress, may_be_empty), done)
+
+
+def _stream(inputs: Inputs, stage: Stage[Result], how: _Run, done: Collection[str]) -> Iterator[tuple[str, Result]]:
+    with how.checking_words(stage, inputs.log):
+        yield from how.results(inputs, stage, done)
 
 
 def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _Run) -> None:
     """Write each of the outputs."""
+    inputs.spells_output = inputs.spells_output or (lambda: spells_words(output.name, output.to))
     outputs = outputs_of(output, inputs)
     if len(outputs) == 1:
         how.write(outputs[0][1], stage, outputs[0][0])
@@ -169,7 +184,6 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _
             refuse_other_scales(target(one.name).archive, one.chosen)
     log = inputs.log
     before = _counts(log)
-    inputs.spells_output = inputs.spells_output or (lambda: spells_words(output.name, output.to))  # of all parts
     may_be_empty, how.may_be_empty = how.may_be_empty, True
     for number, (one, part) in enumerate(outputs):
         log.output = number
@@ -204,6 +218,27 @@ class _Run:
     @property
     def threads(self) -> int:
         return self.jobs or num_cores()
+
+    @contextmanager
+    def checking_words(self, stage: object, log: Log) -> Iterator[None]:
+        """Check the words of the lattices by file if the stage has models and the caller does not read by itself.
+
+        Raises:
+            OptionError: The log has no place for the coverage of the words.
+            VocabularyError: A model lacks too many words.
+        """
+        if self.read is not None or not isinstance(stage, WordCheckingStage):
+            yield
+            return
+        if not hasattr(log, "vocabulary"):
+            name = type(stage).__name__
+            raise OptionError(f"{name} needs another log; give Inputs(..., log=ninja.RescoreReport(on_error=...))")
+        report = cast("RescoreReport", log)
+        report.vocabulary = check = stage.vocabulary_check(report)
+        self.read = check.read
+        yield
+        check.close()
+        report.tell_coverage()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
         """Yield the key and the result of each lattice."""

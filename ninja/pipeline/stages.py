@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.log import Log
+
+if TYPE_CHECKING:
+    from ninja.rescoring.report import RescoreReport
+    from ninja.rescoring.vocabulary import VocabularyCheck
 
 Pairs = Iterable[tuple[str, Lattice]]
 Result = TypeVar("Result")
@@ -39,6 +44,15 @@ class StreamStage(Protocol[Output]):
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
         """Yield ``(key, result)`` for each lattice; failures and notes go to the log, a `Log` of the stage's type."""
+        ...
+
+
+@runtime_checkable
+class WordCheckingStage(Protocol):
+    """A stage with models, which may lack words of the lattices."""
+
+    def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
+        """Return the check of the lattices' words."""
         ...
 
 
@@ -90,6 +104,23 @@ class OnLattices(Generic[Result]):
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
         """Call the function for each lattice of a batch."""
         return _joined([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
+
+
+def check_stage(stage: object) -> None:
+    """Refuse a plain function, which may take a lattice or a batch.
+
+    Raises:
+        OptionError: It is neither a batch stage nor a callable of lattices and log.
+    """
+    if isinstance(stage, BatchStage):
+        return
+    try:
+        is_stage = "log" in signature(stage).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        is_stage = False
+    if not is_stage:
+        name = getattr(stage, "__name__", type(stage).__name__)
+        raise OptionError(f"stage is {name}; give OnBatches(function) or OnLattices(function), or a stage")
 
 
 def _joined(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 
 import ninja as package
 from ninja import pipeline
@@ -258,9 +259,25 @@ def test_a_script_goes_on_with_an_output(tmp_path, monkeypatch):
 def test_lines_of_a_function_are_a_text(tmp_path, ninja):
     archive = EXAMPLES / "lat.ark.gz"
     lines = pipeline.OnLattices(lambda lattice: f"{lattice.key} {lattice.num_arcs}\n")
-    pipeline.run(pipeline.Inputs(archive), lines, pipeline.TextOutput(str(tmp_path / "arcs.txt")))
+    results = []
+    pipeline.run(
+        pipeline.Inputs(archive), lines, pipeline.TextOutput(str(tmp_path / "arcs.txt")), on_result=results.append
+    )
+    assert "".join(results) == (tmp_path / "arcs.txt").read_text()
     expected = [f"{key} {lattice.num_arcs}" for key, lattice in package.read(archive)]
     assert (tmp_path / "arcs.txt").read_text().splitlines() == expected
+
+
+def test_outputs_of_each_file_name_the_reason_why_ids_have_no_names(tmp_path):
+    for name, word in (("one", "a"), ("two", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "words.txt").write_text(f"<eps> 0\n{word} 1\n")
+        with package.write(tmp_path / name / f"{name}.ark") as output:
+            output.write(next(lattices(1))[1])
+    inputs = pipeline.Inputs([str(tmp_path / "*" / "*.ark")])
+    output = pipeline.Output(f"{tmp_path / 'out'}/", to="slf")
+    with pytest.raises(OptionError, match=r"words\.txt.* --words"):
+        pipeline.run(inputs, OnLattices(lambda lattice: lattice), output)
 
 
 def test_a_second_run_with_the_same_inputs_counts_for_itself(tmp_path):
@@ -298,6 +315,10 @@ def test_a_word_without_a_name_does_not_cost_the_other_lattices_of_a_batch():
 def test_arguments_of_another_type_are_refused(tmp_path):
     with pytest.raises(OptionError, match="inputs is of type str"):
         pipeline.run("lat.ark", OnLattices(cost), pipeline.TextOutput(str(tmp_path / "out.txt")))
+    with pytest.raises(OptionError, match=r"stage is cost; give OnBatches\(function\) or OnLattices\(function\)"):
+        pipeline.run(pipeline.Inputs("lat.ark"), cost, pipeline.TextOutput(str(tmp_path / "out.txt")))
+    with pytest.raises(OptionError, match=r"Rescorer needs another log; give Inputs\(..., log=ninja.RescoreReport"):
+        pipeline.run(pipeline.Inputs("lat.ark"), package.Rescorer(FakeLM()), pipeline.Output(str(tmp_path / "out.ark")))
     with pytest.raises(OptionError, match="log is for pairs"):
         stream(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), OnLattices(cost), log=Log())
 
