@@ -87,7 +87,7 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
         time.sleep(0.05)
     assert (folder / "halves.pt.state").exists()
     again = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2, resume=True))
-    assert again.wait(120) == 0
+    assert again.wait(120) == 0, again.stderr.read()
     one, other = weights(folder / "whole.pt"), weights(folder / "halves.pt")
     assert all(torch.equal(weight, other[name]) for name, weight in one.items())
     steps = [json.loads(line)["step"] for line in (folder / "log").read_text().splitlines()]

@@ -8,17 +8,16 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing import ProcessExitedException, start_processes
+from torch.multiprocessing.spawn import ProcessException
 
 from ninja.errors import NinjaError, OptionError, WorkerError
 from ninja.train.parallel.workers import LostContact, Workers
@@ -26,7 +25,8 @@ from ninja.train.parallel.workers import LostContact, Workers
 HOST = "127.0.0.1"
 _OF_NETWORK = re.compile("gloo|nccl|connection", re.IGNORECASE)
 PATIENCE = timedelta(days=1)  # of workers that wait for a slow one; one that is gone is noticed at once
-GRACE = 2.0  # seconds in which the first cause of a failure shows, and in which processes may end by themselves
+GRACE = 2.0  # seconds that a worker which has lost contact waits, so that the one that failed ends before it
+POLL_SECONDS = 0.05
 
 
 def started_by_torchrun() -> bool:
@@ -101,122 +101,93 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
 
 
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:
-    """Run a function in new processes of this machine, and return what it returns in the first.
+    """Run a function in new processes of this machine, and return its result in the first.
+
+    The processes are torch's (`torch.multiprocessing.start_processes`, which torchrun uses for functions, too). torchrun
+    itself would replace typed errors by exit codes, and has no way for reports.
 
     Args:
         work: Called as ``work(*arguments, progress, workers)``; a function of a module.
-        progress: Called here with each report of the first worker; None: they are not made.
+        progress: Called in this process with each report of the first worker, or None.
 
     Raises:
-        WorkerError: A worker was killed.
-        NinjaError: What a worker raised; where several did, the cause and not its consequences.
+        WorkerError: A worker was killed, or ended by an error that is not a `NinjaError`.
+        NinjaError: Raised by a worker; the cause, if others failed because of it.
     """
     store = dist.TCPStore(HOST, 0, None, is_master=True, wait_for_workers=False)
-    spawn = multiprocessing.get_context("spawn")
-    processes: list[SpawnProcess] = []
-    pipes: list[Connection] = []
-    try:
-        for rank in range(size):
-            here, there = spawn.Pipe(duplex=False)
-            place = rank, size, store.port
-            given = (work, arguments, place, device, progress is not None, there)
-            process = spawn.Process(target=_work, args=given, name=f"worker {rank}", daemon=True)
-            process.start()
-            there.close()
-            processes.append(process)
-            pipes.append(here)
-        return _followed(processes, pipes, progress)
-    finally:
-        for process in processes:
-            process.terminate()
-        ending = time.monotonic() + GRACE
-        for process in processes:
-            process.join(max(0.0, ending - time.monotonic()))
-            if process.exitcode is None:
-                process.kill()
-                process.join()
-
-
-def _work(
-    work: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    place: tuple[int, int, int],
-    device: str,
-    reports: bool,
-    pipe: Connection,
-) -> None:
-    """Be a worker: the whole life of a process that `run` starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which has it too, ends its workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    rank, size, port = place
-    torch.set_num_threads(max(1, torch.get_num_threads() // size))
-    try:
-        store = dist.TCPStore(HOST, port, None, is_master=False)
-        with _group(Workers(rank, size, rank, size, store), device) as workers:
-            result = work(*arguments, (lambda report: pipe.send(("report", report))) if reports else None, workers)
-        pipe.send(("result", result))
-    except NinjaError as error:
-        with contextlib.suppress(OSError):
-            pipe.send(("error", error))
-        sys.stdout.flush()
-        os._exit(1)  # threads that wait for other workers would hold the process
-
-
-def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, however that ended."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _followed(processes: list[SpawnProcess], pipes: list[Connection], progress: Any) -> Any:
-    """Pass on reports until all workers have ended; raise the cause if one has failed."""
-    results: dict[int, Any] = {}
+    messages = multiprocessing.get_context("spawn").SimpleQueue()
+    shared = work, arguments, size, store.port, device, progress is not None, messages
+    workers = start_processes(_worker, shared, size, join=False, daemon=True, start_method="spawn")
+    results: list[Any] = []
     errors: dict[int, NinjaError] = {}
-    open_pipes = dict(enumerate(pipes))
-    running = {process.sentinel: rank for rank, process in enumerate(processes)}
-    failed_at: float | None = None
-    while running or open_pipes:
-        left = None if failed_at is None else failed_at + GRACE - time.monotonic()
-        if left is not None and left <= 0:
-            break
-        ready = wait([*running, *open_pipes.values()], left)
-        for rank, pipe in list(open_pipes.items()):
-            if pipe in ready:
-                try:
-                    kind, content = pipe.recv()
-                except EOFError:
-                    del open_pipes[rank]
-                    continue
-                if kind == "report":
-                    progress(content)
-                elif kind == "result":
-                    results[rank] = content
-                else:
-                    errors[rank] = content
-        for sentinel in set(running) & set(ready):
-            rank = running.pop(sentinel)
-            processes[rank].join()
-            if processes[rank].exitcode and failed_at is None:
-                failed_at = time.monotonic()
-    if failed_at is not None:
-        raise _cause(processes, errors)
+
+    def receive() -> None:
+        while not messages.empty():
+            rank, kind, content = messages.get()
+            if kind == "report":
+                progress(content)
+            elif kind == "result":
+                results.append(content)
+            else:
+                errors[rank] = content
+
+    try:
+        ended = False
+        while not ended:
+            ended = workers.join(POLL_SECONDS)
+            receive()
+    except ProcessException as error:
+        receive()
+        if error.error_index in errors:
+            raise errors[error.error_index] from None
+        raise _worker_error(error) from error
+    finally:
+        for process in workers.processes:
+            process.kill()
+            process.join()
     return results[0]
 
 
-def _cause(processes: list[SpawnProcess], errors: dict[int, NinjaError]) -> NinjaError:
-    """Return what ended a training: a worker that was killed or failed, before those that missed it."""
-    for rank, process in enumerate(processes):
-        code = process.exitcode
-        if code is not None and code != 0 and rank not in errors:
-            how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-            named = f"{signal.Signals(-code).name}, " if code < 0 else ""
-            return WorkerError(
-                f"worker {rank} ({named}process {process.pid}) {how}, and the others with it; "
-                "go on from the saved state with resume"
-            )
-    return min(errors.items(), key=lambda item: (isinstance(item[1], LostContact), item[0]))[1]
+def _worker(
+    rank: int,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    size: int,
+    port: int,
+    device: str,
+    reports: bool,
+    messages: multiprocessing.SimpleQueue[tuple[int, str, Any]],
+) -> None:
+    """Worker process entry point."""
+    # Ctrl-C, and the death of the parent, which torch has sent as this signal, must not wait for Python code to run.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    torch.set_num_threads(max(1, torch.get_num_threads() // size))
+    report = (lambda progress: messages.put((rank, "report", progress))) if reports else None
+    try:
+        store = dist.TCPStore(HOST, port, None, is_master=False)
+        with _group(Workers(rank, size, rank, size, store), device) as workers:
+            result = work(*arguments, report, workers)
+        if rank == 0:
+            messages.put((rank, "result", result))
+    except NinjaError as error:
+        messages.put((rank, "error", error))
+        if isinstance(error, LostContact):
+            time.sleep(GRACE)  # the worker that failed ends first, and is the one that is reported
+        sys.stdout.flush()
+        os._exit(1)  # threads that wait for other workers would keep the process alive
+
+
+def _worker_error(error: ProcessException) -> WorkerError:
+    """Describe the end of a worker that has sent no error."""
+    name = ""
+    if isinstance(error, ProcessExitedException):
+        name = f"{error.signal_name}, " if error.signal_name else ""
+        code = error.exit_code
+        reason = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    else:
+        reason = f"failed: {str(error).strip().splitlines()[-1]}"
+    worker = f"worker {error.error_index} ({name}process {error.error_pid})"
+    return WorkerError(f"{worker} {reason}, and the others with it; go on from the saved state with resume")
 
 
 def share_of_device(device: str, workers: Workers) -> str:
