@@ -49,26 +49,6 @@ def lstm_cell(gates: Float32, old: Float32, new: Float32) -> Float32: ...
 def peephole_cell(gates: Float32, before: Float32, peephole: Float32) -> Float32: ...
 def word_scores(output: Float32, embedding: Float32, bias: Float32 | None, word: Int32) -> Float32: ...
 def scatter_rows(pieces: list[Float32], slots: Int64, slab: Float32) -> None: ...
-def train_cell(
-    entry: UInt16,
-    entry_row: Int64,
-    recurrent: UInt16 | None,
-    bias: Float32,
-    old_cell: Float32 | None,
-    gates: UInt16,
-    cell: Float32,
-    hidden: UInt16,
-) -> None: ...
-def train_cell_back(
-    gates: UInt16,
-    old_cell: Float32 | None,
-    cell: Float32,
-    hidden_slope: UInt16,
-    cell_slope: Float32,
-    gates_slope: UInt16,
-    bias_slope: Float32,
-) -> None: ...
-def add_rows(rows: UInt16, to: Int64, sums: Float32) -> None: ...
 def sampled_softmax(
     score: UInt16,
     offset: Float32,

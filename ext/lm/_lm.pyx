@@ -355,65 +355,6 @@ def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
             c.scatter_rows(columns, &slots[0], num_rows, &slab[0, 0], width)
 
 
-def train_cell(
-    const uint16_t[:, ::1] entry not None,
-    const int64_t[::1] entry_row not None,
-    const uint16_t[:, ::1] recurrent,
-    const float[::1] bias not None,
-    const float[:, ::1] old_cell,
-    uint16_t[:, ::1] gates not None,
-    float[:, ::1] cell not None,
-    uint16_t[:, ::1] hidden not None,
-):
-    """Fill in gates, cells and what they let out, of a step of a layer in training; see ext/lm/training.hpp.
-
-    bfloat16 numbers are uint16 here. Gates are in the order input, forget, candidate, output; row i takes row
-    entry_row[i] of `entry`. In the first step `recurrent` and `old_cell` are None.
-    """
-    cdef int64_t num_rows = cell.shape[0], cells = cell.shape[1]
-    cdef const uint16_t* more = NULL
-    cdef const float* before = NULL
-    if num_rows == 0 or cells == 0:
-        return
-    if recurrent is not None:
-        more, before = &recurrent[0, 0], &old_cell[0, 0]
-    with nogil:
-        c.train_cell(
-            &entry[0, 0], &entry_row[0], more, &bias[0], before, num_rows, cells, &gates[0, 0], &cell[0, 0],
-            &hidden[0, 0]
-        )
-
-
-def train_cell_back(
-    const uint16_t[:, ::1] gates not None,
-    const float[:, ::1] old_cell,
-    const float[:, ::1] cell not None,
-    const uint16_t[:, ::1] hidden_slope not None,
-    float[:, ::1] cell_slope not None,
-    uint16_t[:, ::1] gates_slope not None,
-    float[::1] bias_slope not None,
-):
-    """Go back through `train_cell`: replace the slope by the cell, fill in that by the gates, add that by the bias."""
-    cdef int64_t num_rows = cell.shape[0], cells = cell.shape[1]
-    cdef const float* before = NULL
-    if num_rows == 0 or cells == 0:
-        return
-    if old_cell is not None:
-        before = &old_cell[0, 0]
-    with nogil:
-        c.train_cell_back(
-            &gates[0, 0], before, &cell[0, 0], &hidden_slope[0, 0], num_rows, cells, &cell_slope[0, 0],
-            &gates_slope[0, 0], &bias_slope[0]
-        )
-
-
-def add_rows(const uint16_t[:, ::1] rows not None, const int64_t[::1] to not None, float[:, ::1] sums not None):
-    """Add row i of `rows`, bfloat16, to row to[i] of `sums`."""
-    if rows.shape[0] and rows.shape[1]:
-        with nogil:
-            c.add_rows(&rows[0, 0], &to[0], rows.shape[0], rows.shape[1], &sums[0, 0])
-
-
 def sampled_softmax(
     uint16_t[:, ::1] score not None,
     const float[::1] offset not None,

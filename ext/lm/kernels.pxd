@@ -54,13 +54,6 @@ cdef extern from "lm/cells.hpp" namespace "ninja" nogil:
     void scatter_rows(const vector[Columns]&, const int64_t*, int64_t, float*, int64_t)
 
 cdef extern from "lm/training.hpp" namespace "ninja" nogil:
-    void train_cell(
-        const uint16_t*, const int64_t*, const uint16_t*, const float*, const float*, int64_t, int64_t, uint16_t*,
-        float*, uint16_t*) except +
-    void train_cell_back(
-        const uint16_t*, const float*, const float*, const uint16_t*, int64_t, int64_t, float*, uint16_t*,
-        float*) except +
-    void add_rows(const uint16_t*, const int64_t*, int64_t, int64_t, float*)
     void sampled_softmax(
         uint16_t*, const float*, const float*, const int64_t*, int64_t, int64_t, float, float, float*, float*,
         float*) except +

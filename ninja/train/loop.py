@@ -18,7 +18,6 @@ from ninja.lm.text import Sentences
 from ninja.models import lstm, transformer
 from ninja.train import state
 from ninja.train.corpus import Choice, open_corpus
-from ninja.train.fused import FusedLSTM
 from ninja.train.normaliser import normaliser_error, with_normaliser
 from ninja.train.objective import negative_logprob
 from ninja.train.order import Order
@@ -181,7 +180,7 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
     """Make the network, its weights not drawn yet."""
     sizes = (vocabulary, options.embedding, options.hidden, options.layers)
     if options.architecture == "lstm":
-        return FusedLSTM(lstm.Config(*sizes, options.dropout, projection=options.projection))
+        return lstm.LSTMLanguageModel(lstm.Config(*sizes, options.dropout, projection=options.projection))
     return transformer.TransformerLanguageModel(transformer.Config(*sizes, options.heads, options.dropout))
 
 

@@ -29,7 +29,6 @@ HEAVY = {
         "lm/compute",
         "lm/recurrent/",
         "lm/kaldi/",
-        "train/fused",
         "train/loop",
         "train/parallel/",
         "train/step",
