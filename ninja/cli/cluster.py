@@ -15,7 +15,7 @@ from ninja.cli.console import ARGUMENTS, Console
 from ninja.cli.shards import CommandWork, plan_of, report
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.libraries import installed_version, needed_for
-from ninja.lm.load import hold_models
+from ninja.lm.load import cache_models
 from ninja.pipeline.cluster import run
 from ninja.pipeline.gather import gather, remove
 from ninja.pipeline.plan import Plan, Shard
@@ -51,7 +51,7 @@ class Start:
         except OSError as error:
             message = f"does not exist on {node}, but all nodes must share it: {error.strerror}"
             raise InputError(message, self.folder) from error
-        hold_models()
+        cache_models()
         return self.command
 
 

@@ -23,7 +23,7 @@ from ninja.files.output import text_output
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm import LanguageModel
-from ninja.lm.load import CHECKPOINT, kind_of, open_model, place_of, refuse_unused_classes
+from ninja.lm.load import CHECKPOINT, detect_format, open_model, place_of, refuse_unused_classes
 from ninja.lm.perplexity import Perplexity
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import word_logprobs
@@ -90,7 +90,7 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
     Example:
       ninja lm info rnnlm_dir
     """
-    kind = kind_of(name).name
+    kind = detect_format(name).name
     vocabulary = model.vocabulary
     facts: dict[str, Any] = {
         "kind": kind.removeprefix("an ").removeprefix("a "),

@@ -8,7 +8,7 @@ from ninja.errors import ModelError
 from ninja.lm import checkpoint
 from ninja.lm.imported.export import to_caffe2, to_onnx
 from ninja.lm.kaldi import rnnlm
-from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, kind_of
+from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, detect_format
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -24,7 +24,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         FormatError: A piece is damaged, or holds what is not supported.
     """
     name, wanted = os.fspath(source), os.fspath(target)
-    kind = kind_of(name).name
+    kind = detect_format(name).name
     if kind == CHECKPOINT and wanted.endswith(".onnx"):
         to_onnx(checkpoint.read(name), wanted)
     elif kind == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):

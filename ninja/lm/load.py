@@ -1,4 +1,4 @@
-"""Open a language model, one file or a directory, of any kind, detected by content, never by name."""
+"""Load a language model, a file or a directory, of any format in `FORMATS`, detected by its content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
-from ninja.files.kind import kind_of as file_kind
+from ninja.files.kind import kind_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.multiword import MultiwordLM
@@ -21,19 +21,19 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, LoadOptions, OOVScore, TextTransform
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 
-HEAD = 512  # bytes of a file that tell its kind
+HEAD = 512  # bytes read to detect the format
 ZIP_MAGIC = b"PK\x03\x04"
 CHECKPOINT = "a Ninja checkpoint"
 KALDI_RNNLM = "a Kaldi RNNLM"
-# Files of a Kaldi RNNLM's directory; any of them tells one, were it only half there.
+# Any of these files in a directory makes it a Kaldi RNNLM, even an incomplete one.
 KALDI_PIECES = (
     *("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz", "special_symbol_opts.txt"),
     *("word_embedding.final.mat", "feat_embedding.final.mat", "word_feats.txt", "word_feats.txt.gz"),
 )
 # Names such as gpt2 or facebook/opt-125m; those of files have an extension.
 _HUB_NAME = re.compile(r"(?!.*\.[A-Za-z]{1,7}\d?$)\w[\w.-]*(?:/\w[\w.-]*)?")
-SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by names that stand for them, unless a file has one
-CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # how the names of Caffe2's two nets end
+SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by name
+CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # suffixes of the names of Caffe2's two nets
 # What may follow the version in an ONNX file: producer, its version, domain, version, text, graph, operators, metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
 _EXPORTED = re.compile(r"[^/]*/models/[^/]+\.json|([^/]*/)?serialized_exported_program\.json")
@@ -42,41 +42,39 @@ _EXPORT = (
     " output_names=['logits', 'new_state', …], dynamic_axes={'word': {0: 'batch'}, …})"
 )
 
-Reader = Callable[..., LanguageModel]
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A file or directory that may be a language model."""
 
-    head: bytes  # first bytes, unpacked where they are gzip; a directory has none
-    names: list[str]  # of a zip's members, unless it is damaged, or of a directory's files
+    head: bytes  # first bytes, unpacked if they are gzip; empty for a directory
+    names: list[str]  # members of a zip file, unless it is damaged; files of a directory
 
     def has(self, *names: str) -> bool:
-        """Tell whether any of these files lies in the directory."""
+        """Tell whether the candidate is a directory with any of these files."""
         return not self.head and not set(names).isdisjoint(self.names)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of language model."""
+class ModelFormat:
+    """A format of language models: how it is detected, and the function that opens it."""
 
-    name: str
+    name: str  # with its article, for messages
     recognise: Callable[[Candidate], bool]
-    module: str  # of ninja.lm, which is imported when such a model is opened
-    function: str  # of that module, which opens it
-    call: Callable[[Reader, str, LoadOptions], LanguageModel] = lambda read, path, options: read(path, options)
+    opener: str  # MODULE:FUNCTION in ninja.lm, imported when a model is opened; called with a path and `arguments`
+    arguments: Callable[[LoadOptions], tuple[object, ...]] = lambda options: (options,)
 
     def open(self, path: str, options: LoadOptions) -> LanguageModel:
-        """Open a model of this kind."""
+        """Open a model of this format."""
+        module, _, function = self.opener.partition(":")
         with needed_for(self.name, path):
-            module = importlib.import_module(f"ninja.lm.{self.module}")
-        lm = self.call(getattr(module, self.function), path, options)
+            opener = getattr(importlib.import_module(f"ninja.lm.{module}"), function)
+        lm: LanguageModel = opener(path, *self.arguments(options))
         if options.classes is not None and isinstance(lm, NgramLM):
             lm = with_classes(lm, options.classes)
         if options.oov_score is not None and lm.unk is None and lm.takes_oov_score:
             lm.score_oovs(options.oov_score)
-        if options.multi_char is not None and not lm.spells_words:  # pieces see to it themselves
+        if options.multi_char is not None and not lm.spells_words:  # models of pieces split words themselves
             lm = MultiwordLM(lm, options.multi_char)
         return lm
 
@@ -96,8 +94,8 @@ def load(
     """Load a language model.
 
     Args:
-        path: A model of any kind in `KINDS`, a file or a directory; or a model that is shipped with Ninja, by its
-            name in `SHIPPED`. None = ``english``.
+        path: A model of any format in `FORMATS`, a file or a directory; or the name of a shipped model, see `SHIPPED`.
+            None is ``english``.
         device: Where torch computes, such as ``"cuda:1"``. ``"auto"`` is the first GPU of NVIDIA's that torch can use,
             else the CPU. Names with commas between, ``"cuda:0,cuda:1"``: a copy of the model on each device, between
             which a rescoring shares the lattices out.
@@ -143,34 +141,34 @@ def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> Lan
 
 
 def _open(name: str, options: LoadOptions) -> LanguageModel:
-    kind = kind_of(name)
+    model_format = detect_format(name)
     device, *others = options.device.split(",")
-    lm = kind.open(name, replace(options, device=device.strip()))
-    if others and lm.device is not None:  # or it needs no torch
-        lm.replicas = (lm, *(kind.open(name, replace(options, device=other.strip())) for other in others))
+    lm = model_format.open(name, replace(options, device=device.strip()))
+    if others and lm.device is not None:  # it computes with torch
+        lm.replicas = (lm, *(model_format.open(name, replace(options, device=other.strip())) for other in others))
     return lm
 
 
-_open_held = lru_cache(maxsize=8)(_open)
+_open_cached = lru_cache(maxsize=8)(_open)
 
 
-def hold_models() -> None:
-    """Keep the models that this process opens: the same file opened in the same way is the same model."""
+def cache_models() -> None:
+    """Keep the models that this process opens: the same file with the same options is the same model."""
     global _open
-    _open = _open_held
+    _open = _open_cached
 
 
 def place_of(path: str | os.PathLike[str] | None) -> str:
-    """Return where a model lies: the one that is shipped for None or its name, unless there is a file of this name."""
+    """Return the path of a model; names in `SHIPPED`, and None, are shipped models unless there is such a file."""
     name = "english" if path is None else os.fspath(path)
     return name if name not in SHIPPED or os.path.exists(name) else os.fspath(SHIPPED[name])
 
 
-def kind_of(path: str | os.PathLike[str]) -> Kind:
-    """Detect the kind of a language model.
+def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
+    """Detect the format of a language model.
 
     Raises:
-        ModelError: The file is missing, of another kind, or a program of torch, which may access any memory.
+        ModelError: The file is missing, of an unknown format, or a program of torch, which may access any memory.
     """
     name = place_of(path)
     head, names = (b"", _names(name)) if os.path.isdir(name) else _contents(name)
@@ -179,19 +177,19 @@ def kind_of(path: str | os.PathLike[str]) -> Kind:
     if program:
         advice = f"{_EXPORT}, or pass the module to ninja.lm.from_module (docs/networks.md)"
         raise ModelError(f"{program}, which may access memory outside its tensors; export it to ONNX: {advice}", name)
-    for kind in KINDS:
-        if kind.recognise(candidate):
-            return kind
-    found = "a directory of unknown kind" if os.path.isdir(name) else _describe(head, candidate.head)
-    known = " or ".join(kind.name for kind in KINDS)
-    raise ModelError(f"{found}, not {known}; train a model with `ninja train`", name)
+    for model_format in FORMATS:
+        if model_format.recognise(candidate):
+            return model_format
+    described = "a directory of unknown kind" if os.path.isdir(name) else _describe(head, candidate.head)
+    known = " or ".join(model_format.name for model_format in FORMATS)
+    raise ModelError(f"{described}, not {known}; train a model with `ninja train`", name)
 
 
 def _names(folder: str) -> list[str]:
-    """Return the names in the folder of a model.
+    """Return the names of the files in the directory of a model.
 
     Raises:
-        ModelError: A pipe or a device is there or in a folder below, from which a library might read for ever.
+        ModelError: The directory, or one in it, contains a pipe or a device, which a library might read for ever.
     """
     for place, folders, names in os.walk(folder):
         if place != folder:
@@ -204,7 +202,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _contents(path: str) -> tuple[bytes, list[str]]:
-    """Return the first bytes of a file, and the members of a zip."""
+    """Return the first bytes of a file, and the members if it is a zip file."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(HEAD)
@@ -226,10 +224,6 @@ def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
     return lambda candidate: candidate.head.startswith(heads)
 
 
-def _with_words(read: Reader, path: str, options: LoadOptions) -> LanguageModel:
-    return read(path, options.words)
-
-
 def _torch_program(candidate: Candidate) -> str | None:
     """Return the name of a format of torch that stores a program, if the candidate is such an archive."""
     names = candidate.names
@@ -238,6 +232,10 @@ def _torch_program(candidate: Candidate) -> str | None:
     if any(_EXPORTED.fullmatch(name) for name in names):
         return "an archive of torch.export"
     return None
+
+
+def _is_huggingface(candidate: Candidate) -> bool:
+    return candidate.has("config.json")
 
 
 def _is_kaldi_rnnlm(candidate: Candidate) -> bool:
@@ -249,7 +247,7 @@ def _is_arpa(candidate: Candidate) -> bool:
 
 
 def _is_onnx(candidate: Candidate) -> bool:
-    """Tell an ONNX model: the version of the format, 3 or later, and then another of its fields."""
+    """Tell whether a file begins as ONNX does: the version of the format, 3 or later, then another of its fields."""
     head = candidate.head
     return len(head) > 2 and head[0] == 0x08 and 3 <= head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
@@ -265,17 +263,21 @@ def _describe(head: bytes, unpacked: bytes) -> str:
         return "an empty file"
     if head[0] == 0x80:
         return "a pickle, which may run any code when it is opened"
-    return file_kind(unpacked) or file_kind(head) or ("a text file" if b"\0" not in head else "a file of unknown kind")
+    return kind_of(unpacked) or kind_of(head) or ("a text file" if b"\0" not in head else "a file of unknown kind")
 
 
-KINDS = [  # the first that recognises a model opens it
-    Kind(CHECKPOINT, _begins(ZIP_MAGIC), "checkpoint", "open_checkpoint"),
-    Kind("a Hugging Face directory", lambda c: c.has("config.json"), "huggingface.loading", "open_directory"),
-    Kind(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm", "open_rnnlm"),
-    Kind("an ARPA file", _is_arpa, "ngram.model", "read_arpa", lambda read, path, options: read(path)),
-    Kind("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model", "read_const_arpa", _with_words),
-    Kind("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model", "read_grammar", _with_words),
-    Kind("a KenLM binary", _begins(b"mmap lm http://kheafield.com/code"), "ngram.kenlm", "KenLM", _with_words),
-    Kind("an ONNX model", _is_onnx, "imported.onnx", "open_model"),
-    Kind("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2", "open_nets"),
+def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:
+    return (options.words,)
+
+
+FORMATS = [  # the first that recognises a model opens it
+    ModelFormat(CHECKPOINT, _begins(ZIP_MAGIC), "checkpoint:open_checkpoint"),
+    ModelFormat("a Hugging Face directory", _is_huggingface, "huggingface.loading:open_directory"),
+    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm:open_rnnlm"),
+    ModelFormat("an ARPA file", _is_arpa, "ngram.model:read_arpa", lambda options: ()),
+    ModelFormat("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model:read_const_arpa", _only_words),
+    ModelFormat("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model:read_grammar", _only_words),
+    ModelFormat("a KenLM binary", _begins(b"mmap lm http://kheafield.com/code"), "ngram.kenlm:KenLM", _only_words),
+    ModelFormat("an ONNX model", _is_onnx, "imported.onnx:open_model"),
+    ModelFormat("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2:open_nets"),
 ]

@@ -33,7 +33,7 @@ from tiny_onnx import (  # noqa: E402
 )
 
 from ninja.lm.imported import export  # noqa: E402
-from ninja.lm.load import kind_of  # noqa: E402
+from ninja.lm.load import detect_format  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
@@ -89,7 +89,7 @@ def test_the_exported_lstm_scores_as_its_definition(exported, max_batch):
 
 def test_the_exported_lstm_keeps_the_format(exported):
     onnx.checker.check_model(onnx.load(exported), full_check=True)
-    assert kind_of(exported).name == "an ONNX model"
+    assert detect_format(exported).name == "an ONNX model"
 
 
 @settings(max_examples=30)

@@ -224,5 +224,5 @@ def test_a_worker_holds_the_models_that_it_opens(monkeypatch):
 
     monkeypatch.setattr(load, "_open", load._open)  # put back in the end
     assert load.open_model(None, options) is not load.open_model(None, options)
-    load.hold_models()
+    load.cache_models()
     assert load.open_model(None, options) is load.open_model(None, options)

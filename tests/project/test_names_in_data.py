@@ -32,7 +32,7 @@ from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lm import load
-from ninja.lm.load import KINDS
+from ninja.lm.load import FORMATS as MODEL_FORMATS
 from ninja.lm.ngram.class_model import read_classes
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -412,7 +412,8 @@ ONE_FILE = {
 
 
 def test_every_kind_of_model_has_a_row() -> None:
-    assert {kind.name for kind in KINDS} == {*FOLDERS} | ONE_FILE, "do models of the new kind name files?"
+    names = {model_format.name for model_format in MODEL_FORMATS}
+    assert names == {*FOLDERS} | ONE_FILE, "do models of the new format name files?"
 
 
 @pytest.mark.timeout(60)

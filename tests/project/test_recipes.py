@@ -86,3 +86,23 @@ def test_an_algorithm_is_added_by_its_recipe(tmp_path):
 def test_each_algorithm_is_described():
     page = (ROOT / "docs" / "algorithms.md").read_text()
     assert [name for name in ALGORITHMS if f"`{name}`" not in page] == []
+
+
+def test_a_language_model_is_added_by_its_recipe(tmp_path):
+    package = PackageCopy(tmp_path)
+    (module,) = recipe_code("Add a language model")
+    package.add("ninja/lm/unigram.py", module)
+    first = "    ModelFormat(CHECKPOINT,"
+    line = '    ModelFormat("unigrams", _begins(b"UNIGRAM\\n"), "unigram:open_unigrams"),\n'
+    package.replace("ninja/lm/load.py", first, line + first)
+    files = recipe_files("Add a language model", "unigram")
+    assert package.touched == {file for file in files if file.startswith("ninja/")}
+    (tmp_path / "model").write_text("UNIGRAM\n<s> -99\n</s> -1\n<unk> -3\nyes -0.5\n")
+    (tmp_path / "text").write_text("u1 yes no\n")
+    assert package.python("-m", "ninja", "lm", "score", "model", "text") == "u1 -0.5 -3 -1\n"
+    assert "unigrams" in package.python("-m", "ninja", "lm", "info", "model")
+    lattices = ROOT / "examples" / "lat.ark.gz"
+    words = ROOT / "examples" / "words.txt"
+    options = ["--words", words, "--rnnlm", "model", "--max-unknown", "1", "-o", "rescored.ark"]
+    package.python("-m", "ninja", "rescore", lattices, *options)
+    assert len(list(ninja.read(tmp_path / "rescored.ark"))) == len(list(ninja.read(lattices)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import re
@@ -27,6 +28,7 @@ _OF_NETWORK = re.compile("gloo|nccl|connection", re.IGNORECASE)
 PATIENCE = timedelta(days=1)  # of workers that wait for a slow one; one that is gone is noticed at once
 GRACE = 2.0  # seconds that a worker which has lost contact waits, so that the one that failed ends before it
 POLL_SECONDS = 0.05
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # warns of each process that it ends
 
 
 def started_by_torchrun() -> bool:
@@ -103,8 +105,8 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:
     """Run a function in new processes of this machine, and return its result in the first.
 
-    The processes are torch's (`torch.multiprocessing.start_processes`, which torchrun uses for functions, too). torchrun
-    itself would replace typed errors by exit codes, and has no way for reports.
+    `torch.multiprocessing.start_processes` starts and watches the processes. The agent of torchrun, which uses it for
+    functions, too, would replace typed errors by exit codes and could not pass progress reports on.
 
     Args:
         work: Called as ``work(*arguments, progress, workers)``; a function of a module.
@@ -169,11 +171,12 @@ def _worker(
             result = work(*arguments, report, workers)
         if rank == 0:
             messages.put((rank, "result", result))
+        sys.stdout.flush()
+        os._exit(0)  # threads of torch may abort a process that ends in the usual way
     except NinjaError as error:
         messages.put((rank, "error", error))
         if isinstance(error, LostContact):
             time.sleep(GRACE)  # the worker that failed ends first, and is the one that is reported
-        sys.stdout.flush()
         os._exit(1)  # threads that wait for other workers would keep the process alive
 
 
