@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing import ProcessExitedException, start_processes
-from torch.multiprocessing.spawn import ProcessException
+from torch.multiprocessing.spawn import ProcessException, ProcessExitedException, start_processes
 
 from ninja.errors import NinjaError, OptionError, WorkerError
 from ninja.train.parallel.workers import LostContact, Workers
