@@ -283,7 +283,7 @@ def test_a_signal_ends_the_command_without_a_trace(tmp_path, small, jobs, number
             time.sleep(0.02)
         time.sleep(0.3)
         os.killpg(running.pid, number)  # as a terminal sends it: to the workers too
-        assert running.wait(timeout=30) == code
+        assert running.wait(timeout=60) == code
     assert b"Traceback" not in running.stderr.read()
     assert os.listdir(tmp_path) == ["pipe"]
 

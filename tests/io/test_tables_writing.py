@@ -295,7 +295,7 @@ def test_ctrl_c_while_waiting_for_input_ends_at_once_and_leaves_no_output():
     assert process.stdout.readline() == b"ready\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) != 0
+    assert process.wait(60) != 0
     assert process.stderr.read().rstrip().endswith(b"KeyboardInterrupt")
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()

@@ -47,7 +47,7 @@ def click_arc(page: Any, arc: int) -> None:
     """Click where an arc is drawn, as a person would."""
     place = page.evaluate("arc => ninja.position(arc)", arc)
     page.mouse.click(place["x"], place["y"])
-    page.wait_for_function("arc => ninja.selected() === arc", arg=arc, timeout=5000)
+    page.wait_for_function("arc => ninja.selected() === arc", arg=arc, timeout=30_000)
 
 
 def arcs_in_view(page: Any) -> list[int]:
