@@ -1,13 +1,13 @@
 """Mutation testing: a seeded sample of small faults, each of which a test should find.
 
-    python -m benchmarks.mutants --trace          # once: which tests run which lines, in build/mutants
-    python -m benchmarks.mutants [--python 70] [--native 30] [--seed 1] [--seconds 3600] [--only WORD]
+    python -m benchmarks.mutants --trace          # once: record the tests of each line, in build/mutants
+    python -m benchmarks.mutants [--python 70] [--native 30] [--seed 1] [--seconds 3600] [--only PATH]
 
 One operator, constant, condition or refusal is changed in a copy of the tree: in modules of formats, io, rescoring,
 context and evaluate, and in the kernels of `ext`, of which the extension is then compiled anew, without optimisation.
 Then the tests that run the changed line are run, the quickest first, up to TRACED_SECONDS of them; for kernels, and for
-lines that are run by imports alone, test files that look at most of the room. Other tests are not run: a mutant that
-survives here may still die there, and is looked at by hand. fuzz/README.md has the score.
+lines that are run by imports alone, the test files that name the module most often. Other tests are not run: a mutant
+that survives may be found by one of them, and is examined by hand. fuzz/README.md has the results.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ import numpy as np
 
 from benchmarks.command import ROOT, command, option
 
-ROOMS = ("formats", "io", "rescoring", "context", "evaluate")
-MOST = 5  # test files of a mutant that no trace has tests for
+PACKAGES = ("formats", "io", "rescoring", "context", "evaluate")
+MOST = 5  # test files of a mutant whose line is in no trace
 TRACED_SECONDS = 60  # of the tests of a line
 TRACE = ROOT / "build" / "mutants"
-SECONDS = 120  # of the CPU for its tests; more is an endless loop, found
+SECONDS = 120  # of the CPU for its tests; more is an endless loop, which counts as found
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 NATIVE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ", " + ": " - ",
           " - ": " + ", " && ": " || ", " || ": " && ", "std::min": "std::max", "std::max": "std::min", " * ": " / ",
           "return false": "return true", "return true": "return false", "continue;": "break;"}  # fmt: skip
-# Tests of each room's kernels, those that look at most of them first.
+# Tests of the kernels in each folder of ext, the most thorough ones first.
 TESTS_OF = {
     "graph": "test_graph_paths test_graph_prune test_determinize test_determinize_pruned test_push test_union "
     "test_oracle test_compose test_graph_posteriors",
@@ -66,8 +66,8 @@ class Mutant:
     end: int
     new: str
 
-    def told(self, text: str) -> str:
-        """Return place and change in one line."""
+    def describe(self, text: str) -> str:
+        """Return the place and the change in one line."""
         line = text.count("\n", 0, self.begin) + 1
         row = text.splitlines()[line - 1].strip()
         return f"{self.path}:{line}: {text[self.begin : self.end].strip()!r} → {self.new.strip()!r} in {row[:90]}"
@@ -84,21 +84,21 @@ def python_mutants(path: str, text: str) -> Iterator[Mutant]:
         begin = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
         return begin, starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
 
-    def made(begin: int, end: int, new: str) -> Mutant:
+    def replace(begin: int, end: int, new: str) -> Mutant:
         return Mutant(path, len(content[:begin].decode()), len(content[:end].decode()), new)
 
     def between(left: ast.AST, right: ast.AST, changes: dict[str, str]) -> Iterator[Mutant]:
         begin, end = span(left)[1], span(right)[0]
-        found = content[begin:end].decode()
-        word = found.strip(" ()\n")
+        between = content[begin:end].decode()
+        word = between.strip(" ()\n")
         if word in changes:
-            yield made(begin, end, found.replace(word, changes[word]))
+            yield replace(begin, end, between.replace(word, changes[word]))
 
     nodes = list(ast.walk(ast.parse(text)))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    decorators = {node for each in classes for of in each.decorator_list for node in ast.walk(of)}
+    decorators = {node for owner in classes for decorator in owner.decorator_list for node in ast.walk(decorator)}
     for node in nodes:
-        if node in decorators:  # whether a class is frozen, or has slots, no right program notices
+        if node in decorators:  # correct programs do not depend on frozen classes or slots
             continue
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield from between(node.left, node.comparators[0], COMPARISONS)
@@ -107,13 +107,13 @@ def python_mutants(path: str, text: str) -> Iterator[Mutant]:
         elif isinstance(node, ast.BoolOp):
             yield from between(node.values[0], node.values[1], {"and": "or", "or": "and"})
         elif isinstance(node, ast.Raise) and node.exc is not None:
-            yield made(*span(node), "pass")
+            yield replace(*span(node), "pass")
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield made(span(node)[0], span(node.operand)[0], "")
+            yield replace(span(node)[0], span(node.operand)[0], "")
         elif isinstance(node, ast.Constant) and type(node.value) is bool:
-            yield made(*span(node), str(not node.value))
+            yield replace(*span(node), str(not node.value))
         elif isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1000:
-            yield made(*span(node), str(node.value + 1))
+            yield replace(*span(node), str(node.value + 1))
 
 
 def native_mutants(path: str, text: str) -> Iterator[Mutant]:
@@ -130,7 +130,7 @@ def native_mutants(path: str, text: str) -> Iterator[Mutant]:
 
 
 def record_trace() -> None:
-    """Run the suite and keep which tests run each line of the package, and how long each test takes."""
+    """Run the suite and record the tests of each line of the package, and the time of each test."""
     TRACE.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--cov=ninja", "--cov-context=test", "--cov-report=", "--tb=no",
                "--dist", "loadfile", "-n", "2", f"--junitxml={TRACE / 'times.xml'}"]  # fmt: skip
@@ -138,28 +138,28 @@ def record_trace() -> None:
 
 
 def _case(name: str) -> str:
-    """Return the name of a test as reports of times have it: tests.test_a.Class::test_b[1]."""
+    """Return the name of a test as in reports of times: tests.test_a.Class::test_b[1]."""
     path, *inner, test = name.split("::")
     return ".".join([path.removesuffix(".py").replace("/", "."), *inner]) + f"::{test}"
 
 
 class Trace:
-    """Which tests run a line."""
+    """The recorded tests of each line."""
 
     def __init__(self) -> None:
         self.data = coverage.CoverageData(str(TRACE / "coverage"))
         self.data.read()
         cases = ElementTree.parse(TRACE / "times.xml").iter("testcase")
         command = [sys.executable, "-m", "pytest", "-o", "addopts=", "--collect-only", "-q"]
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-        self.there = set(found.splitlines())  # by now tests may have other names
-        self.seconds = {f"{each.get('classname')}::{each.get('name')}": float(each.get("time", 0)) for each in cases}
+        collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+        self.existing = set(collected.splitlines())  # tests may have been renamed since
+        self.seconds = {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
 
     def tests(self, path: str, line: int) -> list[str]:
-        """Return the tests that run a line, the quickest first, that together take TRACED_SECONDS or less."""
+        """Return the tests that run a line, the quickest first, up to TRACED_SECONDS in all."""
         contexts = self.data.contexts_by_lineno(str(ROOT / path)).get(line, [])
-        names = {each.rpartition("|")[0] for each in contexts} - {""}
-        known = {name: self.seconds.get(_case(name), 1.0) for name in names & self.there}
+        names = {context.rpartition("|")[0] for context in contexts} - {""}
+        known = {name: self.seconds.get(_case(name), 1.0) for name in names & self.existing}
         chosen, total = [], 0.0
         for name in sorted(known, key=lambda name: (known[name], name)):
             total += known[name]
@@ -177,8 +177,8 @@ def tests_of(path: str, tests: dict[str, str], most: int) -> list[str]:
 
     def weight(name: str) -> int:
         text = tests[name]
-        found = 20 * len(re.findall(re.escape(module) + r"\b", text)) + 10 * (f"_{stem}" in name)
-        return found + sum(min(3, len(re.findall(rf"\b{each}\b", text))) for each in names)
+        named = 20 * len(re.findall(re.escape(module) + r"\b", text)) + 10 * (f"_{stem}" in name)
+        return named + sum(min(3, len(re.findall(rf"\b{definition}\b", text))) for definition in names)
 
     ranked = sorted(tests, key=lambda name: (-weight(name), name))
     return [f"tests/{name}" for name in ranked[:most] if weight(name) > 0]
@@ -186,35 +186,35 @@ def tests_of(path: str, tests: dict[str, str], most: int) -> list[str]:
 
 def includes(header: Path) -> set[str]:
     """Return the headers that a file of `ext` includes or declares, directly or not."""
-    found: set[str] = set()
+    headers: set[str] = set()
     waiting = [header]
     while waiting:
         for name in re.findall(r'(?:#include|cdef extern from) "(.*?)"', waiting.pop().read_text()):
-            if name not in found and (ROOT / "ext" / name).exists():
-                found.add(name)
+            if name not in headers and (ROOT / "ext" / name).exists():
+                headers.add(name)
                 waiting.append(ROOT / "ext" / name)
-    return found
+    return headers
 
 
 def extensions() -> dict[str, set[str]]:
     """Return the headers of each extension, by the path of its source."""
-    made = {}
+    headers_of = {}
     for source in sorted((ROOT / "ext").glob("*/_*.pyx")):
         imported = re.findall(r"^(?:cimport|from) (\w+)\.(\w+)", source.read_text(), re.MULTILINE)
-        files = [ROOT / "ext" / room / f"{name}.pxd" for room, name in imported]
-        made[str(source.relative_to(ROOT))] = set().union(*(includes(each) for each in files if each.exists()))
-    return made
+        files = [ROOT / "ext" / folder / f"{name}.pxd" for folder, name in imported]
+        headers_of[str(source.relative_to(ROOT))] = set().union(*(includes(file) for file in files if file.exists()))
+    return headers_of
 
 
 def translate() -> None:
-    """Let Cython write the sources that `build` compiles, in `build`, where they are older than `ext`."""
+    """Translate the sources that `build` compiles by Cython, where they are older than `ext`."""
     subprocess.run(
         [sys.executable, "-c", "import setup; setup.extensions()"], cwd=ROOT, check=True, capture_output=True
     )
 
 
 def build(source: str, folder: Path) -> bool:
-    """Compile an extension of the copy; False if the mutant is no program."""
+    """Compile an extension of the copy; return whether it compiles."""
     translated = ROOT / "build" / source.replace(".pyx", ".cpp")
     target = folder / "ninja" / (Path(source).stem + sysconfig.get_config_var("EXT_SUFFIX"))
     command = ["g++", "-shared", "-fPIC", "-std=c++17", "-O0", "-g0", "-w", f"-I{folder / 'ext'}",
@@ -224,14 +224,14 @@ def build(source: str, folder: Path) -> bool:
 
 
 def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
-    """Run tests in the copy; return whether they held, and the first that did not."""
+    """Run tests in the copy; return whether they passed, and the first that failed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
     environment = {
         "NINJA_SHARED": str(ROOT.parent / "shared"),
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / ".hypothesis"),
-        "PYTHONPATH": str(folder),  # commands in processes of their own, whatever their folder
+        "PYTHONPATH": str(folder),  # for commands that tests start
     }
     limited = ["prlimit", f"--cpu={SECONDS}", *command]
     done = subprocess.run(limited, cwd=folder, capture_output=True, text=True, env=environment)
@@ -255,11 +255,13 @@ def main(num_python: int, num_native: int, seed: int, seconds: float, files: int
         return
     traced = Trace() if (TRACE / "coverage").exists() else None
     chance = random.Random(seed)
-    modules = [path for room in ROOMS for path in sorted((ROOT / "ninja" / room).rglob("*.py"))]
+    modules = [path for package in PACKAGES for path in sorted((ROOT / "ninja" / package).rglob("*.py"))]
     sources = {str(path.relative_to(ROOT)): path.read_text() for path in [*modules, *sorted(ROOT.glob("ext/*/*.hpp"))]}
     sources = {path: text for path, text in sources.items() if only in path}
-    python = [each for path, text in sources.items() if path.endswith(".py") for each in python_mutants(path, text)]
-    native = [each for path, text in sources.items() if path.endswith(".hpp") for each in native_mutants(path, text)]
+    python = [mutant for path, text in sources.items() if path.endswith(".py") for mutant in python_mutants(path, text)]
+    native = [
+        mutant for path, text in sources.items() if path.endswith(".hpp") for mutant in native_mutants(path, text)
+    ]
     sample = [
         *chance.sample(python, min(num_python, len(python))),
         *chance.sample(native, min(num_native, len(native))),
@@ -307,7 +309,7 @@ def main(num_python: int, num_native: int, seed: int, seconds: float, files: int
             else:
                 held, why = run(folder, chosen) if chosen else (True, "no tests")
                 counts[f"{kind} {'survived' if held else 'killed'}"] += 1
-            print(f"{'SURVIVED' if held else 'killed'}  {mutant.told(text)}  {why}", flush=True)
+            print(f"{'SURVIVED' if held else 'killed'}  {mutant.describe(text)}  {why}", flush=True)
             (folder / mutant.path).write_text(text)
             for path, content in kept.items():
                 path.write_bytes(content)

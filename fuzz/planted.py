@@ -1,4 +1,4 @@
-"""Plant faults in headers and see that their targets find each within a minute, from seeds alone; 1 if one is missed.
+"""Plant faults in headers and check that the targets find each within a minute, from seeds alone; 1 if one is missed.
 
 python3 fuzz/planted.py [--seconds 60] [TARGET ...]
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import run
 
-# Of a target: a header, a guard of it, and what stands in its place. A guard may be there once only.
+# Of each target: a header, a guard that occurs once in it, and its replacement.
 PLANTED = {
     "kaldi": [("formats/kaldi_read.hpp", "if (lack(at, kArc + 4 * arc->num_labels))", "if (lack(at, kArc))")],
     "slf": [("formats/slf_scan.hpp", "stop < end_ && *stop != '\\n'; ++stop", "*stop != '\\n'; ++stop")],
@@ -45,23 +45,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="*", help="targets; all those with faults by default")
     parser.add_argument("--seconds", type=float, default=60, help="for each fault (default: 60)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     missed = False
-    run.BUILD = run.BUILD / "planted"  # no corpus of before, and nothing that is found is kept
-    for target in given.target or PLANTED:
+    run.BUILD = run.BUILD / "planted"  # without the earlier corpus
+    for target in options.target or PLANTED:
         for header, guard, without in PLANTED[target]:
             shutil.rmtree(run.BUILD, ignore_errors=True)
             plant(header, guard, without, run.BUILD / "ext")
-            run.sanitized(target, ["-iquote", str(run.BUILD / "ext")])
+            run.build_sanitized(target, ["-iquote", str(run.BUILD / "ext")])
             subprocess.run([sys.executable, str(run.FUZZ / "seeds.py"), str(run.BUILD / "seeds")], check=True)
             begin = time.perf_counter()
-            executions, _, held, _ = run.run_slice(target, given.seconds, 0, run.MOST_BYTES)
+            executions, _, passed, _ = run.run_slice(target, options.seconds, 0, run.MOST_BYTES)
             took = time.perf_counter() - begin
-            missed |= held
+            missed |= passed
             log = (run.BUILD / "logs" / f"{target}.txt").read_text(errors="replace")
-            said = re.search(r"AddressSanitizer: [\w-]+|runtime error: .*|broken promise: .*", log)
-            found = f"found in {took:.1f} s, {executions} inputs: {said and said[0]}"
-            print(f"{target:12} {header:28} {'MISSED' if held else found}", flush=True)
+            error = re.search(r"AddressSanitizer: [\w-]+|runtime error: .*|broken promise: .*", log)
+            result = f"found in {took:.1f} s, {executions} inputs: {error and error[0]}"
+            print(f"{target:12} {header:28} {'MISSED' if passed else result}", flush=True)
     return missed
 
 

@@ -1,4 +1,4 @@
-"""Build the fuzzing targets, run each for some seconds, and tell what was covered; the exit code is 1 after a crash.
+"""Build the fuzzing targets, run each for some seconds, and report coverage; the exit code is 1 after a crash.
 
 python fuzz/run.py [--seconds 30] [--coverage] [TARGET ...]
 """
@@ -26,34 +26,34 @@ FLAGS = ["-std=c++17", "-O2", "-g", "-fno-math-errno", "-ffp-contract=off", "-fn
 INCLUDES = [f"-I{EXT}", f"-I{FUZZ}"]
 SANITIZERS = ["-fsanitize=fuzzer,address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 COVERAGE = ["-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping"]
-# What targets do most is ask for memory. What is freed waits in a megabyte, which stays in the cache, and reports do
-# not say where memory was asked for; without these options, as crashes are seen again, they do.
+# Targets mostly allocate memory. Freed memory waits in a quarantine of a megabyte, which stays in the cache. Reports have
+# no stacks of allocations, unless a crash is run again without these options.
 ASAN = "detect_stack_use_after_return=1:malloc_context_size=1:quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
 MOST_SECONDS, MOST_MEGABYTES = 10, 1024  # of one input
-# Of one input, in one slice of four and in the others: short ones take less time. The others look for no leaks, either.
+# Of one input, in one slice of four and in the others: short inputs take less time. The others do not look for leaks.
 MOST_BYTES, FEW_BYTES = 4096, 1024
-SLICE = 300  # seconds after which what a target has done so far is written down
+SLICE = 300  # seconds after which the executions of a target are recorded
 
-# Targets that draw lattices and check what kernels make of them: random bytes do for them.
+# Targets that draw lattices and check the results of kernels: they can run on random bytes without a fuzzer.
 DRAWN = ("align", "columns", "compose_ngram", "determinize_pruned", "kaldi_write", "mbr", "operations", "oracle")
 DRAWN += ("paths", "rows", "search", "slf_write", "spans", "unfold")
 
 
 def headers(source: Path) -> set[Path]:
-    """Return the headers of ours that a source includes, directly or not."""
-    found: set[Path] = set()
+    """Return our headers that a source includes, directly or not."""
+    included: set[Path] = set()
     waiting = [source]
     while waiting:
         for name in re.findall(r'^#include "(.*)"', waiting.pop().read_text(), re.MULTILINE):
             path = next(folder / name for folder in (EXT, FUZZ) if (folder / name).exists())
-            if path not in found:
-                found.add(path)
+            if path not in included:
+                included.add(path)
                 waiting.append(path)
-    return found
+    return included
 
 
 def build(target: str, flags: list[str], suffix: str = "") -> Path:
-    """Compile a target unless its binary is of these very sources and flags."""
+    """Compile a target unless its binary has the same sources and flags."""
     source = FUZZ / "targets" / f"{target}.cpp"
     digest = hashlib.sha256("\0".join([COMPILER, *FLAGS, *flags]).encode())
     for path in sorted({source, *headers(source)}):
@@ -72,15 +72,15 @@ def is_drawn(target: str) -> bool:
     return "FUZZ_MUTATE(mutate_drawn)" in (FUZZ / "targets" / f"{target}.cpp").read_text()
 
 
-def sanitized(target: str, more: Sequence[str] = ()) -> Path:
-    """Compile a target with the sanitizers and perhaps more flags."""
-    # Numbers drawn need not equal constants of the code: to look for these would take a third of the time.
+def build_sanitized(target: str, more: Sequence[str] = ()) -> Path:
+    """Compile a target with the sanitizers and more flags."""
+    # Drawn numbers need not equal constants of the code: to trace comparisons would take a third of the time.
     flags = ["-fno-sanitize-coverage=trace-cmp"] if is_drawn(target) else []
     return build(target, [*SANITIZERS, *flags, *more])
 
 
 def kernels(target: str) -> str:
-    """Return a digest of the headers of `ext` that a target includes, directly or not: what it tests."""
+    """Return a digest of the headers of `ext` that a target includes, directly or not."""
     digest = hashlib.sha256()
     for path in sorted(headers(FUZZ / "targets" / f"{target}.cpp")):
         if path.is_relative_to(EXT):
@@ -88,41 +88,41 @@ def kernels(target: str) -> str:
     return digest.hexdigest()
 
 
-def counted(target: str, tested: str) -> tuple[int, float]:
-    """Return how many executions of a target there were so far, with the kernels of a digest, and their CPU seconds."""
+def recorded(target: str, digest: str) -> tuple[int, float]:
+    """Return the executions of a target so far, with the kernels of a digest, and their CPU seconds."""
     path = BUILD / "counts" / f"{target}.json"
-    found = json.loads(path.read_text()) if path.exists() else {}
-    return (found["executions"], found["seconds"]) if found.get("kernels") == tested else (0, 0.0)
+    record = json.loads(path.read_text()) if path.exists() else {}
+    return (record["executions"], record["seconds"]) if record.get("kernels") == digest else (0, 0.0)
 
 
-def count(target: str, tested: str, executions: int, seconds: float) -> None:
+def record(target: str, digest: str, executions: int, seconds: float) -> None:
     """Add to the executions of a target."""
-    so_far = counted(target, tested)
-    made = {"kernels": tested, "executions": so_far[0] + executions, "seconds": so_far[1] + seconds}
+    earlier = recorded(target, digest)
+    total = {"kernels": digest, "executions": earlier[0] + executions, "seconds": earlier[1] + seconds}
     (BUILD / "counts").mkdir(exist_ok=True)
     fresh = BUILD / "counts" / f"{target}.new"
-    fresh.write_text(json.dumps(made))
+    fresh.write_text(json.dumps(total))
     fresh.rename(fresh.with_suffix(".json"))
 
 
-def run(target: str, tested: str, seconds: float, executions: int) -> tuple[int, bool, str]:
-    """Fuzz a target, so many executions in all if not 0; return this run's, whether it held, and the log's end."""
-    begin, done, held, log = time.perf_counter(), 0, True, ""
+def run(target: str, digest: str, seconds: float, executions: int) -> tuple[int, bool, str]:
+    """Fuzz a target up to a total of executions, if not 0; return those of this run, success, and the log's end."""
+    begin, done, passed, log = time.perf_counter(), 0, True, ""
     for number in itertools.count():
-        left = seconds - (time.perf_counter() - begin)
-        wanted = executions - counted(target, tested)[0]
-        if not held or left < 1 or (executions and wanted < 1):
+        remaining = seconds - (time.perf_counter() - begin)
+        missing = executions - recorded(target, digest)[0]
+        if not passed or remaining < 1 or (executions and missing < 1):
             break
         most_bytes = FEW_BYTES if number % 4 else MOST_BYTES
-        made, took, held, log = run_slice(target, min(left, SLICE), wanted if executions else 0, most_bytes)
-        done += made
-        if held:
-            count(target, tested, made, took)
-    return done, held, log
+        count, cpu, passed, log = run_slice(target, min(remaining, SLICE), missing if executions else 0, most_bytes)
+        done += count
+        if passed:
+            record(target, digest, count, cpu)
+    return done, passed, log
 
 
 def run_slice(target: str, seconds: float, executions: int, most_bytes: int) -> tuple[int, float, bool, str]:
-    """Fuzz a target once; return executions, seconds of CPU, whether it held, and the log's end."""
+    """Fuzz a target once; return executions, seconds of CPU, whether it passed, and the log's end."""
     binary, corpus, crashes = BUILD / "bin" / target, BUILD / "corpus" / target, BUILD / "crashes" / target
     seeds, dictionary = BUILD / "seeds" / target, FUZZ / "dictionaries" / f"{target}.dict"
     for folder in (corpus, crashes, seeds, BUILD / "logs"):
@@ -143,22 +143,21 @@ def run_slice(target: str, seconds: float, executions: int, most_bytes: int) -> 
         child = subprocess.Popen(command, stderr=log, stdout=subprocess.DEVNULL, env={**os.environ, **options})
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-    said = path.read_text(errors="replace")
-    found = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)
-    found = found or re.findall(r"^#(\d+)", said, re.MULTILINE)[-1:]  # after a crash
-    return int(found[0]) if found else 0, usage.ru_utime + usage.ru_stime, child.returncode == 0, said[-6000:]
+    text = path.read_text(errors="replace")
+    counts = re.findall(r"stat::number_of_executed_units:\s*(\d+)", text)
+    counts = counts or re.findall(r"^#(\d+)", text, re.MULTILINE)[-1:]  # after a crash
+    return int(counts[0]) if counts else 0, usage.ru_utime + usage.ru_stime, child.returncode == 0, text[-6000:]
 
 
 def draw(target: str, count: int, seed: int) -> str:
-    """Give a target so many random inputs, without sanitizers; return what it said."""
+    """Run a target on random inputs, without sanitizers; return its output."""
     binary = build(target, ["-O2", str(FUZZ / "drawn.cpp")], ".drawn")
     done = subprocess.run([str(binary), str(count), str(seed)], capture_output=True, text=True)
-    said = done.stdout.strip()
-    return said if done.returncode == 0 else f"FAILED, exit code {done.returncode}: {done.stderr[-500:]}"
+    return done.stdout.strip() if done.returncode == 0 else f"FAILED, exit code {done.returncode}: {done.stderr[-500:]}"
 
 
 def merge(target: str) -> None:
-    """Keep of a corpus what covers something of its own."""
+    """Reduce a corpus to inputs that each cover something new."""
     corpus, smaller = BUILD / "corpus" / target, BUILD / "smaller" / target
     shutil.rmtree(smaller, ignore_errors=True)
     smaller.mkdir(parents=True)
@@ -170,15 +169,15 @@ def merge(target: str) -> None:
         smaller.rename(corpus)
 
 
-def covered(targets: list[str]) -> list[tuple[str, float, float]]:
-    """Return each header that targets cover, and how many per cent of its branches and lines their corpora reach."""
+def coverage(targets: list[str]) -> list[tuple[str, float, float]]:
+    """Return the headers that targets cover, and the percentages of branches and lines that their corpora reach."""
     profiles, binaries, names = [], [], set()
     for target in targets:
         source = (FUZZ / "targets" / f"{target}.cpp").read_text()
         names.update(" ".join(re.findall(r"^// Covers: (.*)$", source, re.MULTILINE)).split())
         binaries.append(build(target, COVERAGE, ".coverage"))
         profiles.append(BUILD / f"{target}.profraw")
-        folders = [str(BUILD / each / target) for each in ("corpus", "seeds")]
+        folders = [str(BUILD / name / target) for name in ("corpus", "seeds")]
         subprocess.run([str(binaries[-1]), "-runs=0", *folders], check=True, capture_output=True,
                        env={**os.environ, "LLVM_PROFILE_FILE": str(profiles[-1])})  # fmt: skip
     merged = BUILD / "all.profdata"
@@ -188,7 +187,7 @@ def covered(targets: list[str]) -> list[tuple[str, float, float]]:
     done = subprocess.run([*command, *(str(EXT / name) for name in sorted(names))], check=True, capture_output=True)
     files = json.loads(done.stdout)["data"][0]["files"]
     parts = [(file["filename"], file["summary"]) for file in files]
-    return [(name.split("/ext/")[-1], found["branches"]["percent"], found["lines"]["percent"]) for name, found in parts]
+    return [(name.split("/ext/")[-1], part["branches"]["percent"], part["lines"]["percent"]) for name, part in parts]
 
 
 def main() -> int:
@@ -196,42 +195,46 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="*", help="targets; all by default")
     parser.add_argument("--seconds", type=float, default=30, help="for each target (default: 30)")
-    parser.add_argument("--runs", type=int, default=0, help="executions of each target in all, over calls; 0: no bound")
-    parser.add_argument("--drawn", type=int, default=0, help="no fuzzing: so many random inputs of each of DRAWN")
+    parser.add_argument("--runs", type=int, default=0, help="total executions of each target, over calls; 0: no limit")
+    parser.add_argument(
+        "--drawn", type=int, default=0, help="instead of fuzzing, run each target of DRAWN on this many random inputs"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of --drawn")
     parser.add_argument("--jobs", type=int, default=1, help="targets at once (default: 1)")
-    parser.add_argument("--coverage", action="store_true", help="report what the corpora reach of each header")
-    parser.add_argument("--merge", action="store_true", help="drop from the corpora what reaches nothing of its own")
+    parser.add_argument("--coverage", action="store_true", help="report the coverage of each header by the corpora")
+    parser.add_argument(
+        "--merge", action="store_true", help="reduce the corpora to inputs that each cover something new"
+    )
     options = parser.parse_args()
     if options.drawn:
-        said = {each: draw(each, options.drawn, options.seed) for each in options.target or DRAWN}
-        print("\n".join(f"{target:20} {each}" for target, each in said.items()))
-        return any("FAILED" in each for each in said.values())
+        outputs = {target: draw(target, options.drawn, options.seed) for target in options.target or DRAWN}
+        print("\n".join(f"{target:20} {output}" for target, output in outputs.items()))
+        return any("FAILED" in output for output in outputs.values())
     targets = options.target or sorted(path.stem for path in (FUZZ / "targets").glob("*.cpp"))
     subprocess.run([sys.executable, str(FUZZ / "seeds.py"), str(BUILD / "seeds")], check=True)
     failed = []
 
     def work(target: str) -> None:
-        tested = kernels(target)
-        sanitized(target)
+        digest = kernels(target)
+        build_sanitized(target)
         begin = time.perf_counter()
-        executions, held, log = run(target, tested, options.seconds, options.runs)
+        executions, passed, log = run(target, digest, options.seconds, options.runs)
         if options.merge:
             merge(target)
         took = time.perf_counter() - begin
         kept = len(list((BUILD / "corpus" / target).iterdir()))
-        in_all, cpu = counted(target, tested)
-        print(f"{target:20} {executions:>10} executions {took:7.1f} s {kept:6} inputs, {in_all:>9} in all,"
-              f" {in_all / max(cpu, 1e-9):6.0f} a second of CPU {'' if held else 'FAILED'}", flush=True)  # fmt: skip
-        if not held:
+        total, cpu = recorded(target, digest)
+        print(f"{target:20} {executions:>10} executions {took:7.1f} s {kept:6} inputs, {total:>9} in all,"
+              f" {total / max(cpu, 1e-9):6.0f} a second of CPU {'' if passed else 'FAILED'}", flush=True)  # fmt: skip
+        if not passed:
             failed.append(target)
             print(log, file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(work, targets))
     if options.coverage and not failed:
-        print("\nof the headers, all these targets together reach")
-        for name, branches, lines in covered(targets):
+        print("\ncoverage of the headers by all these targets")
+        for name, branches, lines in coverage(targets):
             print(f"    {name:40} {branches:6.1f} % of branches {lines:6.1f} % of lines")
     if failed:
         print(f"failed: {', '.join(failed)}; inputs are in {BUILD / 'crashes'}", file=sys.stderr)

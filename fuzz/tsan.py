@@ -13,7 +13,7 @@ from planted import plant
 from run import BUILD, COMPILER, FLAGS, FUZZ, INCLUDES
 
 THREADS = (1, 2, 7)
-# Headers with a race: what is replaced by what, and the variable's header must stand in a report.
+# Headers in which a race is planted: a text and its replacement. A report must name the header.
 PLANTED = {
     "graph/prune.hpp": ("static thread_local PruneWorkspace", "static PruneWorkspace"),
     "formats/read_ahead.hpp": ("std::lock_guard<std::mutex> lock(mutex_);\n      end_", "end_"),
@@ -21,7 +21,7 @@ PLANTED = {
 
 
 def build(name: str, *folders: Path) -> Path:
-    """Compile the driver, with headers of these folders before ours."""
+    """Compile the driver; headers in these folders replace ours."""
     binary = BUILD / "bin" / name
     binary.parent.mkdir(parents=True, exist_ok=True)
     includes = [f"-I{folder}" for folder in folders]
@@ -43,24 +43,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20, help="for each number of threads (default: 20)")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     failed = False
     binary = build("threads")
     for threads in THREADS:
-        said, reports, code = run(binary, threads, given.seconds, given.seed)
+        output, reports, code = run(binary, threads, options.seconds, options.seed)
         failed |= code != 0
-        print(f"{said or 'ended early'}, {reports.count('WARNING: ThreadSanitizer')} reports", flush=True)
+        print(f"{output or 'ended early'}, {reports.count('WARNING: ThreadSanitizer')} reports", flush=True)
         if code != 0:
             print(reports[-8000:], file=sys.stderr)
     folder = BUILD / "races"
     for header, (guard, without) in PLANTED.items():
         plant(header, guard, without, folder)
-    _, reports, _ = run(build("threads.planted", folder), THREADS[-1], 5, given.seed)
-    races = [each for each in reports.split("==================") if "WARNING: ThreadSanitizer" in each]
+    _, reports, _ = run(build("threads.planted", folder), THREADS[-1], 5, options.seed)
+    races = [report for report in reports.split("==================") if "WARNING: ThreadSanitizer" in report]
     for name in PLANTED:
-        found = sum(name in each for each in races)
-        failed |= not found
-        print(f"race planted in {name}: {f'found, {found} reports' if found else 'MISSED'}")
+        count = sum(name in report for report in races)
+        failed |= not count
+        print(f"race planted in {name}: {f'found, {count} reports' if count else 'MISSED'}")
     return failed
 
 

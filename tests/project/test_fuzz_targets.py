@@ -1,4 +1,4 @@
-"""The fuzzing targets: each names headers that are there, and what stands beside them belongs to one."""
+"""The fuzzing targets: they name existing headers, and dictionaries and seeds belong to targets."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
 TARGETS = sorted((FUZZ / "targets").glob("*.cpp"))
-# Headers that read what a stranger wrote, or compute from it: each must be some target's.
+# Headers that read untrusted files, or compute from their contents: each must be covered by a target.
 READERS = [
     "align/align_places.hpp",
     "context/augment.hpp",
@@ -58,7 +58,7 @@ def covered(target):
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda path: path.stem)
-def test_target_covers_headers_that_are_there(target):
+def test_a_target_covers_existing_headers(target):
     assert covered(target)
     assert [name for name in covered(target) if not (ROOT / "ext" / name).exists()] == []
 
@@ -94,18 +94,18 @@ def test_executions_are_summed_over_calls(run, monkeypatch):
     monkeypatch.setattr(run, "run_slice", run_slice)
     assert run.run("plf", "these kernels", 60, 1000) == (1200, True, "")
     assert calls == [1000, 600, 200]
-    assert run.counted("plf", "these kernels") == (1200, 1.5)
+    assert run.recorded("plf", "these kernels") == (1200, 1.5)
     assert run.run("plf", "these kernels", 60, 1000) == (0, True, "")
     assert run.run("plf", "others", 60, 300) == (400, True, "")
 
 
 def test_executions_that_end_in_a_crash_do_not_count(run, monkeypatch):
-    monkeypatch.setattr(run, "run_slice", lambda *given: (400, 0.5, False, "crash"))
+    monkeypatch.setattr(run, "run_slice", lambda *arguments: (400, 0.5, False, "crash"))
     assert run.run("plf", "these kernels", 60, 1000) == (400, False, "crash")
-    assert run.counted("plf", "these kernels") == (0, 0)
+    assert run.recorded("plf", "these kernels") == (0, 0)
 
 
-def test_planted_faults_stand_in_headers_as_they_are(tmp_path, monkeypatch):
+def test_planted_faults_match_the_headers(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(FUZZ)
     planted, tsan = importlib.import_module("planted"), importlib.import_module("tsan")
     assert set(planted.PLANTED) <= {target.stem for target in TARGETS}
