@@ -26,7 +26,7 @@ FLAGS = ["-std=c++17", "-O2", "-g", "-fno-math-errno", "-ffp-contract=off", "-fn
 INCLUDES = [f"-I{EXT}", f"-I{FUZZ}"]
 SANITIZERS = ["-fsanitize=fuzzer,address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 COVERAGE = ["-fsanitize=fuzzer", "-fprofile-instr-generate", "-fcoverage-mapping"]
-# Targets mostly allocate memory. Freed memory waits in a quarantine of a megabyte, which stays in the cache. Reports have
+# Targets mostly allocate memory. Freed memory waits in a quarantine of a megabyte, which stays cached. Reports have
 # no stacks of allocations, unless a crash is run again without these options.
 ASAN = "detect_stack_use_after_return=1:malloc_context_size=1:quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
 MOST_SECONDS, MOST_MEGABYTES = 10, 1024  # of one input
