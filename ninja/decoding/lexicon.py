@@ -1,4 +1,4 @@
-"""Lexicons of a CTC search: the words allowed, and their spellings in units."""
+"""Lexicons of the CTC search: the allowed words and their spellings in units."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from ninja.formats.kaldi.tables import read_fields
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtcLexicon:
-    """Spellings as a tree; state 0 is the root, and the children of a state are ordered by their units."""
+    """Spellings as a tree; state 0 is the root, and the children of a state are sorted by unit."""
 
     child_begin: npt.NDArray[np.int64]  # [states + 1]
     unit: npt.NDArray[np.int32]  # [children]
-    child: npt.NDArray[np.int32]  # [children], the state it leads to
+    child: npt.NDArray[np.int32]  # [children], state
     is_word: npt.NDArray[np.uint8]  # [states]
-    words: dict[int, tuple[str, ...]]  # those whose spelling ends in a state
+    words: dict[int, tuple[str, ...]]  # by the state in which their spelling ends
 
 
 _NONE = np.zeros(0, np.int32)
-NO_LEXICON = CtcLexicon(np.zeros(1, np.int64), _NONE, _NONE, np.zeros(0, np.uint8), {})  # any words are allowed
+NO_LEXICON = CtcLexicon(np.zeros(1, np.int64), _NONE, _NONE, np.zeros(0, np.uint8), {})  # allows any word
 
 
 def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits, path: str | None = None) -> CtcLexicon:
-    """Make a lexicon of words and their spellings.
+    """Make a lexicon.
 
     Args:
-        spellings: A word and the names of its units, once for each spelling. A boundary at the end of a spelling, as
-            flashlight's lexicons have it, is left out.
+        spellings: Pairs of a word and the names of its units, one for each spelling. A boundary at the end of a
+            spelling, as in flashlight's lexicons, is dropped.
 
     Raises:
-        SymbolError: A spelling has a unit that the model lacks, or that cannot stand there.
-        FormatError: A spelling is empty, or there is none at all.
+        SymbolError: A spelling has a unit that the model lacks, or that is not possible in its place.
+        FormatError: A spelling is empty, or there is none.
     """
     known = {name: number for number, name in enumerate(units.names)}
     kind = units.kind.tolist()
@@ -55,7 +55,7 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
             raise FormatError(f"{word!r} has an empty spelling", path, line=line)
         for place, number in enumerate(numbers):
             if kind[number] in (BOUNDARY, NEVER) or (place and kind[number] == BEGINS):
-                message = f"{word!r} is spelled with {units.names[number]!r} in a place where it cannot stand"
+                message = f"{word!r} is spelled with {units.names[number]!r} in a place where it is not possible"
                 raise SymbolError(message, path, line=line)
         state = 0
         for number in numbers:
@@ -63,12 +63,12 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
             if below == len(children):
                 children.append({})
             state = below
-        said = words.setdefault(state, [])
-        if word not in said:
-            said.append(word)
+        alike = words.setdefault(state, [])
+        if word not in alike:
+            alike.append(word)
     if not words:
         raise FormatError("there are no words", path)
-    pairs = [pair for each in children for pair in sorted(each.items())]
+    pairs = [pair for of_state in children for pair in sorted(of_state.items())]
     is_word = np.zeros(len(children), np.uint8)
     is_word[list(words)] = 1
     return CtcLexicon(
@@ -76,21 +76,21 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
         np.array([number for number, _ in pairs], np.int32),
         np.array([below for _, below in pairs], np.int32),
         is_word,
-        {state: tuple(said) for state, said in words.items()},
+        {state: tuple(alike) for state, alike in words.items()},
     )
 
 
 def read_ctc_lexicon(path: str | os.PathLike[str], units: CtcUnits) -> CtcLexicon:
-    """Read a lexicon: on each line a word and its units, as Kaldi and flashlight have it; ``.gz`` is unpacked.
+    """Read a lexicon in the format of Kaldi and flashlight: a word and its units per line; ``.gz`` is decompressed.
 
     Raises:
-        FormatError: A line without units.
-        SymbolError: A unit that the model lacks, or that cannot stand there.
+        FormatError: A line has no units.
+        SymbolError: The model lacks a unit, or it is not possible in its place.
     """
     rows = (fields or [""] for _, fields in read_fields(path))
     return ctc_lexicon(((word, spelling) for word, *spelling in rows), units, os.fspath(path))
 
 
 def spelled_by_letters(words: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Return words with their letters as spellings."""
+    """Return pairs of words and their letters, for `ctc_lexicon`."""
     return [(word, list(word)) for word in words]

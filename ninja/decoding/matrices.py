@@ -1,4 +1,4 @@
-"""Matrices of acoustic models: NumPy's and torch's files, and Kaldi's archives."""
+"""Read matrices of acoustic models: files of NumPy and torch, and Kaldi archives."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
 def read_matrices(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
 ) -> Iterator[tuple[str, Array, str]]:
-    """Yield the matrices of files, folders and lists, each with its key and the name of its file.
+    """Yield (key, matrix, name of its file) of files, folders and lists.
 
     An archive is read one matrix at a time; see ``matrices_in`` for the formats.
 
     Args:
         source: A file, a folder of files, ``-`` for the standard input, a pattern, a Kaldi rspecifier (``ark:…``,
-            ``scp:…``), or a list of these. A script file is known by its name or by its content.
-        on_error: Called with what is wrong with each matrix or file, which is left out; None: it is raised.
-        allow_pipes: Run any command that `source` names; those in script files are never run.
+            ``scp:…``), or a list of these. A script file is recognised by its name or content.
+        on_error: Called with the error of each matrix or file, which is skipped; without it the error is raised.
+        allow_pipes: Run commands that `source` names; those in script files are never run.
 
     Raises:
-        FormatError: As ``matrices_in``, or a folder without matrices.
+        FormatError: As ``matrices_in``, or a folder has no matrices.
         InputError: A file cannot be read, or a pattern matches none.
-        OptionError: An unknown option in an rspecifier.
+        OptionError: An rspecifier has an unknown option.
     """
     for table in _tables(source, allow_pipes):
         name = table.place.name
@@ -72,38 +72,38 @@ def read_matrices(
 
 
 def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
-    """Yield the tables that a source consists of."""
+    """Yield the tables of a source."""
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not os.path.isdir(path):
             yield from tables(source, allow_pipes=allow_pipes)
             return
         entries = sorted(entry.path for entry in os.scandir(path) if not entry.name.startswith("."))
-        found = [entry for entry in entries if os.path.isfile(entry) and _holds_matrices(entry)]
-        if not found:
-            raise FormatError("no matrices lie in this folder", path)
-        yield from (Table(Place(entry)) for entry in found)
+        paths = [entry for entry in entries if os.path.isfile(entry) and _has_matrices(entry)]
+        if not paths:
+            raise FormatError("this folder has no matrices", path)
+        yield from (Table(Place(entry)) for entry in paths)
         return
     if isinstance(source, Table):
         yield source
         return
-    for each in source:
-        yield from _tables(each, allow_pipes)
+    for part in source:
+        yield from _tables(part, allow_pipes)
 
 
-def _holds_matrices(path: str) -> bool:
-    """Tell by its first bytes whether a file holds matrices."""
+def _has_matrices(path: str) -> bool:
+    """Tell by its first bytes whether a file has matrices."""
     try:
         with open_stream(Place(path)) as stream:
             head = stream.head(LONGEST_KEY)
     except (InputError, FormatError):
         return False
-    behind_key = head.partition(b" ")[2].lstrip(b" ")
-    return head.startswith((NPY, ZIP, BINARY)) or behind_key.startswith((BINARY, b"["))
+    after_key = head.partition(b" ")[2].lstrip(b" ")
+    return head.startswith((NPY, ZIP, BINARY)) or after_key.startswith((BINARY, b"["))
 
 
 def _is_list(head: bytes) -> bool:
-    """Tell whether a file is a list: its first line has a key and the place of a file that is there."""
+    """Tell whether a file is a list: its first line has a key and the path of an existing file."""
     row = head.partition(b"\n")[0].split(None, 1)
     if len(row) < 2 or b"\0" in head or row[1].startswith(b"["):
         return False
@@ -112,7 +112,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
-    """Yield the matrices that the lines of a script file name, each with its file's name."""
+    """Yield the matrices that a script file names."""
     for line, row in enumerate(utf8.decoded(content, path).split("\n"), start=1):
         fields = row.split(None, 1)
         if not fields:
@@ -122,13 +122,13 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
             if not place or "\0" in row or place.endswith(("|", "]")):
                 message = f"expected a key and a file, found {row[:60]!r}; commands are not run"
                 raise FormatError(message, path, line=line)
-            for found in resolve_listed(place, path):
-                with open_stream(found) as stream:
+            for target in resolve_listed(place, path):
+                with open_stream(target) as stream:
                     if stream.head(len(NPY)).startswith((NPY, ZIP)):
-                        for each, matrix in matrices_in(stream, key, found.name, on_error):
-                            yield each, matrix, found.name
+                        for name, matrix in matrices_in(stream, key, target.name, on_error):
+                            yield name, matrix, target.name
                     else:
-                        yield key, _matrix(read_one(stream, key), found.name, key), found.name
+                        yield key, _matrix(read_one(stream, key), target.name, key), target.name
         except (FormatError, InputError) as error:
             if on_error is None:
                 raise
@@ -138,15 +138,15 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
 def matrices_in(
     stream: Stream, key: str, path: str | None = None, on_error: OnError | None = None
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices of a file, [frames, units]; which format it has, is seen from its content.
+    """Yield the matrices of a file, [frames, units]; the format is detected from the content.
 
-    * ``.npy`` and ``.npz`` of NumPy, not packed: the key is the given one, or the name of the array.
-    * What ``torch.save`` writes of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A
-      first axis of one is left out.
-    * Kaldi archives, binary (also compressed) or text: keys are the archive's, or the given one
-      where there is a single matrix without a key.
+    * ``.npy`` and uncompressed ``.npz`` of NumPy: the key is the given one, or the name of the array.
+    * ``torch.save`` of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A first axis of
+      size 1 is dropped.
+    * Kaldi archives, binary (also compressed) or text: keys are the archive's, or the given one for a single matrix
+      without a key.
 
-    Nothing is ever unpickled that is not a tensor, and no more memory taken than a few times the file.
+    Only tensors are unpickled, and memory is bounded by a small multiple of the file's size.
     """
     head = stream.head(LONGEST_KEY)
     if head.startswith(NPY):
@@ -154,23 +154,22 @@ def matrices_in(
     elif head.startswith(ZIP):
         for name, matrix in _zip(stream.rest(), key, path):
             try:
-                found = matrix()
+                values = matrix()
             except FormatError as error:
                 if on_error is None:
                     raise
                 on_error(error)
             else:
-                yield name, found
+                yield name, values
     elif head.startswith(BINARY) or head.lstrip().startswith(b"["):
         yield key, read_one(stream, key)
-    elif (said := refusal(head)) is not None:
-        raise FormatError(said, path)
+    elif (reason := refusal(head)) is not None:
+        raise FormatError(reason, path)
     else:
         yield from read_archive(stream, on_error)
 
 
 def _npy(content: bytes, path: str | None, key: str) -> Array:
-    """Return the array of a .npy file."""
     stream = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(stream)
@@ -178,7 +177,7 @@ def _npy(content: bytes, path: str | None, key: str) -> Array:
             raise ValueError(f"version {version}")
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, by_columns, dtype = header(stream)
-    except Exception as error:  # what numpy raises depends on the damage
+    except Exception as error:  # its type depends on the damage
         raise FormatError(f"a damaged .npy file: {str(error)[:80]}", path, key=key) from error
     begin = stream.tell()
     if dtype.kind not in "fiu" or len(shape) > 8:
@@ -186,14 +185,14 @@ def _npy(content: bytes, path: str | None, key: str) -> Array:
         raise FormatError(message, path, key=key)
     needed = math.prod(shape) * dtype.itemsize
     if needed != len(content) - begin:
-        message = f"an array of shape {list(shape)} has {needed} bytes, but {len(content) - begin} are there"
+        message = f"an array of shape {list(shape)} has {needed} bytes, but there are {len(content) - begin}"
         raise FormatError(message, path, key=key)
     values = np.frombuffer(content, dtype, offset=begin).reshape(shape, order="F" if by_columns else "C")
     return _matrix(values, path, key)
 
 
 def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Array]]]:
-    """Return how to get each array of a zip file: NumPy's .npz, or torch's."""
+    """Return (name, reader) of each array of a zip file of NumPy or torch."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
@@ -205,7 +204,7 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
             arrays = {} if not all(name.endswith(".npy") for name in names) else {n: archive.read(n) for n in names}
     except FormatError:
         raise
-    except Exception as error:  # what zipfile raises depends on the damage
+    except Exception as error:  # its type depends on the damage
         raise FormatError(f"a damaged zip file: {str(error)[:80]}", path) from error
     if arrays:
         stems = ((name.removesuffix(".npy"), array) for name, array in arrays.items())
@@ -221,11 +220,11 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
 
 
 def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Array:
-    """Return a tensor of a file of some size as a matrix."""
+    """Return a tensor as a matrix; `size` is that of the file."""
     if not isinstance(key, str) or not isinstance(tensor, Tensor):
         raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
     if tensor.size * tensor.storage.itemsize > size:
-        raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file holds", path, key=key)
+        raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file has", path, key=key)
     return _matrix(tensor.array(), path, key)
 
 

@@ -1,4 +1,4 @@
-"""Units of a CTC model, one for each column of its matrices: letters, pieces of words or words, and the blank."""
+"""Units of a CTC model, one per column of its matrices: letters, pieces of words or words, and the blank."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ninja.libraries import needed_for
 
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
-INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc/ctc.hpp
-MARK = "▁"  # sentencepiece's blank between words
-LARGEST_VOCABULARY = 1 << 24  # beyond this a number in a file is damage
+INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc/ctc_problem.hpp
+MARK = "▁"  # sentencepiece's word boundary
+LARGEST_VOCABULARY = 1 << 24  # larger numbers in a file are damage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtcUnits:
-    """The units of a model, in the order of its columns; make them with one of the functions of this module."""
+    """The units of a model in the order of its columns; `ctc_units` makes them."""
 
     names: tuple[str, ...]
-    text: tuple[str, ...]  # text that each adds to its word
-    kind: npt.NDArray[np.uint8]  # [units]: goes on with a word, begins one, stands between words, is never spoken
+    text: tuple[str, ...]  # that each adds to its word
+    kind: npt.NDArray[np.uint8]  # [units]: INSIDE, BEGINS, BOUNDARY or NEVER
     blank: int
 
 
@@ -45,15 +45,15 @@ def ctc_units(
 
     Args:
         names: Name of each column, in their order.
-        blank: Which one is the blank: its number (-1: the last) or its name.
-        scheme: How units make words. "letters": they do until the boundary; "pieces": a unit that begins with ``▁``
+        blank: Number (-1: the last) or name of the blank.
+        scheme: How units make words. "letters": words end at the boundary; "pieces": a unit that starts with ``▁``
             begins a word, as in sentencepiece, and ``▁`` alone only ends one; "wordpieces": a unit begins a word unless
-            it begins with ``##``; "words": each unit is one.
-        boundary: The unit between words, for "letters" only; None: there is none, and a lexicon must cut.
+            it starts with ``##``; "words": each unit is a word.
+        boundary: The unit between words, for "letters" only; without it a lexicon must separate words.
         never: Units that are no part of words, such as ``<s>``.
 
     Raises:
-        OptionError: The blank, the boundary or a unit of ``never`` is none of the units, or the scheme is not known.
+        OptionError: The blank, the boundary or a unit of ``never`` is none of the units, or the scheme is unknown.
     """
     known = {name: number for number, name in enumerate(names)}
     if isinstance(blank, str):
@@ -82,10 +82,10 @@ def ctc_units(
 
 
 def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
-    """Read the names of a model's columns, in the order of their numbers, which must run from 0 without a gap.
+    """Read the names of a model's columns in the order of their numbers, which must run from 0 without a gap.
 
-    The file is a ``tokens.txt`` (on each line a name and its number), a list (a name on each line, numbered from 0) or
-    a JSON object of names and numbers, as Hugging Face's ``vocab.json``: its content says which.
+    The file is a ``tokens.txt`` (a name and its number per line), a list of names numbered from 0, or a JSON object of
+    names and numbers, as Hugging Face's ``vocab.json``; the format is detected from the content.
     """
     name = os.fspath(path)
     content = utf8.read(name)
@@ -112,9 +112,9 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
-    """Return the pieces of a sentencepiece model, in the order of their numbers.
+    """Return the pieces of a sentencepiece model in the order of their numbers.
 
-    A model whose blank comes after them, as NeMo's, has one name more: add it.
+    If the blank follows them, as in NeMo's models, append its name.
     """
     name = os.fspath(path)
     with needed_for("a sentencepiece model", name):
@@ -127,14 +127,13 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
         raise FormatError("not a sentencepiece model", name) from error
 
 
-def _place(known: dict[str, int], name: str, what: str) -> int:
+def _place(known: dict[str, int], name: str, role: str) -> int:
     if name not in known:
-        raise OptionError(f"{what} is {name!r}, but no unit has that name; the first ones are {list(known)[:8]}")
+        raise OptionError(f"{role} is {name!r}, but no unit has that name; the first ones are {list(known)[:8]}")
     return known[name]
 
 
 def _in_order(entries: list[tuple[str, int, int | None]], path: str) -> list[str]:
-    """Return names by their numbers."""
     names: dict[int, str] = {}
     for name, number, line in entries:
         if not 0 <= number < LARGEST_VOCABULARY:

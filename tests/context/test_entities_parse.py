@@ -266,8 +266,8 @@ LONG = "9" * 5000
         ("[1]", r'e: a list at the top; entities are an object, \{"@name": \[\.\.\.\]\}, or one object a line'),
         ('{"@name": ["tom"', r"e:1: no JSON: .*, column 17"),
         ('{\n"@name": ["tom"],,\n}', r"e:2: no JSON: .*, column 18"),
-        ('{"@name": ["tom"], "@name": ["luc"]}', "e:1: the key '@name' stands twice in one object; merge the two"),
-        ('{\n"utterances": {"u": {}, "u": {}}}', "e: the key 'u' stands twice in one object; merge the two"),
+        ('{"@name": ["tom"], "@name": ["luc"]}', "e:1: the key '@name' is twice in one object; merge the two"),
+        ('{\n"utterances": {"u": {}, "u": {}}}', "e: the key 'u' is twice in one object; merge the two"),
         (
             '{"@name": ' + "[" * 100_000,
             r"e: no JSON of ours: nested too deeply|e:1: no JSON of ours: nested too deeply",
@@ -291,7 +291,7 @@ LONG = "9" * 5000
         ),
         ('{"lists": {"l": {"lists": []}}}', "list 'l': unknown key 'lists'; there are .*, \"file\", \"first\""),
         ('{"groups": {"g": {"group": "h"}}}', "group 'g': unknown key 'group'; there are .*, \"lists\""),
-        ('{"all": {"@name": ["tom"]}, "@name": ["luc"]}', "stand both at the top and under 'all'; move them there"),
+        ('{"all": {"@name": ["tom"]}, "@name": ["luc"]}', "are both at the top and under 'all'; move them there"),
         ('{"@name": "tom"}', "all utterances: '@name' must be a list of phrases, not 'tom'"),
         (
             '{"@name": ["tom", 3]}',
@@ -343,7 +343,7 @@ LONG = "9" * 5000
         # JSONL
         ('{"utt": "u"}\n{"utt": "v",}', "e:2: no JSON: .*, column 13"),
         ('{"utt": "u"}\n3', "e:2: expected an object, found 3"),
-        ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' stands twice in one object"),
+        ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' is twice in one object"),
         (
             '{"@name": ["a"]}\n{"@name": ["b"]}',
             'e:1: a line needs "utt", "group", "list", or "all": true',

@@ -78,7 +78,7 @@ def test_a_single_matrix_without_a_key_has_the_name_of_its_file(tmp_path):
 
 def test_a_folder_gives_the_matrices_in_it_and_must_have_some(tmp_path):
     (tmp_path / "README").write_text("nothing to see\n")
-    with pytest.raises(FormatError, match="no matrices lie in this folder"):
+    with pytest.raises(FormatError, match="this folder has no matrices"):
         collected(tmp_path)
     for name in ("b", "a"):
         np.save(tmp_path / f"{name}.npy", np.ones((1, 1)))

@@ -93,7 +93,7 @@ def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
         (print, "an object of __builtin__.print; only tensors of floats are read"),
         ([torch.zeros(2, 2)], "expected a tensor, or a dictionary of names and tensors"),
         (torch.zeros(2), r"a matrix \[frames, units\] is needed, but the shape is \[2\]"),
-        (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\], more than the file holds"),
+        (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\], more than the file has"),
         (torch.zeros(2, 2, dtype=torch.int64), "an object of torch.LongStorage; only tensors of floats are read"),
     ]:
         with pytest.raises(FormatError, match=message):
@@ -104,7 +104,7 @@ def test_an_array_larger_than_its_file_is_refused():
     stream = io.BytesIO()
     np.save(stream, np.zeros((4, 4)))
     content = stream.getvalue().replace(b"(4, 4)", b"(4, 9)")
-    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] has 288 bytes, but 128 are there"):
+    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] has 288 bytes, but there are 128"):
         list(contained(content, "k"))
     stream = io.BytesIO()
     np.save(stream, np.array([["a"]], object))

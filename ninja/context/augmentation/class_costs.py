@@ -1,4 +1,4 @@
-"""Scores of added phrases by the class language model, at the place where each is added."""
+"""Costs of added phrases by the class language model, at the place of each."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Place(NamedTuple):
 
 
 class ClassCosts:
-    """Costs of added phrases at their places by the class language model, less their boosts.
+    """Costs of added phrases at their places by the class language model, minus their boosts.
 
-    Boosts are tuned for words that the recogniser wrote itself. A phrase that it did not write has other evidence: how
-    well it fits its place, how alike it sounds, and how long it is, for long phrases seldom sound alike by chance.
+    Boosts are tuned for recognised words. The evidence for an added phrase is how well it fits its place, how similar
+    it sounds, and its length, because long phrases seldom sound similar by chance.
 
     Args:
         lm: The class language model.
-        class_map: Its words for the symbols of the lattices.
-        class_word: Its classes.
-        class_boost: What the grammar adds at entering a class, nats.
-        keyword_boost: What it adds for each word of a phrase, nats.
-        place_weight: Factor of ``-ln P(class | words before)`` that is paid, besides what the grammar takes once.
-        phone_reward: What each phone of a phrase gains, nats.
+        class_map: Map of the lattices' symbols to its words.
+        class_word: Ids of its classes.
+        class_boost: Boost of the grammar for entering a class, nats.
+        keyword_boost: Boost of the grammar for each word of a phrase, nats.
+        place_weight: Factor of the cost ``-ln P(class | words before)``, besides the one of the grammar.
+        phone_reward: Gain of each phone of a phrase, nats.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class ClassCosts:
         self._place_weight, self._phone_reward = place_weight, phone_reward
 
     def of(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:
-        """Return what phrases pay; 0 for those of no class of the model. Nats, negative is a gain, float64 [places].
+        """Return the costs of phrases in nats, float64 [places]; 0 for those of no class of the model.
 
         The words before a phrase are those of the lattice's best path to its first state.
         """
-        paid = np.zeros(len(places))
+        cost = np.zeros(len(places))
         known = [at for at, place in enumerate(places) if place.cls in self._class_word]
         if not known:
-            return paid
+            return cost
         best_in, _ = _context.best_arcs(lattice, acoustic_scale)
         start, number = np.unique([places[at].start for at in known], return_inverse=True)
         slots = self._after(lattice, best_in, start.tolist())[number]
@@ -74,16 +74,16 @@ class ClassCosts:
         num_words = np.array([places[at].num_words for at in known])
         num_phones = np.array([places[at].num_phones for at in known])
         boost = self._class_boost + self._keyword_boost * num_words
-        paid[known] = boost - self._place_weight * logprob - self._phone_reward * num_phones
-        return paid
+        cost[known] = boost - self._place_weight * logprob - self._phone_reward * num_phones
+        return cost
 
     def _after(self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return the model's histories in states."""
+        """Return the model's slots in states."""
         reach = max(self._lm.order - 1, 0)
-        before = [words_along(lattice, best_in, lattice.src, each, self._map.lm_word, reach)[::-1] for each in states]
+        before = [words_along(lattice, best_in, lattice.src, state, self._map.lm_word, reach)[::-1] for state in states]
         slots = self._lm.start(len(states))
         for place in range(reach):
             here = np.flatnonzero([len(words) > place for words in before])
-            word = np.array([before[each][place] for each in here.tolist()], np.int64)
+            word = np.array([before[row][place] for row in here.tolist()], np.int64)
             _, slots[here] = self._lm.step(slots[here], self._map.lm_word[word])
         return slots

@@ -1,4 +1,4 @@
-"""Inserting word sequences into a lattice, from one of its states to another."""
+"""Insert word sequences between states of a lattice."""
 
 from __future__ import annotations
 
@@ -18,44 +18,43 @@ _Link = tuple[int, float, float, npt.NDArray[np.int32]]  # word, graph cost, aco
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """A word sequence to insert: an arc for each word, with states of its own between them."""
+    """A word sequence to insert: an arc for each word, with new states between them."""
 
     start: int
     end: int  # > start
     words: tuple[int, ...]
     graph: npt.NDArray[np.float64]  # [words]
     acoustic: npt.NDArray[np.float64]  # [words]
-    labels: tuple[npt.NDArray[np.int32], ...]  # [words]: the alignment of each
+    labels: tuple[npt.NDArray[np.int32], ...]  # alignment of each word
 
 
 def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None) -> Lattice:
-    """Return a lattice with the chains as further paths.
+    """Return a lattice with the chains as additional paths, and with a symbol table.
 
-    The states and arcs there were keep their order, and their costs and labels; each new state stands right before the
-    state in which its chain ends, and new arcs leave a state after those there were. In a raw lattice, whose arcs have
-    a label at most, a word is followed by epsilons with the rest of its labels. ``words`` is the new lattice's
-    symbol table.
+    Existing states and arcs keep their order, costs and labels; each new state is numbered right before the last state
+    of its chain, and new arcs follow the existing ones of their state. In a raw lattice, whose arcs have at most one
+    label, a word is followed by epsilons with the rest of its labels.
     """
     if not chains:
         return lattice.with_words(words)
-    old = lattice.num_states
+    num_old = lattice.num_states
     src: list[int] = []
     dst: list[int] = []
     links: list[_Link] = []
-    entered: list[int] = []  # end of each new state's chain
+    ends: list[int] = []  # last state of each new state's chain
     time: list[int] = [] if lattice.time is None else lattice.time.tolist()
     for chain in chains:
-        found = _links(chain, raw=lattice.kind == "raw")
-        states = range(old + len(entered), old + len(entered) + len(found) - 1)
+        arcs = _links(chain, raw=lattice.kind == "raw")
+        states = range(num_old + len(ends), num_old + len(ends) + len(arcs) - 1)
         src += [chain.start, *states]
         dst += [*states, chain.end]
-        links += found
-        entered += [chain.end] * len(states)
+        links += arcs
+        ends += [chain.end] * len(states)
         if lattice.time is not None:
             spread = np.linspace(lattice.time[chain.start], lattice.time[chain.end], len(states) + 2)
             time += spread[1:-1].astype(np.int32).tolist()
     word, graph, acoustic, labels = zip(*links, strict=True)
-    number = _numbers(old, np.array(entered, np.int64))
+    number = _numbers(num_old, np.array(ends, np.int64))
     num_states = len(number)
     new_src, new_dst = number[np.concatenate([lattice.src, src])], number[np.concatenate([lattice.dst, dst])]
     by_state = np.argsort(new_src, kind="stable")
@@ -67,7 +66,7 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
 
     def of_states(before: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
         values = np.full(num_states, fill, before.dtype)
-        values[number[:old]] = before
+        values[number[:num_old]] = before
         return values
 
     return Lattice.from_arrays(
@@ -90,17 +89,16 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
     )
 
 
-def _numbers(old: int, entered: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Number old and new states so that each new one stands right before the state in which its chain ends."""
-    order = np.argsort(entered, kind="stable")
-    number = np.empty(old + len(entered), np.int64)
-    number[:old] = np.arange(old) + np.searchsorted(entered[order], np.arange(old), side="right")
-    number[old + order] = entered[order] + np.arange(len(entered))
+def _numbers(num_old: int, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Number old and new states so that each new one comes right before the last state of its chain."""
+    order = np.argsort(ends, kind="stable")
+    number = np.empty(num_old + len(ends), np.int64)
+    number[:num_old] = np.arange(num_old) + np.searchsorted(ends[order], np.arange(num_old), side="right")
+    number[num_old + order] = ends[order] + np.arange(len(ends))
     return number
 
 
 def _links(chain: Chain, *, raw: bool) -> list[_Link]:
-    """Return the arcs of a chain."""
     links: list[_Link] = []
     for word, graph, acoustic, labels in zip(chain.words, chain.graph, chain.acoustic, chain.labels, strict=True):
         links.append((word, float(graph), float(acoustic), labels[:1] if raw else labels))

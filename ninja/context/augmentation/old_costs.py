@@ -1,4 +1,4 @@
-"""Language model scores of the first pass for words in the place of others."""
+"""Change of the first pass's language model costs where words are replaced."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ninja.lm.coverage import WordMapping
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import NO_WORD, WordMap
 
-Place = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, words to put there
+Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, new words
 
 
 class OldCosts:
-    """Differences of the first pass's language model costs; words that it lacks are as `WordMap` has them."""
+    """Differences of the first pass's language model costs; unknown words are mapped by `WordMap`."""
 
     def __init__(
         self,
@@ -32,24 +32,24 @@ class OldCosts:
         self._map = WordMap(words, lm, unk_penalty, map_words=map_words, name="the old language model")
         self._context = max(lm.order - 1, 0)
 
-    def changes(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:
-        """Return the cost of words less that of the path they replace; nats, float64 [places].
+    def changes(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Change]) -> npt.NDArray[np.float64]:
+        """Return the cost of new words minus that of the path they replace; nats, float64 [places].
 
-        The sentence is the lattice's best through the path; words around it count as far as the model looks.
+        The sentence is the lattice's best through the path, with as many words around it as the n-gram order reaches.
         """
         if not places:
             return np.zeros(0)
         best_in, best_out = _context.best_arcs(lattice, acoustic_scale)
         src, lm_word = lattice.src, self._map.lm_word
         sentences: list[list[int]] = []
-        unchanged: list[int] = []  # words at the beginning of each sentence
-        ends: list[bool] = []  # whether the sentence's end is within the model's reach
+        unchanged: list[int] = []  # number of words before the replaced ones in each sentence
+        ends: list[bool] = []  # whether the end of the sentence is within the n-gram order
         for start, end, arcs, words in places:
             before = words_along(lattice, best_in, src, start, lm_word, self._context)[::-1]
             after = words_along(lattice, best_out, lattice.dst, end, lm_word, self._context)
             for middle in (lattice.word[arcs].tolist(), words):
-                heard = [word for word in middle if lm_word[word] != NO_WORD]
-                sentences.append([*before, *heard, *after])
+                scored = [word for word in middle if lm_word[word] != NO_WORD]
+                sentences.append([*before, *scored, *after])
                 unchanged.append(len(before))
                 ends.append(len(after) < self._context or not self._context)
         cost = self._costs(sentences, np.array(unchanged), np.array(ends))
@@ -58,13 +58,13 @@ class OldCosts:
     def _costs(
         self, sentences: Sequence[Sequence[int]], unchanged: npt.NDArray[np.int64], ends: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float64]:
-        """Return the cost of each sentence without its unchanged beginning, and without its end if that is far."""
+        """Return the cost of each sentence after its unchanged words, with its end where `ends`."""
         length = np.array([len(sentence) for sentence in sentences])
         slots = self._lm.start(len(sentences))
         cost = np.zeros(len(sentences))
         for place in range(int(length.max(initial=0))):
             here = np.flatnonzero(length > place)
-            word = np.array([sentences[each][place] for each in here.tolist()], np.int64)
+            word = np.array([sentences[row][place] for row in here.tolist()], np.int64)
             logprob, slots[here] = self._lm.step(slots[here], self._map.lm_word[word])
             cost[here] += np.where(place >= unchanged[here], self._map.extra[word] - logprob.astype(np.float64), 0.0)
         final = self._lm.logprob(slots, np.full(len(slots), self._lm.eos, np.int32))
@@ -77,28 +77,28 @@ def words_along(
     onward: npt.NDArray[np.int32],
     state: int,
     lm_word: npt.NDArray[np.int32],
-    most: int,
+    max_words: int,
 ) -> list[int]:
-    """Return the words along best arcs from a state that a model looks at, at most so many."""
-    found: list[int] = []
-    while len(found) < most and (arc := int(best[state])) >= 0:
+    """Return the first words along best arcs from a state that a model scores."""
+    words: list[int] = []
+    while len(words) < max_words and (arc := int(best[state])) >= 0:
         word = int(lattice.word[arc])
         if lm_word[word] != NO_WORD:
-            found.append(word)
+            words.append(word)
         state = int(onward[arc])
-    return found
+    return words
 
 
 def with_unknown(lm: NgramLM) -> NgramLM:
-    """Return a model with <unk>: itself, or a copy whose rarest word stands for <unk>.
+    """Return a model with <unk>: itself, or a copy that uses its least probable word as <unk>.
 
-    The model of a first pass may lack <unk>; but augmentation adds words that the first pass did not know.
+    The model of a first pass may lack <unk>, but augmentation adds words that it does not know.
     """
     if lm.unk is not None:
         return lm
     words = np.array([number for word, number in lm.vocabulary if word not in ("<s>", "</s>")], np.int32)
     logprob = lm.logprob(lm.start(len(words)), words)
     logprob[~np.isfinite(logprob)] = np.inf
-    found = copy(lm)
-    found.unk = int(words[np.argmin(logprob)])
-    return found
+    result = copy(lm)
+    result.unk = int(words[np.argmin(logprob)])
+    return result

@@ -1,10 +1,10 @@
 """A language model that reads an utterance's list of phrases: a frozen model, and a pointer that copies whole phrases.
 
     outside     α₀(h) · P(w | h), and Σ αᵢ(h) over the phrases i that begin with w
-    in phrases  share of the phrases begun so that go on with w
+    in phrases  share of the phrases begun that go on with w
 
-A history's probability mass is outside of phrases, or in nodes of the tree of phrases that its last words lead to; all
-ways to read its words are summed. A phrase that ends gives its mass back outside; one that is not finished loses it.
+The probability mass of a history is outside of phrases, or in nodes of the phrase tree to which its last words lead;
+all ways to read its words are summed. A finished phrase returns its mass to the outside; an unfinished one loses it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ninja.lm.coverage import WordMapping
 from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK, exclusive
 
-MOST_SCORES = 100_000  # of phrases after histories that exist at once: they stay in the cache
-UNMARKED = 0  # of a history without phrases
+MAX_SCORES = 100_000  # of phrases after histories that exist at once: they stay in the CPU cache
+NO_PHRASES = 0  # list id of a history without phrases
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -39,12 +39,12 @@ Slots = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ContextMixture(Mixture):
-    """A language model with a pointer; `over` makes one model of them once the lattices' words are known."""
+    """A language model with a pointer; `over` makes one model of them for the lattices' words."""
 
     pointer: ContextPointer | None = None
     phrase_lists: PhraseListIds | None = None  # of the utterances' phrases
     gain: float = 1.0  # share of ln Q - ln P that is added to the model's ln P; at 1 probabilities sum to 1
-    prior: float = 0.0  # added to the log-odds that a phrase is said
+    prior: float = 0.0  # added to the log-odds of a phrase
 
     def over(
         self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
@@ -54,31 +54,31 @@ class ContextMixture(Mixture):
 
 
 class _Keys:
-    """Keys of phrases, float32 [phrases, width], whose products with queries are summed.
+    """Keys of phrases, float32 [phrases, width], over whose products with queries is summed.
 
     Args:
-        shared: Many marks have them: they are laid out for products once.
+        shared: Many utterances have them: they are packed for products once.
     """
 
-    __slots__ = ("_at_once", "_product")
+    __slots__ = ("_batch", "_product")
 
     def __init__(self, key: torch.Tensor, *, shared: bool) -> None:
-        self._at_once = max(1, MOST_SCORES // len(key))
-        self._product = linear(key, None) if shared else lambda some: some @ key.T
+        self._batch = max(1, MAX_SCORES // len(key))
+        self._product = linear(key, None) if shared else lambda queries: queries @ key.T
 
     def log_sums(self, queries: torch.Tensor) -> Floats:
         """Return ln Σ exp of all products of each query, float32 [queries]."""
-        return np.concatenate([logsumexp(self._product(some)) for some in queries.split(self._at_once)])
+        return np.concatenate([logsumexp(self._product(batch)) for batch in queries.split(self._batch)])
 
 
 @dataclass(frozen=True, slots=True)
-class _List:
-    """The phrases of a mark."""
+class _EncodedSet:
+    """The phrases of an utterance, encoded."""
 
     tree: PhraseTree
     key: torch.Tensor  # of each phrase, float32 [phrases, width]
-    readable: torch.Tensor  # those of the tree, in its order
-    parts: tuple[_Keys, ...]  # the keys again, by list; those of a list that many marks have are the same object
+    readable: torch.Tensor  # phrases of the tree, in its order
+    parts: tuple[_Keys, ...]  # the keys again, by list; those of a list that many utterances have are the same object
 
     @property
     def offset(self) -> float:
@@ -87,32 +87,32 @@ class _List:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The phrases of one of the lists that a mark has."""
+class _EncodedList:
+    """The phrases of one list, encoded."""
 
     row: dict[str, int]  # by text
     words: npt.NDArray[np.int64]  # as `PhraseTree` takes them
     key: torch.Tensor  # float32 [phrases, width]
-    keys: _Keys | None  # None: there are no phrases
-    num_known: int  # words of the vocabulary by then
+    keys: _Keys | None  # None if there are no phrases
+    num_known: int  # words of the vocabulary when it was encoded
 
-    def without(self, others: Sequence[_Part]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
+    def without(self, others: Sequence[_EncodedList]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
         """Return words and keys of the phrases that are in none of some other lists."""
-        twice = {text for other in others for text in self.row.keys() & other.row.keys()}
-        if not twice:
+        duplicates = {text for other in others for text in self.row.keys() & other.row.keys()}
+        if not duplicates:
             return self.words, self.key, self.keys
-        rows = [row for text, row in self.row.items() if text not in twice]
+        rows = [row for text, row in self.row.items() if text not in duplicates]
         key = self.key[rows]
         return self.words[rows], key, _Keys(key, shared=False) if rows else None
 
 
-class _Lists:
-    """The phrases of marks in use, and of lists, which many marks may have."""
+class _Encoded:
+    """The encoded phrases in use, shared by the twins of a model."""
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.of: WeakKeyDictionary[PhraseSet, _List] = WeakKeyDictionary()
-        self.part: WeakKeyDictionary[PhraseList, _Part] = WeakKeyDictionary()
+        self.sets: WeakKeyDictionary[PhraseSet, _EncodedSet] = WeakKeyDictionary()
+        self.lists: WeakKeyDictionary[PhraseList, _EncodedList] = WeakKeyDictionary()
 
 
 class ContextLM(MixtureLM):
@@ -129,29 +129,32 @@ class ContextLM(MixtureLM):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Make a model for the words that will be scored; a `ModelError` says that the pointer is another model's."""
+        """Make a model for the words that will be scored.
+
+        Raises:
+            ModelError: The pointer was trained for another language model.
+        """
         assert mixture.pointer is not None
         assert mixture.phrase_lists is not None
         lm = mixture.models[0][0]
         assert not isinstance(lm, Mixture)
         mixture.pointer.refuse_other(lm)
         self._pointer = mixture.pointer
-        self._marks = mixture.phrase_lists
+        self._ids = mixture.phrase_lists
         self._gain, self._prior = mixture.gain, mixture.prior
-        self._lists = _Lists()
+        self._encoded = _Encoded()
         self._empty()
         super().__init__(mixture, words, unk_penalty, map_words)
         self.takes_phrases = True
         self.scores_tries = False
 
     def _empty(self) -> None:
-        """Begin without slots."""
         width = self._pointer.network.config.width
-        self._mark = np.zeros(0, np.int64)  # number of each slot's mark, [capacity]
+        self._list = np.zeros(0, np.int64)  # id of each slot's phrase list, [capacity]
         self._outside = np.zeros(0)  # share of the mass that is outside of phrases, [capacity]
-        self._node = np.zeros((0, 0), np.int64)  # of phrases begun so many words ago, [capacity, depth]
+        self._node = np.zeros((0, 0), np.int64)  # of phrases that began 1, 2, … words ago, [capacity, depth]
         self._mass = np.zeros((0, 0))  # share of the mass in each, [capacity, depth]
-        self._query = np.zeros((0, width), np.float32)  # [capacity, width], once there is a score of no phrase
+        self._query = np.zeros((0, width), np.float32)  # [capacity, width], where `_no_phrase` is known
         self._total = np.zeros(0)  # log-normaliser of the pointer, [capacity]
         self._no_phrase = np.zeros(0)  # ln α₀, [capacity]; NaN: not computed yet
 
@@ -167,18 +170,18 @@ class ContextLM(MixtureLM):
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
         slots = super().start(count)
-        self._begin_at(slots, UNMARKED)
+        self._reset(slots, NO_PHRASES)
         return slots
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.advance`; a mark is the first word of a history, if it has one."""
+        """See `LanguageModel.advance`; the first word of a history may be the id of a phrase list."""
         for number in np.unique(words[words <= FIRST_MARK]).tolist():
-            self._deepen(self._list(number).tree.depth)  # before any slot is made
+            self._deepen(self._encoded_set(number).tree.depth)  # before any slot is made
         new = super().advance(slots, words)
-        marked = words <= FIRST_MARK
-        self._begin_at(new, np.where(marked, words, self._mark[slots]))
+        is_id = words <= FIRST_MARK
+        self._reset(new, np.where(is_id, words, self._list[slots]))
         try:
-            self._read(slots[~marked], words[~marked], new[~marked])
+            self._read(slots[~is_id], words[~is_id], new[~is_id])
         except BaseException:
             self.release(new)
             raise
@@ -187,13 +190,13 @@ class ContextLM(MixtureLM):
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
         score = super().logprob(slots, words)
-        at = np.flatnonzero((self._mark[slots] != UNMARKED) & (words > FIRST_MARK))
-        if len(at):
-            below = score[at].astype(np.float64)
-            outside, single, longer, inside = self._parts_of(slots[at], words[at], below)
+        rows = np.flatnonzero((self._list[slots] != NO_PHRASES) & (words > FIRST_MARK))
+        if len(rows):
+            below = score[rows].astype(np.float64)
+            outside, single, longer, inside = self._ways(slots[rows], words[rows], below)
             with np.errstate(divide="ignore"):
                 whole = np.logaddexp(outside, np.log(single + longer + inside))
-            score[at] = below + self._gain * (whole - below)
+            score[rows] = below + self._gain * (whole - below)
         return score
 
     @exclusive
@@ -205,48 +208,48 @@ class ContextLM(MixtureLM):
     def given(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ln P of words without the pointer, and the probability that they are copied from phrases, [n] each."""
         below = self.below(slots, words).astype(np.float64)
-        outside, single, longer, inside = self._parts_of(slots, words, below)
+        outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside
         return below, copied / (copied + np.exp(outside))
 
-    def _begin_at(self, slots: Slots, marks: Slots | int) -> None:
-        self._mark[slots] = marks
+    def _reset(self, slots: Slots, lists: Slots | int) -> None:
+        self._list[slots] = lists
         self._outside[slots] = 1.0
         self._node[slots] = NOWHERE
         self._mass[slots] = 0.0
         self._no_phrase[slots] = np.nan
 
     def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
-        """Move the mass of histories along a word, where it is, or comes to be, in phrases."""
-        matters = self._mass[slots].any(1)
-        node = np.full(len(slots), NOWHERE)
-        for each, rows in self._by_list(slots):
-            node[rows] = each.tree.entered(words[rows])
-        at = np.flatnonzero(matters | (node != NOWHERE))
-        if not len(at):
+        """Move the mass of histories that is in phrases, or enters them, along a word."""
+        is_in_phrase = self._mass[slots].any(1)
+        entered = np.full(len(slots), NOWHERE)
+        for phrases, rows in self._by_list(slots):
+            entered[rows] = phrases.tree.entered(words[rows])
+        moved = np.flatnonzero(is_in_phrase | (entered != NOWHERE))
+        if not len(moved):
             return
-        slots, words, new, node = slots[at], words[at], new[at], node[at]
+        slots, words, new, entered = slots[moved], words[moved], new[moved], entered[moved]
         below = super().logprob(slots, words).astype(np.float64)
-        outside, single, longer, _ = self._parts_of(slots, words, below)
+        outside, single, longer, _ = self._ways(slots, words, below)
         free = np.exp(outside) + single
-        made_node = np.full(self._node[slots].shape, NOWHERE)
-        made_mass = np.zeros(self._mass[slots].shape)
-        made_node[:, 0], made_mass[:, 0] = node, longer
-        for each, rows in self._by_list(slots):
+        new_node = np.full(self._node[slots].shape, NOWHERE)  # [n, depth]
+        new_mass = np.zeros(self._mass[slots].shape)
+        new_node[:, 0], new_mass[:, 0] = entered, longer
+        for phrases, rows in self._by_list(slots):
             mass = self._mass[slots[rows]]
-            ends, goes_on, child = each.tree.steps(self._node[slots[rows]], words[rows, None])
+            ends, goes_on, child = phrases.tree.steps(self._node[slots[rows]], words[rows, None])
             free[rows] += (mass * ends).sum(1)
-            made_node[rows, 1:], made_mass[rows, 1:] = child[:, :-1], (mass * goes_on)[:, :-1]
-        total = free + made_mass.sum(1)
-        possible = total > 0  # less than the least number is none
-        total = np.where(possible, total, 1.0)
-        self._outside[new] = np.where(possible, free / total, 1.0)
-        self._node[new], self._mass[new] = made_node, made_mass / total[:, None]
+            new_node[rows, 1:], new_mass[rows, 1:] = child[:, :-1], (mass * goes_on)[:, :-1]
+        total = free + new_mass.sum(1)
+        is_possible = total > 0  # it may underflow
+        total = np.where(is_possible, total, 1.0)
+        self._outside[new] = np.where(is_possible, free / total, 1.0)
+        self._node[new], self._mass[new] = new_node, new_mass / total[:, None]
 
-    def _parts_of(
+    def _ways(
         self, slots: Slots, words: npt.NDArray[np.int32], below: Doubles
     ) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-        """Return how words of marked histories come about.
+        """Return the probabilities of the ways to read words after histories with phrases.
 
         Args:
             below: ln P of each word in the model below.
@@ -257,22 +260,22 @@ class ContextLM(MixtureLM):
         """
         self._point(slots)
         single, longer, inside = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros(len(slots))
-        for each, rows in self._by_list(slots):
-            of, asked = slots[rows], words[rows]
-            begin, end = each.tree.entries(asked)
+        for phrases, rows in self._by_list(slots):
+            slot, word = slots[rows], words[rows]
+            begin, end = phrases.tree.entries(word)
             count = end - begin
-            which = np.repeat(np.arange(len(rows)), count)
-            if len(which):
-                place = np.arange(len(which)) + np.repeat(begin - np.cumsum(count) + count, count)
-                key = each.key[each.readable[place]].numpy()
-                log_share = np.einsum("nk,nk->n", self._query[of[which]], key) - self._total[of[which]]
-                share = np.exp(log_share) * self._outside[of[which]]
-                is_word = each.tree.is_word[place]
-                single[rows] = np.bincount(which, share * is_word, len(rows))
-                longer[rows] = np.bincount(which, share * ~is_word, len(rows))
-            mass = self._mass[of]
+            row = np.repeat(np.arange(len(rows)), count)  # of each phrase that begins with a word
+            if len(row):
+                place = np.arange(len(row)) + np.repeat(begin - np.cumsum(count) + count, count)
+                key = phrases.key[phrases.readable[place]].numpy()
+                log_share = np.einsum("nk,nk->n", self._query[slot[row]], key) - self._total[slot[row]]
+                share = np.exp(log_share) * self._outside[slot[row]]
+                is_word = phrases.tree.is_word[place]
+                single[rows] = np.bincount(row, share * is_word, len(rows))
+                longer[rows] = np.bincount(row, share * ~is_word, len(rows))
+            mass = self._mass[slot]
             if mass.any():
-                ends, goes_on, _ = each.tree.steps(self._node[of], asked[:, None])
+                ends, goes_on, _ = phrases.tree.steps(self._node[slot], word[:, None])
                 inside[rows] += (mass * (ends + goes_on)).sum(1)
         with np.errstate(divide="ignore"):
             outside = np.log(self._outside[slots]) + self._no_phrase[slots] + below
@@ -280,7 +283,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _point(self, slots: Slots) -> None:
-        """Compute queries and normalisers of marked histories that lack them."""
+        """Compute the queries and normalisers that histories with phrases lack."""
         missing = np.unique(slots[np.isnan(self._no_phrase[slots])])
         if not len(missing):
             return
@@ -288,92 +291,92 @@ class ContextLM(MixtureLM):
         query, no_phrase = network.queries(torch.from_numpy(np.ascontiguousarray(self.states(missing))))
         self._query[missing] = query.numpy()
         alone, offset = no_phrase.double().numpy() - self._prior, float(network.offset)
-        asked: dict[_Keys, list[Slots]] = {}
-        for each, rows in self._by_list(missing):
-            alone[rows] += offset * each.offset
-            for keys in each.parts:
-                asked.setdefault(keys, []).append(rows)
+        rows_of: dict[_Keys, list[Slots]] = {}
+        for phrases, rows in self._by_list(missing):
+            alone[rows] += offset * phrases.offset
+            for keys in phrases.parts:
+                rows_of.setdefault(keys, []).append(rows)
         total = alone.copy()
-        for keys, parts in asked.items():
+        for keys, parts in rows_of.items():
             rows = np.concatenate(parts)
             total[rows] = np.logaddexp(total[rows], keys.log_sums(query[torch.from_numpy(rows)]))
         self._total[missing] = total
         self._no_phrase[missing] = alone - total
 
-    def _by_list(self, slots: Slots) -> Iterator[tuple[_List, npt.NDArray[np.int64]]]:
-        """Yield each list of some histories, and the histories that have it."""
-        marks = self._mark[slots]
-        order = np.argsort(marks, kind="stable")
-        numbers, begin = np.unique(marks[order], return_index=True)
+    def _by_list(self, slots: Slots) -> Iterator[tuple[_EncodedSet, npt.NDArray[np.int64]]]:
+        """Yield the phrases of some histories, and the rows of the histories that have them."""
+        lists = self._list[slots]
+        order = np.argsort(lists, kind="stable")
+        numbers, begin = np.unique(lists[order], return_index=True)
         end = np.append(begin, len(order))[1:]
         for number, first, last in zip(numbers.tolist(), begin, end, strict=True):
-            if number != UNMARKED:
-                yield self._list(number), order[first:last]
+            if number != NO_PHRASES:
+                yield self._encoded_set(number), order[first:last]
 
-    def _list(self, number: int) -> _List:
-        """Return the phrases of a mark, encoded when it is first met."""
-        mark = self._marks.numbered(number)
-        found = self._lists.of.get(mark)
-        if found is not None:
-            return found
-        with self._lists.lock:
-            parts = sorted(map(self._part_of, mark.lists), key=lambda part: -len(part.row))
+    def _encoded_set(self, number: int) -> _EncodedSet:
+        """Return the phrases of a list id, encoded on first use."""
+        phrase_set = self._ids.numbered(number)
+        encoded = self._encoded.sets.get(phrase_set)
+        if encoded is not None:
+            return encoded
+        with self._encoded.lock:
+            parts = sorted(map(self._encoded_list, phrase_set.lists), key=lambda part: -len(part.row))
             words, key, keys = zip(*(part.without(parts[:at]) for at, part in enumerate(parts)), strict=True)
-            longest = max(each.shape[1] for each in words)
-            padded = [np.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=END) for each in words]
+            longest = max(ids.shape[1] for ids in words)
+            padded = [np.pad(ids, ((0, 0), (0, longest - ids.shape[1])), constant_values=END) for ids in words]
             tree = PhraseTree(np.concatenate(padded))
-            some = tuple(each for each in keys if each is not None)
-            found = _List(tree, torch.cat(key), torch.from_numpy(tree.phrase), some)
-            self._lists.of[mark] = found
-        return found
+            shared = tuple(part for part in keys if part is not None)
+            encoded = _EncodedSet(tree, torch.cat(key), torch.from_numpy(tree.phrase), shared)
+            self._encoded.sets[phrase_set] = encoded
+        return encoded
 
-    def _part_of(self, phrases: PhraseList) -> _Part:
-        """Return the phrases of a list, encoded when it is first met, or met with words that were unknown then."""
-        part = self._lists.part.get(phrases)
-        if part is None or (part.num_known != len(self.vocabulary) and (part.words == UNKNOWN).any()):
+    def _encoded_list(self, phrases: PhraseList) -> _EncodedList:
+        """Return the phrases of a list, encoded on first use, and again if words that were unknown may be known."""
+        encoded = self._encoded.lists.get(phrases)
+        if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):
             texts = texts_of((phrases,))
             spelled = [text.split(" ") for text in texts]
-            length = np.array([len(each) for each in spelled], np.int64)
+            length = np.array(list(map(len, spelled)), np.int64)
             words = np.full((len(texts), int(length.max(initial=1))), END)
-            ids = self.vocabulary.ids([word for each in spelled for word in each])
-            words[np.arange(words.shape[1]) < length[:, None]] = ids
-            row = {text: at for at, text in enumerate(texts)}
+            words[np.arange(words.shape[1]) < length[:, None]] = self.vocabulary.ids(
+                [word for text in spelled for word in text]
+            )
             key = self._keys_of(texts, words[:, 0], length)
             keys = _Keys(key, shared=bool(phrases.name)) if texts else None
-            part = _Part(row, words, key, keys, len(self.vocabulary))
-            self._lists.part[phrases] = part
-        return part
+            row = {text: at for at, text in enumerate(texts)}
+            encoded = _EncodedList(row, words, key, keys, len(self.vocabulary))
+            self._encoded.lists[phrases] = encoded
+        return encoded
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
-        """Return the keys of phrases, by their first words and lengths; the pointer keeps them for other lists."""
+        """Return the keys of phrases, by their first words and lengths; the pointer caches them."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
         known = first != UNKNOWN
         first = np.where(known, first, self.eos).astype(np.int32)
 
-        def made(places: list[int]) -> Floats:
+        def encode(places: list[int]) -> Floats:
             vector = self._pointer.encoder.vectors([texts[place] for place in places], [()] * len(places))
             first_word = np.where(known[places, None], self.word_vectors(first[places]), np.float32(0))
             num_words = torch.from_numpy(length[places]).float()
             keys = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), num_words)
             return np.asarray(keys)
 
-        # The word of a lattice may come to be another of the model's, by the map of its words.
+        # Word maps of different lattices may give a word different words of the model.
         model_word = np.where(known, self._parts[0].word[first], UNKNOWN).tolist()
-        return torch.from_numpy(self._pointer.keys.get(list(zip(texts, model_word, strict=True)), made))
+        return torch.from_numpy(self._pointer.keys.get(list(zip(texts, model_word, strict=True)), encode))
 
     def _deepen(self, depth: int) -> None:
-        """Make room for longer phrases."""
+        """Allocate columns for longer phrases."""
         spare = max(0, depth - self._node.shape[1])
         self._node = np.pad(self._node, ((0, 0), (0, spare)), constant_values=NOWHERE)
         self._mass = np.pad(self._mass, ((0, 0), (0, spare)))
 
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)
-        old = len(self._mark)
-        spare = capacity - old
-        self._mark = np.append(self._mark, np.zeros(spare, np.int64))
+        spare = capacity - len(self._list)
+        self._list = np.append(self._list, np.zeros(spare, np.int64))
         self._outside = np.append(self._outside, np.ones(spare))
         self._total = np.append(self._total, np.zeros(spare))
         self._no_phrase = np.append(self._no_phrase, np.full(spare, np.nan))

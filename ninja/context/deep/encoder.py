@@ -1,11 +1,11 @@
-r"""An encoder of phrases with its symbols, as a file holds it: phrases in, vectors out.
+r"""An encoder of phrases with its symbols: phrases in, vectors out.
 
-The file is a zip as `torch.save` writes it, holding one dictionary of plain values and tensors, and no code:
+Its file is a zip as `torch.save` writes it, with one dictionary of plain values and tensors, and no code:
 
     format   "ninja-context"          version  1
     config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"
     state    {"vector.weight": float16 tensor, …}
-    card     {"entries": 126052, "steps": 3000, …}: how the encoder was made
+    card     {"entries": 126052, "steps": 3000, …}: how the encoder was trained
     pointer  {"base": …, "config": …, "state": …, "card": …}, where there is one, see `ninja.context.deep.pointer`
 """
 
@@ -31,7 +31,7 @@ from ninja.models.entity_encoder import Config, EntityEncoder
 
 FORMAT = "ninja-context"
 VERSION = 1
-BATCH = 512  # strings encoded at once
+BATCH = 512  # strings encoded at a time
 RETRAIN = "train it again, or copy it again from where it came"
 
 Vectors = npt.NDArray[np.float32]
@@ -43,11 +43,11 @@ class PhraseEncoder:
 
     network: EntityEncoder  # float32, in evaluation mode
     symbols: Symbols
-    card: dict[str, CardEntry]  # how it was made
+    card: dict[str, CardEntry]  # how it was trained
 
     @property
     def takes_phones(self) -> bool:
-        """Whether phones of phrases are looked at."""
+        """Whether the encoder reads the phones of phrases."""
         return bool(self.network.config.inputs != "letters")
 
     @torch.inference_mode()
@@ -55,17 +55,17 @@ class PhraseEncoder:
         """Return the vectors of phrases, of length 1; the similarity of two is their product.
 
         Args:
-            texts: Spellings; "" where only the sound is known.
-            phones: Phones of each; none where only the spelling is known, and of no use to an encoder of letters.
+            texts: Spellings; "" if only the phones are known.
+            phones: Phones of each; none if only the spelling is known; an encoder of letters ignores them.
 
         Returns:
-            float32 [phrases, size]; zeros where nothing is known of a phrase, so that it is like no other.
+            float32 [phrases, size]; zeros if nothing is known of a phrase, so that it is similar to no other.
         """
         letters = [self.symbols.spelled(text) for text in texts]
-        sounds = [self.symbols.pronounced(each) for each in phones]
+        sounds = [self.symbols.pronounced(names) for names in phones]
         inputs = self.network.config.inputs
-        size = [len(one) * (inputs != "phones") + len(other) * (inputs != "letters")
-                for one, other in zip(letters, sounds, strict=True)]  # fmt: skip
+        size = [len(spelled) * (inputs != "phones") + len(spoken) * (inputs != "letters")
+                for spelled, spoken in zip(letters, sounds, strict=True)]  # fmt: skip
         out = np.zeros((len(texts), self.network.config.vector), np.float32)
         order = sorted((at for at in range(len(texts)) if size[at]), key=lambda at: size[at])
         for begin in range(0, len(order), BATCH):
@@ -79,11 +79,11 @@ class PhraseEncoder:
         return self.symbols.unknown(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the encoder, its weights in half precision."""
+        """Write the encoder with weights in half precision."""
         write_atomically(self.content(path), path)
 
     def content(self, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Return what a file, of this name, holds of the encoder."""
+        """Return the encoder as content of a file; `path` is for error messages."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -99,13 +99,13 @@ class PhraseEncoder:
         """Read an encoder, running no code from the file.
 
         Raises:
-            ModelError: The file is damaged, or holds no encoder of this version.
+            ModelError: The file is damaged, or is no encoder of this version.
         """
         return cls.of(read_content(path), path)
 
     @classmethod
     def of(cls, content: dict[str, Any], path: str | os.PathLike[str]) -> PhraseEncoder:
-        """Make an encoder of what a file holds."""
+        """Make an encoder of the content of a file."""
         for key, kind in (("config", dict), ("letters", str), ("phones", str), ("state", dict), ("card", dict)):
             if not isinstance(content.get(key), kind):
                 raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
@@ -114,7 +114,11 @@ class PhraseEncoder:
 
 
 def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a context model's file, running no code from it; a `ModelError` says what else it is."""
+    """Read a context model's file, running no code from it.
+
+    Raises:
+        ModelError: It is no context model of this version.
+    """
     try:
         content = read_saved(path)
     except ModelError as error:
@@ -127,7 +131,11 @@ def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def in_half(network: torch.nn.Module, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """Return a network's weights in half precision; a `ModelError` says that the training diverged."""
+    """Return a network's weights in half precision.
+
+    Raises:
+        ModelError: The training diverged.
+    """
     state = {name: weight.detach().cpu().half() for name, weight in network.state_dict().items()}
     for name, weight in state.items():
         if not torch.isfinite(weight).all():
@@ -136,7 +144,11 @@ def in_half(network: torch.nn.Module, path: str | os.PathLike[str]) -> dict[str,
 
 
 def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Give a network its weights, if they are exactly these; a `ModelError` says which are not."""
+    """Set the weights of a network.
+
+    Raises:
+        ModelError: Weights are missing, not expected, of another shape, or not finite.
+    """
     expected = network.state_dict()
     if set(state) != set(expected):
         names = sorted(map(str, set(state) ^ set(expected)))
@@ -151,7 +163,7 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
 
 
 class SpelledEncoder:
-    """An encoder that takes strings of letters where phones are given, as they are without a lexicon."""
+    """An encoder for letters in the place of phones."""
 
     def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
         if encoder.network.config.inputs == "phones":
@@ -159,7 +171,7 @@ class SpelledEncoder:
         self._encoder = encoder
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:
-        """Return the vectors of strings of letters; texts are not looked at."""
+        """Return the vectors of strings of letters; texts are ignored."""
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
@@ -170,13 +182,13 @@ class SpelledEncoder:
 def _built(
     config: dict[str, Any], state: dict[str, Any], symbols: Symbols, path: str | os.PathLike[str]
 ) -> EntityEncoder:
-    """Make the network of a configuration, if the weights are exactly its weights."""
+    """Make the network of a configuration with its weights."""
     numbers = {"num_letters": len(symbols.letters) + FIRST, "num_phones": len(symbols.phones) + FIRST}
     entries = {field.name for field in dataclasses.fields(Config)}
     sizes = set(entries) - {"inputs", "outputs", "extractor"}
     if set(config) != entries or any(config[name] != number for name, number in numbers.items()):
         raise ModelError(f"its configuration does not fit its symbols; {RETRAIN}", path)
-    for name in sorted(sizes):  # a layer has more than one byte a cell: larger numbers are damage
+    for name in sorted(sizes):  # a layer has more than one byte per cell: larger numbers are damage
         if type(config[name]) is not int or not 0 < config[name] <= os.path.getsize(path):
             raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
     for name, allowed in (("inputs", INPUTS), ("outputs", OUTPUTS), ("extractor", EXTRACTORS)):

@@ -1,4 +1,4 @@
-"""A pointer to phrases beside a language model, as a context model's file holds it next to the encoder.
+"""A pointer to phrases beside a language model; the file of a context model has it next to the encoder.
 
 pointer  {"base": {"name": "english.pt", "digest": "3f…"}, "config": {"state": 256, …},
 "state": {"offset": float16 tensor, …}, "card": {"steps": 1500, …}}
@@ -22,30 +22,32 @@ from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
 from ninja.lm.protocol import LanguageModel
 from ninja.models.phrase_pointer import Config, PhrasePointer
 
-HOW = "`ninja train context-lm` makes one"
-NUM_DIGESTED = 1000  # words whose vectors tell a model from others
-COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # the same where any word has a vector
-LARGEST = 100_000  # of the numbers of a configuration
+ADVICE = "`ninja train context-lm` makes one"
+NUM_DIGESTED = 1000  # words whose vectors identify a model
+COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # for models with a vector for any word
+LARGEST = 100_000  # number of a configuration
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPointer:
-    """A network that points to phrases, the encoder of phrases, and the language model that they go with."""
+    """A network that points to phrases, the encoder of phrases, and the language model that they belong to."""
 
     encoder: PhraseEncoder
     network: PhrasePointer  # float32, in evaluation mode
     base: dict[str, str]  # the language model's name and digest
-    card: dict[str, CardEntry]  # how it was made
-    path: str = ""  # where it came from
+    card: dict[str, CardEntry]  # how it was trained
+    path: str = ""  # of its file
     keys: VectorCache = field(default_factory=VectorCache, compare=False)  # of phrases, by text and first word
 
     def refuse_other(self, lm: LanguageModel) -> None:
-        """Raise a `ModelError` if a language model is another than this goes with."""
+        """Raise a `ModelError` if a language model is not the one that the pointer was trained for."""
         if lm.state_size is None:
             reason = "the language model does not give its hidden state; take an LSTM, a transformer or a Kaldi RNNLM"
         elif lm.state_size != self.network.config.state or digest(lm) != self.base["digest"]:
             name = self.base["name"]
-            reason = f"it was trained for another language model ({name}); take that one, or train it for this: {HOW}"
+            reason = (
+                f"it was trained for another language model ({name}); take that one, or train it for this: {ADVICE}"
+            )
         else:
             return
         raise ModelError(reason, self.path)
@@ -70,7 +72,7 @@ class ContextPointer:
         content = read_content(path)
         pointer = content.get("pointer")
         if pointer is None:
-            raise ModelError(f"it holds an encoder of phrases, but no pointer for a language model; {HOW}", path)
+            raise ModelError(f"it holds an encoder of phrases, but no pointer for a language model; {ADVICE}", path)
         kinds = {"base": dict, "config": dict, "state": dict, "card": dict}
         if not isinstance(pointer, dict) or any(not isinstance(pointer.get(key), kinds[key]) for key in kinds):
             raise ModelError(f"its pointer is damaged; {RETRAIN}", path)
@@ -97,7 +99,7 @@ def _built(
 
 
 def digest(lm: LanguageModel) -> str:
-    """Return what tells a language model from others: a digest of the vectors of some of its words."""
+    """Identify a language model: return a digest of the vectors of some of its words."""
     words = COMMON if lm.spells_words else [word for word, number in lm.vocabulary if number < NUM_DIGESTED]
     ids = np.array([number for number in lm.vocabulary.ids(words) if number >= 0] or [lm.eos], np.int32)
     vectors = np.ascontiguousarray(lm.word_vectors(ids), np.float32)

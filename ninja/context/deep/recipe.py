@@ -1,4 +1,4 @@
-"""Options and result of training an encoder of phrases; without torch."""
+"""Options of training an encoder of phrases and a pointer; imports no torch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class EncoderOptions:
     """Options of training an encoder of phrases; the defaults are those of the shipped one."""
 
     extractor: str = described("boundary", f"How states become a vector: {', '.join(EXTRACTORS)}.")
-    inputs: str = described("both", f"What the encoder takes: {', '.join(INPUTS)}.")
-    outputs: str = described("joint", f"What decoders write from the vector: {', '.join(OUTPUTS)}.")
+    inputs: str = described("both", f"Input of the encoder: {', '.join(INPUTS)}.")
+    outputs: str = described("joint", f"Output of the decoders in training: {', '.join(OUTPUTS)}.")
     hidden: int = described(64, "Cells of each direction.")
-    metric: float = described(1.0, "Weight of the loss by distances of sound; 0 is none.")
+    metric: float = described(1.0, "Weight of the loss on distances between pronunciations; 0 is none.")
     steps: int = described(4000, "Steps of training.")
     batch: int = described(256, "Phrases a step.")
-    learning_rate: float = described(4e-3, "Highest; it falls to 0.")
-    max_minutes: float | None = described(None, "End after this time, if it comes first.")
-    seed: int = described(1, "Of everything random.")
+    learning_rate: float = described(4e-3, "Highest learning rate; it falls to 0.")
+    max_minutes: float | None = described(None, "Stop after this time, if it comes first.")
+    seed: int = described(1, "Seed of everything random.")
     threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
 
     def __post_init__(self) -> None:
@@ -41,12 +41,12 @@ class EncoderOptions:
 
 @dataclass(frozen=True, slots=True)
 class EncoderProgress:
-    """Progress of a training; given to the caller's `progress` function."""
+    """Progress of a training, for the caller's `progress` function."""
 
     step: int
     num_steps: int
     minutes: float
-    loss: float  # of writing letters and phones, and of distances, mean since the last report
+    loss: float  # mean since the last report
 
 
 @documented
@@ -54,14 +54,14 @@ class EncoderProgress:
 class PointerOptions:
     """Options of training a pointer to phrases beside a language model."""
 
-    positions: int = described(400_000, "Words of the text that are learned from, in whole sentences.")
-    common: int = described(5000, "Commonest words of the text, of which no phrase is made alone.")
+    positions: int = described(400_000, "Words of the text to train on, in whole sentences.")
+    common: int = described(5000, "Most frequent words of the text, none of which is a phrase alone.")
     steps: int = described(3000, "Steps of training.")
     batch: int = described(128, "Sentences a step.")
-    most_phrases: int = described(1000, "Longest list that is simulated; from 1 on, as often of each magnitude.")
-    width: int = described(64, "Numbers of queries and keys.")
-    learning_rate: float = described(2e-3, "Highest; it falls to 0.")
-    seed: int = described(1, "Of everything random.")
+    most_phrases: int = described(1000, "Longest simulated list; sizes from 1 on are drawn log-uniformly.")
+    width: int = described(64, "Size of queries and keys.")
+    learning_rate: float = described(2e-3, "Highest learning rate; it falls to 0.")
+    seed: int = described(1, "Seed of everything random.")
     threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
 
     def __post_init__(self) -> None:

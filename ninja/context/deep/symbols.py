@@ -1,4 +1,4 @@
-"""Letters and phones of phrases as numbers, as the encoder of phrases takes them."""
+"""Letters and phones of phrases as numbers, the input of the encoder of phrases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ninja.context.sound.letters import plain_letters
 
 FIRST = 2  # number of the first letter, and of the first phone; 0 is padding, 1 the end
-MOST_SYMBOLS = 200  # of a phrase that are looked at
+MAX_SYMBOLS = 200  # of a phrase; the rest is ignored
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Symbols:
         return {phone: number for number, phone in enumerate(self.phones, start=FIRST)}
 
     def spelled(self, text: str) -> list[int]:
-        """Return the numbers of a phrase's letters; those that the encoder does not know are left out."""
+        """Return the numbers of a phrase's letters, without those that the encoder does not know."""
         known = self._of_letter
-        return [known[letter] for letter in plain_letters(text) if letter in known][:MOST_SYMBOLS]
+        return [known[letter] for letter in plain_letters(text) if letter in known][:MAX_SYMBOLS]
 
     def pronounced(self, phones: Iterable[str]) -> list[int]:
         """Return the numbers of phones; none if one of them is unknown."""
-        found = [self._of_phone.get(phone, 0) for phone in phones]
-        return [] if 0 in found else found[:MOST_SYMBOLS]
+        numbers = [self._of_phone.get(phone, 0) for phone in phones]
+        return [] if 0 in numbers else numbers[:MAX_SYMBOLS]
 
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
         """Count the letters of texts that the encoder does not know."""
@@ -50,7 +50,7 @@ class Symbols:
 
 
 def padded(strings: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
-    """Return strings of numbers as a matrix with 0 behind the shorter ones, int64 [strings, longest or 1]."""
+    """Return strings of numbers as a matrix padded with 0, int64 [strings, longest or 1]."""
     lengths = np.fromiter(map(len, strings), np.int64, len(strings))
     matrix = np.zeros((len(strings), max(1, int(lengths.max(initial=0)))), np.int64)
     matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = [number for string in strings for number in string]

@@ -1,4 +1,4 @@
-"""Entities: the phrases that matter to utterances, by class, in lists that are shared or their own."""
+"""Entities: phrases of utterances, by class, in lists that utterances share or have for themselves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 
 MAX_WORDS = 32  # of a phrase
 MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
-MAX_WEIGHT = 100.0  # a boost times this is no longer a boost
-_SHOWN = 3  # examples in a report
+MAX_WEIGHT = 100.0  # factor of a boost
+_SHOWN = 3  # examples in a note
 _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 
 
@@ -27,33 +27,33 @@ _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 class Phrase:
     """A phrase in the spelling of the symbol table."""
 
-    text: str  # words parted by single blanks
+    text: str  # words separated by single blanks
     weight: float = 1.0  # factor of its boosts; a negative one makes it less probable
-    pronunciations: tuple[str, ...] = ()  # each: phones parted by blanks, ARPAbet without stress as in cmudict
+    pronunciations: tuple[str, ...] = ()  # phones separated by blanks, ARPAbet as in cmudict, without stress
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseList:
     """The phrases of one list; a shared list is one object, and lists are compared by identity."""
 
-    name: str  # of a shared list; "*" of all utterances, "group:NAME" of a group, "" of one utterance
-    classes: Mapping[str, tuple[Phrase, ...]]  # class "@name" -> phrases; "" -> those of no class
+    name: str  # of a shared list; "*" for all utterances, "group:NAME" for a group, "" for one utterance
+    classes: Mapping[str, tuple[Phrase, ...]]  # by class such as "@name"; "" for no class
 
     @property
     def num_phrases(self) -> int:
-        """Phrases of all classes."""
+        """Number of phrases of all classes."""
         return sum(map(len, self.classes.values()))
 
     @cached_property
     def spotted(self) -> Phrases:
-        """The phrases of no negative weight, to be found in transcripts."""
-        listed = ((name, phrase) for name, phrases in self.classes.items() for phrase in phrases)
-        return Phrases(Entity(name, phrase.text) for name, phrase in listed if phrase.weight >= 0)
+        """The phrases of no negative weight, for the search in transcripts."""
+        pairs = ((name, phrase) for name, phrases in self.classes.items() for phrase in phrases)
+        return Phrases(Entity(name, phrase.text) for name, phrase in pairs if phrase.weight >= 0)
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class with words that a symbol table lacks; each phrase counts once, in however many lists."""
+    """Phrases of a class with words that a symbol table lacks; a phrase of several lists counts once."""
 
     class_name: str
     num_phrases: int  # of the class
@@ -68,7 +68,7 @@ class UnknownWords:
 
 
 class Entities:
-    """The phrases of each utterance: those for all, those of its group, and its own."""
+    """The phrases of each utterance: those for all utterances, those of its group, and its own."""
 
     def __init__(
         self, sections: Iterable[Section], spell: Normaliser, groups: Mapping[str, str], path: str | None
@@ -106,8 +106,8 @@ class Entities:
             ("list is", "lists are", "never used"): [name for name in self.lists if name not in used],
             ("group has", "groups have", "no utterance"): sorted(self._groups.keys() - set(self._group_of.values())),
         }
-        self.problems: tuple[str, ...] = (  # likely mistakes, for which the file is not refused
-            *(f"{place}{_counted(names, *said)}: {_first(names)}" for said, names in unused.items() if names),
+        self.problems: tuple[str, ...] = (  # likely mistakes that are no errors
+            *(f"{place}{_counted(names, *words)}: {_first(names)}" for words, names in unused.items() if names),
             *([] if self.num_phrases else [f"{place}there are no phrases"]),
             *(section.short_file for section in by_kind["list"].values() if section.short_file),
             *([f"{place}{builder.duplicates_found()}"] if builder.duplicates else []),
@@ -122,19 +122,18 @@ class Entities:
         rules: Normalisation = AS_TABLE,
         groups: Mapping[str, str] | None = None,
     ) -> Entities:
-        """Read an entity file; ``.gz`` is unpacked. Which form it has is seen from its content.
+        """Read an entity file; ``.gz`` is decompressed. The format is detected from the content.
 
-        It is JSON, JSONL, TSV, or, without a tab, a list of phrases for all utterances, one a line.
+        It is JSON, JSONL, TSV, or, without a tab, a list of phrases for all utterances, one per line.
 
         Args:
-            path: The file; the files of its lists lie beside it.
+            path: The file; files that its lists name are relative to its folder.
             words: Symbol table of the lattices, to whose spelling phrases are normalised.
-            groups: Group of each utterance, beside what the file says, as of ``ninja.evaluate.read_speakers``.
+            groups: Group of each utterance in addition to the file's, see ``ninja.evaluate.read_speakers``.
 
         Raises:
-            FormatError: The file breaks the rules of its form, a phrase is empty, too long or stands twice in a list
-                with different weights, a weight is not finite, an utterance is given twice, or a list or a group is
-                used, but defined nowhere.
+            FormatError: The format is violated, a phrase is empty, too long or twice in a list with different weights,
+                a weight is not finite, an utterance is given twice, or a list or group is used but not defined.
             InputError: The file, or that of a list, cannot be read.
         """
         name = os.fspath(path)
@@ -151,61 +150,56 @@ class Entities:
     ) -> Entities:
         """Make entities of the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
 
-        Arguments and errors are those of ``read``; relative paths are those of the current directory.
+        Arguments and errors are those of ``read``; paths are relative to the current directory.
         """
         return cls(sections_of(content, None), Normaliser(words, rules), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
-        """Return the lists of an utterance: shared ones, that for all, that of its group, its own.
+        """Return the lists of an utterance: shared ones, that for all utterances, that of its group, its own.
 
-        An utterance that the file does not name has the phrases for all. A list that several sections name comes once.
+        An utterance that the file does not name has the phrases for all.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
-        shared = dict.fromkeys(each for scope in scopes for each in scope.lists)
+        shared = dict.fromkeys(phrases for scope in scopes for phrases in scope.lists)
         return (*shared, *(scope.own for scope in scopes if scope.own is not None))
 
     def phrases(self, keys: Iterable[str]) -> dict[str, list[Phrases]]:
-        """Return the phrases of some utterances, as ``ninja.evaluate.score_entities`` takes them."""
-        return {key: [each.spotted for each in self.of(key)] for key in keys}
+        """Return the phrases of some utterances for ``ninja.evaluate.score_entities``."""
+        return {key: [phrases.spotted for phrases in self.of(key)] for key in keys}
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The utterances that the file names, in its order; others have the phrases for all."""
+        """The utterances that the file names, in its order."""
         return tuple(self._utterances)
 
     @property
     def classes(self) -> tuple[str, ...]:
         """All classes that have phrases, sorted; "" if there are phrases of no class."""
-        return tuple(sorted({name for each in self.all_lists for name in each.classes}))
+        return tuple(sorted({name for phrases in self.all_lists for name in phrases.classes}))
 
     @property
     def num_phrases(self) -> int:
-        """Phrases of all lists; one that stands in several lists counts in each."""
-        return sum(each.num_phrases for each in self.all_lists)
+        """Number of phrases of all lists; one of several lists counts in each."""
+        return sum(phrases.num_phrases for phrases in self.all_lists)
 
     def unknown(self, words: SymbolTable) -> tuple[UnknownWords, ...]:
-        """Find the phrases that no lattice with these words can hold; they stay in the lists, as words can be added.
-
-        Returns:
-            One report for each class that has such phrases, sorted by class.
-        """
+        """Return the phrases with words that a symbol table lacks, by class, sorted; they stay in the lists."""
         texts: dict[str, dict[str, None]] = {}
-        for each in self.all_lists:
-            for name, phrases in each.classes.items():
-                texts.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in phrases))
+        for phrases in self.all_lists:
+            for name, members in phrases.classes.items():
+                texts.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
         reports = []
         for name in sorted(texts):
             known = {word: words.id(word) not in (None, EPSILON) for text in texts[name] for word in text.split(" ")}
             missing = ((text, tuple(word for word in text.split(" ") if not known[word])) for text in texts[name])
-            found = tuple(each for each in missing if each[1])
-            if found:
-                reports.append(UnknownWords(name, len(texts[name]), found))
+            if unknown := tuple(pair for pair in missing if pair[1]):
+                reports.append(UnknownWords(name, len(texts[name]), unknown))
         return tuple(reports)
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """Every list: shared ones, that for all, the groups' and the utterances' own."""
+        """All lists: shared ones, that for all utterances, those of groups and of utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.own for scope in scopes if scope.own is not None)]
 
@@ -216,7 +210,7 @@ class Entities:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The lists that one section gives to its utterances."""
+    """The lists of one section."""
 
     lists: tuple[PhraseList, ...] = ()
     own: PhraseList | None = None
@@ -224,10 +218,10 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Makes phrase lists of sections, and notes doubles."""
+    """Makes phrase lists of sections, and records duplicates."""
 
     spell: Normaliser
-    epsilon: str | None = field(init=False)  # word of the table that is no word
+    epsilon: str | None = field(init=False)  # its name in the table
     duplicates: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -245,16 +239,16 @@ class _Builder:
         classes: dict[str, dict[str, Phrase]] = {}
         first: dict[tuple[str, str], Entry] = {}
         for entry in section.entries:
-            made = self._phrase(section, entry)
-            earlier = first.setdefault((entry.class_name, made.text), entry)
+            phrase = self._phrase(section, entry)
+            earlier = first.setdefault((entry.class_name, phrase.text), entry)
             phrases = classes.setdefault(entry.class_name, {})
             if earlier is not entry:
-                made = self._merged(section, phrases[made.text], earlier, made, entry)
-            phrases[made.text] = made
-        return PhraseList(name, {each: tuple(phrases.values()) for each, phrases in classes.items()})
+                phrase = self._merged(section, phrases[phrase.text], earlier, phrase, entry)
+            phrases[phrase.text] = phrase
+        return PhraseList(name, {cls: tuple(phrases.values()) for cls, phrases in classes.items()})
 
     def duplicates_found(self) -> str:
-        """Return the message about phrases that stand twice in a list."""
+        """Return the note on duplicates."""
         shown, more = "; ".join(self.duplicates[:_SHOWN]), "; …" if len(self.duplicates) > _SHOWN else ""
         count = _counted(self.duplicates, "phrase stands", "phrases stand", "twice in a list")
         return f"{count}, the second without effect: {shown}{more}"
@@ -268,7 +262,7 @@ class _Builder:
             section.refuse_entry(f"{what}; take it out", entry)
         if text.count(" ") >= MAX_WORDS:
             section.refuse_entry(f"a phrase of {text.count(' ') + 1} words; {MAX_WORDS} are the most", entry)
-        if not text.isprintable() and any(unicodedata.category(each) in ("Cc", "Cs") for each in text):
+        if not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text):
             section.refuse_entry(f"{entry.text[:60]!r} has a control character; take it out", entry)
         if self.epsilon is not None and self.epsilon in text and self.epsilon in text.split(" "):
             section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is no word; take it out", entry)
@@ -280,7 +274,7 @@ class _Builder:
         return Phrase(text, entry.weight, tuple(dict.fromkeys(_phones(section, entry))))
 
     def _merged(self, section: Section, first: Phrase, earlier: Entry, again: Phrase, entry: Entry) -> Phrase:
-        """Take a phrase that its list already has; one more pronunciation is the only reason to write it again."""
+        """Merge a phrase with its earlier entry; only another pronunciation is a reason for a second entry."""
         what = f"{first.text!r} of {entry.class_name or 'no class'}"
         home = section.place.path
         if again.weight != first.weight:
@@ -303,8 +297,8 @@ def _phones(section: Section, entry: Entry) -> Iterator[str]:
         yield _STRESS.sub("", phones)
 
 
-def _counted(found: Sequence[str], one: str, many: str, what: str) -> str:
-    return f"{len(found)} {one if len(found) == 1 else many} {what}"
+def _counted(names: Sequence[str], one: str, many: str, predicate: str) -> str:
+    return f"{len(names)} {one if len(names) == 1 else many} {predicate}"
 
 
 def _first(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Normalisation of phrases to the spelling of a symbol table."""
+"""Normalise phrases to the spelling of a symbol table."""
 
 from __future__ import annotations
 
@@ -19,21 +19,18 @@ _PUNCTUATION = {"Pd", "Ps", "Pe", "Pi", "Pf", "Po"}  # Unicode categories
 _SPOKEN = "'&%@#*/\\"  # punctuation that may be a word, or part of one
 _HYPHENS = re.compile(r"[-‐‑‒–—/_]+")
 _LETTERS_OR_DIGITS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
-_ONE_CASE = 0.9  # of a table's words with letters: from here on unknown words are taken to be in that case, too
+_ONE_CASE = 0.9  # share of a table's words in one case from which on unknown words are converted to it
 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Rules of normalisation; a word that the symbol table has as it stands is never changed.
+    """Rules of normalisation; a word of the symbol table is never changed. White space becomes single blanks."""
 
-    White space is always collapsed to single blanks.
-    """
-
-    case: Case = "words"  # "words": the variant that the symbol table has, for unknown words the case of the table
-    punctuation: bool = True  # strip it outside words: "(chen," -> "chen"
+    case: Case = "words"  # "words": the variant of the symbol table; for unknown words the case of the table
+    punctuation: bool = True  # strip it from the ends of words: "(chen," -> "chen"
     unicode: bool = True  # compose characters (NFC)
-    apostrophes: bool = True  # ’ and its likes -> '
-    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66": if all parts are words
+    apostrophes: bool = True  # ’ and similar -> '
+    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66": if the table has all
 
     def __post_init__(self) -> None:
         if self.case not in get_args(Case):
@@ -44,22 +41,22 @@ AS_TABLE = Normalisation()
 
 
 class Normaliser:
-    """Normalises phrases to the spelling of a symbol table; doing it again changes nothing.
+    """Normalises phrases to the spelling of a symbol table; the operation is idempotent.
 
-    Without a table words keep their case, unless `rules` give one, and their parts.
+    Without a table, words are not divided, and keep their case unless `rules` give one.
     """
 
     def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
         self.words = words
         self.rules = rules
-        self._seen: dict[str, str] = {}
+        self._cache: dict[str, str] = {}
         self._table_case: Case | None = None
 
     def __call__(self, text: str) -> str:
-        """Return the words of a phrase parted by single blanks; empty if nothing is left."""
+        """Return the words of a phrase separated by single blanks; "" if nothing remains."""
         words = text.split()
-        self._seen.update((word, self._word(word)) for word in words if word not in self._seen)
-        return " ".join(filter(None, map(self._seen.__getitem__, words)))
+        self._cache.update((word, self._word(word)) for word in words if word not in self._cache)
+        return " ".join(filter(None, map(self._cache.__getitem__, words)))
 
     def _word(self, word: str) -> str:
         rules = self.rules
@@ -77,21 +74,21 @@ class Normaliser:
         bare = _without(word, keep="") if rules.punctuation else word
         inner = _without(word, keep="'") if rules.punctuation else word
         forms = (word, inner, inner.removeprefix("'"), inner.removesuffix("'"), bare)  # the least changed first
-        known = next((each for form in dict.fromkeys(forms) if (each := self._known(form))), None)
+        known = next(filter(None, map(self._known, dict.fromkeys(forms))), None)
         if known is None and rules.parts:
             known = self._in_parts(inner)
         if known is not None:
             return known
-        if bare != inner and inner[:1] == inner[-1:] == "'":  # quotes; one apostrophe alone may belong to the word
+        if bare != inner and inner[:1] == inner[-1:] == "'":  # quotes; a single apostrophe may belong to the word
             inner = bare
         changed = _in_case(inner, self._case_of_unknown(inner))
         if rules.unicode:
             changed = unicodedata.normalize("NFC", changed)
-        # Again, until nothing changes: in rare scripts another case brings other characters with it.
+        # Repeat until nothing changes: in rare scripts a change of case changes other characters.
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Find parts of a word that are all words; the fewest cuts first."""
+        """Divide a word into words of the table, with as few cuts as possible."""
         if self.words is None or word.isalpha():
             return None
         at_hyphens = [part for part in _HYPHENS.split(word) if part]
@@ -105,7 +102,7 @@ class Normaliser:
         return None
 
     def _known(self, word: str) -> str | None:
-        """Find the spelling of a word that the table has."""
+        """Return the spelling of a word in the table."""
         if self.words is None or not word:
             return None
         cases = (word, word.lower(), word.upper(), word.capitalize()) if self.rules.case == "words" else (word,)
@@ -116,7 +113,7 @@ class Normaliser:
         return self.words is not None and self.words.id(word) not in (None, EPSILON)
 
     def _variants(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield other ways to write the same characters: the table may have any."""
+        """Yield other encodings of the same characters."""
         for word in words:
             if self.rules.unicode:
                 yield unicodedata.normalize("NFC", word)
@@ -128,8 +125,8 @@ class Normaliser:
         if self.rules.case != "words" or self.words is None or word.lower() == word.upper():
             return self.rules.case
         if self._table_case is None:
-            spelled = [each for each, _ in self.words if each[:1].isalpha()]  # not <unk>
-            lower, upper = sum(map(str.islower, spelled)), sum(map(str.isupper, spelled))
+            words = [word for word, _ in self.words if word[:1].isalpha()]  # not <unk>
+            lower, upper = sum(map(str.islower, words)), sum(map(str.isupper, words))
             share = lower / (lower + upper) if lower + upper else 0.5
             self._table_case = "lower" if share >= _ONE_CASE else "upper" if share <= 1 - _ONE_CASE else "keep"
         return self._table_case
@@ -142,5 +139,5 @@ def _in_case(word: str, case: Case) -> str:
 def _without(word: str, keep: str) -> str:
     """Strip the punctuation at both ends of a word, except spoken signs, and apostrophes if kept."""
     spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
-    marks = (each for each in word if each not in spoken and unicodedata.category(each) in _PUNCTUATION)
-    return word.strip("".join(marks))
+    punctuation = (char for char in word if char not in spoken and unicodedata.category(char) in _PUNCTUATION)
+    return word.strip("".join(punctuation))

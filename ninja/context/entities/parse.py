@@ -1,13 +1,13 @@
-"""Parsing entity lists: hot words, JSON, JSONL and TSV, all into the same sections.
+"""Parse entity files: hot words, JSON, JSONL and TSV, all into the same sections.
 
-    list    phrase, for all utterances; a file without a tab
+    list    a phrase per line, for all utterances; a file without a tab
     JSON    {"@name": ["tom chen", {"text": "kathi", "weight": 2, "pronunciations": ["K AE TH IY"]}]}
             {"lists": {NAME: {…}}, "all": {…}, "groups": {NAME: {…}}, "utterances": {KEY: {…}}}
-    JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}, and so "list", "group", "all": true
+    JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}; likewise "list", "group", "all": true
     TSV     KEY, *, group:NAME or list:NAME ⇥ class, lists, group or file ⇥ phrase or name [⇥ weight [⇥ pronunciation]]
     file    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in the file that a list names
 
-The rules of each form are checked here; those of phrases, names and doubles in ``lists``.
+This module checks the format; ``lists`` checks phrases, names and duplicates.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ninja.lm.ngram.classes import is_class
 
 Kind = Literal["all", "group", "list", "utt"]
 
-NO_CLASS = "phrases"  # the key that also stands for the class ""
+NO_CLASS = "phrases"  # a key for the class ""
 EVERYONE = "*"
 _CLASSES = f'classes (@…, $…, <…>), "{NO_CLASS}", "entities"'
-_KEYS: dict[Kind, tuple[str, ...]] = {  # beside those of classes
+_KEYS: dict[Kind, tuple[str, ...]] = {  # besides those of classes
     "all": ("lists",),
     "group": ("lists",),
     "list": ("file", "first"),
@@ -43,14 +43,14 @@ _FIRST_MOST = 10**9
 
 
 class Place(NamedTuple):
-    """File, line, and number within the list of a class."""
+    """File, line, and index in the list of a class."""
 
     path: str | None
     line: int | None = None
-    entry: int = 0  # from 1; 0 where a line is one entry
+    entry: int = 0  # from 1; 0 if a line is one entry
 
     def seen_from(self, home: str | None) -> str:
-        """Return the place as text, without the file where that is `home`."""
+        """Return the place as text, without the file if that is `home`."""
         parts = [self.path] if self.path is not None and self.path != home else []
         parts += [f"line {self.line}"] if self.line is not None else []
         parts += [f"entry {self.entry}"] if self.entry else []
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A phrase as it was written."""
+    """A phrase as written in the file."""
 
     class_name: str
     text: str
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The entries and the lists of all utterances, a group, a shared list or one utterance."""
+    """Entries and lists for all utterances, a group, a shared list or one utterance."""
 
     kind: Kind
     name: str
@@ -77,28 +77,28 @@ class Section:
     entries: list[Entry] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     group: str | None = None
-    short_file: str = ""  # message about a file with too few phrases
+    short_file: str = ""  # note on a file with too few phrases
 
     @property
     def label(self) -> str:
         """The section's name in messages."""
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
-    def refuse(self, what: str, place: Place | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError with section, class and entry; a line that is one entry shows these itself."""
+    def refuse(self, reason: str, place: Place | None = None, class_name: str | None = None) -> NoReturn:
+        """Raise a FormatError that names section, class and entry unless the line is one entry."""
         path, line, entry = place or self.place
         parts = [self.label] if entry or line is None or place is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []
         parts += [f"entry {entry}"] if entry else []
-        raise FormatError(f"{', '.join(parts)}: {what}" if parts else what, path, line=line)
+        raise FormatError(f"{', '.join(parts)}: {reason}" if parts else reason, path, line=line)
 
-    def refuse_entry(self, what: str, entry: Entry) -> NoReturn:
+    def refuse_entry(self, reason: str, entry: Entry) -> NoReturn:
         """Raise a FormatError about one phrase."""
-        self.refuse(what, entry.place, entry.class_name)
+        self.refuse(reason, entry.place, entry.class_name)
 
 
 def read_sections(path: str) -> list[Section]:
-    """Read an entity file; its form is seen from the content."""
+    """Read an entity file; the format is detected from the content."""
     text = utf8.read(path)
     start = text.lstrip()[:1]
     if start == "[":
@@ -118,7 +118,7 @@ def read_sections(path: str) -> list[Section]:
 
 
 def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
-    """Return the sections of a JSON file's content; relative paths in it start from the folder of `path`."""
+    """Return the sections of a JSON file's content; paths in it are relative to the folder of `path`."""
     if not isinstance(content, Mapping):
         raise FormatError(f"entities are an object by class, not {_shown(content)}", path)
     plain, sections = {}, []
@@ -126,7 +126,7 @@ def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
         if key in _TOP:
             if not isinstance(value, Mapping):
                 raise FormatError(f"{key!r} must be an object by name, not {_shown(value)}", path)
-            sections += [_section(_TOP[key], name, each, Place(path)) for name, each in value.items()]
+            sections += [_section(_TOP[key], name, section, Place(path)) for name, section in value.items()]
         elif key == "all":
             sections.append(_section("all", EVERYONE, value, Place(path)))
         elif _class_of(key) is None and key != "entities":
@@ -135,19 +135,19 @@ def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
         else:
             plain[key] = value
     if plain and "all" in content:
-        raise FormatError("phrases for all utterances stand both at the top and under 'all'; move them there", path)
+        raise FormatError("phrases for all utterances are both at the top and under 'all'; move them there", path)
     return [_section("all", EVERYONE, plain, Place(path)), *sections] if plain else sections
 
 
 def _parse(text: str, path: str, line: int | None) -> dict[str, Any]:
-    """Parse the JSON object of a line, or of a whole file (None)."""
+    """Parse the JSON object of a line, or of a file if `line` is None."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-            raise FormatError(f"the key {twice!r} stands twice in one object; merge the two", path, line=line)
-        return made
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise FormatError(f"the key {duplicate!r} is twice in one object; merge the two", path, line=line)
+        return result
 
     try:
         content = json.loads(text, object_pairs_hook=unique)
@@ -157,7 +157,7 @@ def _parse(text: str, path: str, line: int | None) -> dict[str, Any]:
         raise FormatError(f"no JSON: {error.msg}, column {error.colno}", path, line=line or error.lineno) from error
     except RecursionError:
         raise FormatError("no JSON of ours: nested too deeply", path, line=line) from None
-    except ValueError as error:  # of int(), for thousands of digits
+    except ValueError as error:  # an integer of thousands of digits
         raise FormatError(f"no JSON: {error}", path, line=line) from error
     if not isinstance(content, dict):
         raise FormatError(f"expected an object, found {_shown(content)}", path, line=line)
@@ -190,16 +190,16 @@ def _section(kind: Kind, name: object, content: object, place: Place) -> Section
     section = Section(kind, name, place)
     if not isinstance(content, Mapping):
         section.refuse(f"expected an object by class, found {_shown(content)}")
-    own: list[Entry] = []
+    entries: list[Entry] = []
     for key, value in content.items():
         class_name = _class_of(key)
         if class_name is not None or key == "entities":
-            own += _entries(section, key, class_name, value)
+            entries += _entries(section, key, class_name, value)
         elif key not in _KEYS[kind]:
-            keys = ", ".join([_CLASSES, *(f'"{each}"' for each in _KEYS[kind])])
+            keys = ", ".join([_CLASSES, *(f'"{name}"' for name in _KEYS[kind])])
             section.refuse(f"unknown key {key!r}; there are {keys}")
     lists = content.get("lists", [])
-    if not isinstance(lists, list) or not all(isinstance(each, str) for each in lists):
+    if not isinstance(lists, list) or not all(isinstance(name, str) for name in lists):
         section.refuse(f'"lists" must be a list of names, not {_shown(lists)}')
     section.lists = list(lists)
     section.group = content.get("group")
@@ -209,19 +209,19 @@ def _section(kind: Kind, name: object, content: object, place: Place) -> Section
         _add_file(section, content["file"], content.get("first"))
     elif "first" in content:
         section.refuse('"first" needs "file", of which it takes the first phrases')
-    section.entries += own
+    section.entries += entries
     return section
 
 
 def _class_of(key: object) -> str | None:
-    """Return the class of a key; None: it is no class."""
+    """Return the class of a key, None if it is no class."""
     if key in ("", NO_CLASS):
         return ""
     return key if isinstance(key, str) and is_class(key) else None
 
 
 def _entries(section: Section, key: str, class_name: str | None, values: object) -> Iterator[Entry]:
-    """Yield the phrases under a key; without a class each one names its own."""
+    """Yield the phrases of a key; if class_name is None, each phrase names its class."""
     if not isinstance(values, list | tuple):
         section.refuse(f"{key!r} must be a list of phrases, not {_shown(values)}")
     known = ("text", "weight", "pronunciations", *(() if class_name is not None else ("class",)))
@@ -231,12 +231,12 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
             yield Entry(class_name, value, 1.0, (), place)
             continue
         if not isinstance(value, Mapping):
-            wanted = '"text"' if class_name is not None else '"class" and "text"'
-            section.refuse(f"expected a phrase or an object with {wanted}, found {_shown(value)}", place, key)
-        if unknown := [each for each in value if each not in known]:
+            keys = '"text"' if class_name is not None else '"class" and "text"'
+            section.refuse(f"expected a phrase or an object with {keys}, found {_shown(value)}", place, key)
+        if unknown := [name for name in value if name not in known]:
             section.refuse(f"unknown key {unknown[0]!r}; there are {', '.join(known)}", place, key)
-        own_class = class_name if class_name is not None else _class_of(value.get("class"))
-        if own_class is None:
+        cls = class_name if class_name is not None else _class_of(value.get("class"))
+        if cls is None:
             section.refuse(f'"class" must be "", @…, $… or <…>, not {_shown(value.get("class"))}', place, key)
         text, weight = value.get("text"), value.get("weight", 1.0)
         if not isinstance(text, str):
@@ -244,10 +244,10 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             section.refuse(f'"weight" must be a number, not {_shown(weight)}', place, key)
         spoken = value.get("pronunciations", [])
-        if not isinstance(spoken, list | tuple) or not all(isinstance(each, str) for each in spoken):
+        if not isinstance(spoken, list | tuple) or not all(isinstance(phones, str) for phones in spoken):
             what = f'"pronunciations" must be a list of texts such as "T AA M", not {_shown(spoken)}'
             section.refuse(what, place, key)
-        yield Entry(own_class, text, _number(section, weight, place, key), tuple(spoken), place)
+        yield Entry(cls, text, _number(section, weight, place, key), tuple(spoken), place)
 
 
 def _number(section: Section, weight: str | float, place: Place, key: str) -> float:
@@ -258,7 +258,7 @@ def _number(section: Section, weight: str | float, place: Place, key: str) -> fl
 
 
 def _from_phrases(text: str, path: str) -> list[Section]:
-    """Return the phrases of a list of hot words, one a line; they are of no class, and for all utterances."""
+    """Return the section of a list of hot words, one per line, of no class, for all utterances."""
     section = Section("all", EVERYONE, Place(path))
     section.entries = [_entry(section, "", fields, place) for place, fields in _rows(text, path, 1, "phrase")]
     return [section]
@@ -267,7 +267,7 @@ def _from_phrases(text: str, path: str) -> list[Section]:
 def _from_tsv(text: str, path: str) -> list[Section]:
     sections: dict[tuple[Kind, str], Section] = {}
     for place, fields in _rows(text, path, 3, _COLUMNS):
-        kind, name = _who(fields[0], place)
+        kind, name = _scope(fields[0], place)
         section = sections.setdefault((kind, name), Section(kind, name, place))
         key, value = fields[1].strip(), fields[2]
         if key in _KEYS[kind] and key != "first":
@@ -277,7 +277,7 @@ def _from_tsv(text: str, path: str) -> list[Section]:
     return list(sections.values())
 
 
-def _who(column: str, place: Place) -> tuple[Kind, str]:
+def _scope(column: str, place: Place) -> tuple[Kind, str]:
     head, colon, tail = column.partition(":")
     kind: Kind = "all" if column == EVERYONE else "utt"
     name = column
@@ -289,14 +289,14 @@ def _who(column: str, place: Place) -> tuple[Kind, str]:
 
 
 def _set(section: Section, key: str, value: str, more: list[str], place: Place) -> None:
-    """Add a row that names a list, a group or a file instead of a phrase."""
+    """Apply a row that names a list, a group or a file instead of a phrase."""
     if key == "file":
         first = more[0].strip() if more else ""
         if first and not (first.isascii() and first.isdigit()):
             section.refuse(f"the number of phrases to take must be a whole number from 1, not {first!r}", place)
         _add_file(section, value, int(first[:12]) if first else None, place)
         return
-    if any(each.strip() for each in more):
+    if any(column.strip() for column in more):
         section.refuse(f"a row with {key!r} has three columns", place)
     if key == "lists":
         section.lists.append(value)
@@ -310,7 +310,7 @@ def _entry(section: Section, key: str, columns: list[str], place: Place, others:
     """Make an entry of the columns phrase, weight and pronunciation."""
     class_name = "" if key in ("", "-") else _class_of(key)
     if class_name is None:
-        keys = "".join(f", {each!r}" for each in others if each != "first")
+        keys = "".join(f", {name!r}" for name in others if name != "first")
         section.refuse(f"unknown class {key!r}; there are @…, $…, <…>, '-' for none{keys}", place)
     text, weight, spoken = (*columns, "", "")[:3]
     factor = _number(section, weight, place, key) if weight.strip() else 1.0
@@ -318,34 +318,34 @@ def _entry(section: Section, key: str, columns: list[str], place: Place, others:
 
 
 def _add_file(section: Section, file: object, first: object, place: Place | None = None) -> None:
-    """Add the phrases of a file of columns class, phrase, weight, pronunciation; the first so many, or all."""
+    """Add the phrases of a file of columns class, phrase, weight, pronunciation: the `first` ones, or all."""
     if not isinstance(file, str) or not file or "\0" in file:
         section.refuse(f'"file" must name a file, not {_shown(file)}', place)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
         section.refuse(f"the number of phrases to take must be a whole number from 1, not {_shown(first)}", place)
     path = file
-    if section.place.path is not None:  # else it is of a dictionary of the caller's
+    if section.place.path is not None:  # else the content is a dictionary of the caller
         try:
             path = below(file, section.place.path)
         except FormatError:
             section.refuse(f"the file {file!r} is not in the folder of the entity file or below; copy it there", place)
     elif names_url(file):
         section.refuse(f"the file {file!r} is a URL; copy it to this machine", place)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for row, fields in _rows(utf8.read(path, plain=True), path, 2, _LIST_COLUMNS):
-        found.append(_entry(section, fields[0].strip(), fields[1:], row))
-        if len(found) == first:
+        entries.append(_entry(section, fields[0].strip(), fields[1:], row))
+        if len(entries) == first:
             break
     else:
         if isinstance(first, int):
             section.short_file = (
-                f"{path} has {len(found)} phrases, fewer than the first {first} that {section.label} asks for"
+                f"{path} has {len(entries)} phrases, fewer than the first {first} that {section.label} asks for"
             )
-    section.entries += found
+    section.entries += entries
 
 
 def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Place, list[str]]]:
-    """Yield place and columns, up to two more than `least`, of each line that is neither blank nor a comment."""
+    """Yield place and columns of each line that is not empty or a comment; there are `least` to `least` + 2."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             fields = line.split("\t")
@@ -356,7 +356,7 @@ def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Plac
 
 
 def _shown(value: object) -> str:
-    """Return a value for an error message; a large or nested one by its type alone."""
+    """Return a value for an error message; only the type of a large or nested one."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Compiling lists of phrases into acceptors of word ids, minimised by OpenFst."""
+"""Compile lists of phrases to acceptors of word ids, minimised by OpenFst."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ninja.openfst import from_fst, pywrapfst_module, to_fst
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledList:
-    """A list of phrases as acceptors."""
+    """A phrase list as acceptors."""
 
     wanted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
     unwanted: tuple[_context.Phrases, ...]  # phrases of negative weight, of all classes
-    num_phrases: int  # compiled; those with words that no symbol stands for are left out
+    num_phrases: int  # without those with words that the symbol table lacks
 
     @property
     def num_bytes(self) -> int:
-        """Memory the acceptors take."""
-        return sum(each.num_bytes for each in (*self.wanted.values(), *self.unwanted))
+        """Memory of the acceptors."""
+        return sum(acceptor.num_bytes for acceptor in (*self.wanted.values(), *self.unwanted))
 
 
 def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
-    """Compile a list for the words of a symbol table; the order of the phrases does not matter.
+    """Compile a list for a symbol table; the order of the phrases does not matter.
 
-    Phrases with a word that the table lacks cannot occur, and are left out (`Entities.unknown` names them).
+    Phrases with a word that the table lacks are left out (`Entities.unknown` reports them).
     """
     wanted, unwanted, count = {}, [], 0
     for name, members in phrases.classes.items():
@@ -49,19 +49,20 @@ def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
 
 
 def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, ...], float]:
-    """Return the weight of each word sequence; of a sequence that occurs twice, the larger."""
-    found: dict[tuple[int, ...], float] = {}
+    """Return the weight of each word sequence; of duplicates, the largest."""
+    weight_of: dict[tuple[int, ...], float] = {}
     for phrase in phrases:
         ids = tuple(words.ids(phrase.text.split()))
         if ids and min(ids) >= 0:
-            found[ids] = max(phrase.weight, found.get(ids, phrase.weight))
-    return found
+            weight_of[ids] = max(phrase.weight, weight_of.get(ids, phrase.weight))
+    return weight_of
 
 
 def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _context.Phrases:
-    """Make the minimal acceptor of weighted phrases, boosted at their ends, or as partial phrases word by word.
+    """Make the minimal acceptor of weighted phrases.
 
-    Then each word is boosted as by the best phrase that goes on from here, and the rest taken back at its end.
+    Boosts are applied at the ends of phrases or, `as_partial`, at each word: that of the best phrase that goes on from
+    there, and the difference is taken back at the end of the phrase.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)
@@ -72,9 +73,9 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
     per_word = np.repeat(weight, length) if as_partial else np.zeros(begin[-1])
     bonus = np.zeros(len(trie))
     np.maximum.at(bonus, node, per_word)
-    given = np.add.reduceat(bonus[node], begin[:-1])
+    boosted = np.add.reduceat(bonus[node], begin[:-1])
     end = np.full(len(trie) + 1, np.inf)
-    end[node[begin[1:] - 1] + 1] = given - weight * length
+    end[node[begin[1:] - 1] + 1] = boosted - weight * length
     return _minimal(trie.parent + 1, trie.word, -bonus, end)
 
 
@@ -84,12 +85,12 @@ def _minimal(
     cost: npt.NDArray[np.float64],
     end: npt.NDArray[np.float64],
 ) -> _context.Phrases:
-    """Minimise a trie, node n of which is entered by arc n - 1, with OpenFst."""
+    """Minimise a trie with OpenFst; arc n - 1 leads to node n."""
     order = np.lexsort((word, parent))
     arc_begin = np.searchsorted(parent[order], np.arange(len(end) + 1))
     pywrapfst = pywrapfst_module()
     machine = to_fst(Lattice.from_arrays("", arc_begin, order + 1, word[order], cost[order], np.zeros(len(word)), end))
-    # With its weights in its labels the acceptor is minimised as an unweighted one: no weight is moved.
+    # With weights encoded in the labels, minimisation does not push them.
     coder = pywrapfst.EncodeMapper(arc_type="standard", encode_labels=True, encode_weights=True)
     machine.encode(coder)
     machine.minimize()
@@ -103,7 +104,7 @@ def _minimal(
 
 
 class ListCompiler:
-    """A cache of compiled lists: shared ones, or all, are kept as long as they live."""
+    """A cache of compiled lists as long as they live: of shared ones, or of all."""
 
     def __init__(self, words: SymbolTable, *, keep_all: bool = False) -> None:
         self.words = words
@@ -112,10 +113,10 @@ class ListCompiler:
 
     def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
         """Compile some lists, shared ones once."""
-        found = []
-        for each in lists:
-            kept = self._compiled.get(each) or compile_list(each, self.words)
-            if each.name or self._keep_all:
-                self._compiled[each] = kept
-            found.append(kept)
-        return found
+        return [self._of_list(phrases) for phrases in lists]
+
+    def _of_list(self, phrases: PhraseList) -> CompiledList:
+        compiled = self._compiled.get(phrases) or compile_list(phrases, self.words)
+        if phrases.name or self._keep_all:
+            self._compiled[phrases] = compiled
+        return compiled

@@ -1,4 +1,4 @@
-"""The contextual grammar: scores of words after a history, by the phrases of an utterance."""
+"""The contextual grammar: scores of words after a history by the phrases of an utterance."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS, NO_WORD, WordMap, complete
 
-NO_CLASS = ""  # phrases that are boosted wherever they stand
+NO_CLASS = ""  # class of phrases that are boosted in any place
 CLASS_LM, OLD_LM = "the class language model", "the old language model"  # names in messages
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Words of a sentence that were taken as a phrase of the context."""
+    """Words of a sentence that are a phrase of the context."""
 
-    begin: int  # first word
-    end: int  # word behind the last
+    begin: int  # index of the first word
+    end: int  # index after the last
     cls: str  # class, "" for none
     text: str
 
@@ -37,15 +37,15 @@ class Match:
 class Tracker:
     """Follows word histories through a contextual grammar.
 
-    A history's state is an integer. It stands for several tokens, grammar states with the score of the best way to
-    each: outside all phrases, or in the middle of one or another. Equal sets of tokens are the same integer, so that
-    histories which have the same future can be recombined. The score of a word is what the best token gains.
+    The state of a history is an integer that identifies a set of tokens: grammar states, outside all phrases or inside
+    one, with the score of the best way to each. Equal sets have the same integer, so that histories with the same
+    future can be recombined. The score of a word is the gain of the best token.
 
         state = tracker.start(lists)
-        states, gains = tracker.advance(states, words)      again and again
+        states, gains = tracker.advance(states, words)      for each word
         gains += tracker.final(states)                      the sum over a sentence is its score
 
-    Nothing depends on what else the tracker follows.
+    States do not affect each other.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class Tracker:
         """Make a tracker.
 
         Args:
-            words: The symbols that histories are made of; those of the phrases, too.
-            class_lm: N-gram model with class words (``@name``); None: phrases are boosted, and nothing else.
+            words: The symbols of histories and of the phrases.
+            class_lm: N-gram model with class words (``@name``); without it phrases are only boosted.
             old_lm: Model of the first pass: outside phrases, the class model is mixed with it linearly, and all scores
-                are differences to its own, so that they replace its share of the costs. None: without a first-pass
-                model, scores are ``class_weight`` times the class model's log-probability.
-            lm_scale: A factor of both models' log-probabilities, but not of boosts: the share that another language
-                model leaves them. Without an old model, lattices keep that share of their graph costs, too.
-            compiler: Of the lists, for trackers of the same symbols that share what is compiled; None: one of its own.
+                are differences to its own, so that they replace its share of the costs. Without it, scores are
+                ``class_weight`` times the class model's log-probability.
+            lm_scale: A factor of both models' log-probabilities, but not of boosts: the share that remains beside
+                another language model. Without an old model, it also scales the graph costs of lattices.
+            compiler: Compiler of the lists, to share compiled lists between trackers of the same symbols.
 
         Raises:
-            OptionError: There is an old model, but no class model; or ``lm_scale`` is no number of 0 or more.
+            OptionError: There is an old model, but no class model; or ``lm_scale`` is negative or not finite.
         """
         options = options or ContextOptions()
         check_range("lm_scale", lm_scale, least=0, finite=True)
@@ -83,15 +83,15 @@ class Tracker:
         complete(words, options.unk_penalty, *(lm for lm in (class_lm, old_lm) if lm is not None))
         words = words.snapshot()
         self._compiler = compiler or ListCompiler(words)
-        given: dict[str, Any] = {"unk_penalty": options.unk_penalty, "map_words": options.map_words}
-        self.class_map = None if class_lm is None else WordMap(words, class_lm, name=CLASS_LM, **given)
-        self.old_map = None if old_lm is None else WordMap(words, old_lm, name=OLD_LM, **given)
+        mapping: dict[str, Any] = {"unk_penalty": options.unk_penalty, "map_words": options.map_words}
+        self.class_map = None if class_lm is None else WordMap(words, class_lm, name=CLASS_LM, **mapping)
+        self.old_map = None if old_lm is None else WordMap(words, old_lm, name=OLD_LM, **mapping)
         self._class_word = {} if class_lm is None else dict(class_words(class_lm))
         alone = class_lm is not None and old_lm is None
         share = options.class_weight if alone else 1.0
-        # Of the costs there were: an old model's scores are taken out of them one by one instead.
+        # Share of the graph costs that remains; the scores of an old model are subtracted word by word instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
-        no_word = np.zeros(words.end_of_ids(), np.uint8)  # leaves a history as it is
+        no_word = np.zeros(words.end_of_ids(), np.uint8)  # words that do not change a history
         no_word[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
         self._tracker = _context.Tracker(
             no_word,
@@ -106,15 +106,15 @@ class Tracker:
         self._names: dict[int, tuple[str, ...]] = {}
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first word of an utterance which has these lists of phrases."""
+        """Return the state before the first word of an utterance with these lists of phrases."""
         wanted: list[tuple[_context.Phrases, int]] = []
         unwanted: list[_context.Phrases] = []
         names: list[str] = []
-        for each in self._compiler.of(lists):
-            for name, phrases in each.wanted.items():
+        for compiled in self._compiler.of(lists):
+            for name, phrases in compiled.wanted.items():
                 wanted.append((phrases, self._class_word.get(name, NO_WORD)))
                 names.append(name)
-            unwanted += each.unwanted
+            unwanted += compiled.unwanted
         state: int = self._tracker.start(wanted, unwanted)
         self._names[state] = tuple(names)
         return state
@@ -126,14 +126,15 @@ class Tracker:
 
         Args:
             states: Histories, int64 [n].
-            words: The symbol that follows each, int32 [n]; epsilons and sentence marks change nothing.
+            words: The symbol that follows each, int32 [n]; epsilons, ``<s>`` and ``</s>`` change nothing.
 
         Returns:
-            (states, int64 [n]; score of each word in nats, more is better, float32 [n]), with the boosts of phrases
-            begun, and less those of phrases broken off. -1 and -inf where the model does not allow the word.
+            (states, int64 [n]; score of each word in nats, more is better, float32 [n]). Scores include the boosts of
+            phrases begun, and the removal of boosts of phrases that are abandoned. -1 and -inf where the model does
+            not allow the word.
 
         Raises:
-            OptionError: A state or a symbol that does not exist, or as many states as words there are not.
+            OptionError: A state or a symbol does not exist, or the shapes differ.
         """
         if np.shape(states) != np.shape(words) or np.ndim(states) != 1:
             shapes = f"{list(np.shape(states))} and {list(np.shape(words))}"
@@ -144,7 +145,7 @@ class Tracker:
         return after, gain
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each of some states, float32 [n]: ``</s>``, partial boosts taken back."""
+        """Return the score of ending in each of some states, float32 [n]: ``</s>``, without partial boosts."""
         score: npt.NDArray[np.float32] = self._tracker.final(np.ascontiguousarray(states, np.int64))
         return score
 
@@ -165,10 +166,10 @@ class Tracker:
         self._names.clear()
 
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases that the best way through a sentence takes, from a state that `start` gave.
+        """Return the phrases on the best path of the grammar through a sentence, from a state of `start`.
 
         Raises:
-            OptionError: `start` never gave that state, or it was forgotten since.
+            OptionError: The state is not one of `start` since the last `clear`.
         """
         ids = np.ascontiguousarray(words, np.int32)
         names = self._names.get(start)
@@ -193,22 +194,22 @@ def add_context(
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Give every path of a lattice the score of the contextual grammar.
 
-    States split where the grammar tells histories apart; no path is lost or made. With the ``gain`` of each word by
-    `Tracker.advance`, graph costs become
+    States are split where the grammar distinguishes histories; the set of paths stays the same. With the ``gain`` of
+    each word by `Tracker.advance`, graph costs become
 
         graph − gain                          with an old language model, or with no class model
         (1 − class_weight) · graph − gain        with a class model alone
 
     Args:
-        lattice: Any lattice; epsilons leave histories alone.
-        tracker: The grammar; what it followed before is forgotten.
-        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+        lattice: Any lattice; epsilons do not change histories.
+        tracker: The grammar; its states are cleared first.
+        return_arc_map: Also return the old arc of each new arc, int64 [num_arcs].
 
     Returns:
-        The expanded lattice; acoustic costs and alignments are as before. States that cannot be reached are left out.
+        The expanded lattice without unreachable states; acoustic costs and alignments are unchanged.
 
     Raises:
-        LatticeError: More than ``max_arcs`` arcs arise.
+        LatticeError: The result has more than ``max_arcs`` arcs.
         ModelError: A model gives a word probability zero.
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>.
@@ -222,7 +223,7 @@ def add_context(
 
 
 def class_words(lm: NgramLM) -> list[tuple[str, int]]:
-    """Return the class words of a model and their ids: ``@name``, ``$name`` and ``<name>`` but for the usual marks."""
+    """Return the class words of a model and their ids: ``@name``, ``$name`` and ``<name>``, not ``<s>`` and such."""
     return [(word, number) for word, number in lm.vocabulary if is_class(word)]
 
 

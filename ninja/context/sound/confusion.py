@@ -1,4 +1,4 @@
-"""Confusion costs: distances between phones that a recogniser may take for one another."""
+"""Confusion costs: distances between phones that a recogniser may confuse."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ninja.files.output import opened_as_text
 from ninja.lattice.arrays import frozen
 
 FORMAT = "ninja phone confusion 1"
-MOST_PHONES = 1000
+MAX_PHONES = 1000
 
-# Features of the English phones as Kondrak describes phones, each by the values he gives them. Consonants: place,
-# manner, voice, nasal, retroflex, lateral. Vowels: height, backness, roundness, length of where they begin and end.
+# Kondrak's features of the English phones. Consonants: place, manner, voice, nasal, retroflex, lateral. Vowels: height,
+# backness, roundness, length; a diphthong has the mean of its begin and end.
 _BILABIAL, _LABIODENTAL, _DENTAL, _ALVEOLAR, _PALATO_ALVEOLAR, _PALATAL, _VELAR, _GLOTTAL = (
     1.0, 0.95, 0.9, 0.85, 0.75, 0.7, 0.6, 0.1,
 )  # fmt: skip
@@ -58,23 +58,18 @@ _SAME, _VOWEL, _SKIP = 35, 10, -10
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Costs of taking one phone for another; 0 for the same phone, about 0.75 for a lost one.
-
-    Rows and columns follow ``phones``.
-    """
+    """Costs of confusing phones; rows and columns follow ``phones``. A deleted consonant costs about 0.75."""
 
     phones: tuple[str, ...]
     substitution: npt.NDArray[np.float32]  # [said, heard], ≥ 0; the diagonal is 0
     insertion: npt.NDArray[np.float32]  # [heard], > 0: in the hypothesis only
     deletion: npt.NDArray[np.float32]  # [said], > 0: in the reference only
-    source: str = field(default="")  # where the costs come from, for the reader of a file
+    source: str = field(default="")  # origin of the costs, for readers of a file
 
     def __post_init__(self) -> None:
         count = len(self.phones)
-        if not 0 < count <= MOST_PHONES or len(set(self.phones)) < count:
-            raise OptionError(
-                f"{count} phones, {len(set(self.phones))} of them different; 1 to {MOST_PHONES} are taken"
-            )
+        if not 0 < count <= MAX_PHONES or len(set(self.phones)) < count:
+            raise OptionError(f"{count} phones, {len(set(self.phones))} of them different; 1 to {MAX_PHONES} are taken")
         for name, shape in (("substitution", (count, count)), ("insertion", (count,)), ("deletion", (count,))):
             cost = np.array(getattr(self, name), np.float32, order="C")
             if cost.shape != shape:
@@ -84,12 +79,12 @@ class Confusion:
             low = 0.0 if name == "substitution" else np.finfo(np.float32).tiny
             if (bad := ~(np.isfinite(cost) & (cost >= low))).any():
                 at = tuple(map(int, np.argwhere(bad)[0]))
-                named = " → ".join(self.phones[each] for each in at)
+                named = " → ".join(self.phones[index] for index in at)
                 raise OptionError(f"the {name} cost of {named} is {cost[at]}, but costs are positive")
             object.__setattr__(self, name, frozen(cost))
-        if (own := np.diagonal(self.substitution)).any():
-            phone = self.phones[int(np.flatnonzero(own)[0])]
-            raise OptionError(f"{phone} costs {own.max()} as itself, but must cost 0")
+        if (diagonal := np.diagonal(self.substitution)).any():
+            phone = self.phones[int(np.flatnonzero(diagonal)[0])]
+            raise OptionError(f"{phone} costs {diagonal.max()} as itself, but must cost 0")
 
     @cached_property
     def id(self) -> dict[str, int]:
@@ -118,14 +113,14 @@ class Confusion:
 
     @classmethod
     def uniform(cls, phones: Sequence[str]) -> Confusion:
-        """Return the plain edit distance over phones of any kind: each edit costs 1."""
+        """Return costs of the plain edit distance: each edit costs 1."""
         count = len(phones)
         one = np.ones(count, np.float32)
         return cls(tuple(phones), 1 - np.eye(count, dtype=np.float32), one, one, "uniform")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Confusion:
-        """Read costs from a JSON file that `write` made."""
+        """Read costs from a JSON file of `write`."""
         try:
             content = json.loads(utf8.read(path))
         except (json.JSONDecodeError, RecursionError) as error:
@@ -143,7 +138,7 @@ class Confusion:
             raise FormatError(f"damaged phone confusions: {reason}", path) from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the costs as JSON, to 4 decimals."""
+        """Write the costs as JSON with 4 decimals."""
         rows = ",\n  ".join(json.dumps([round(float(cost), 4) for cost in row]) for row in self.substitution)
         parts = [f'"format": {json.dumps(FORMAT)}', f'"source": {json.dumps(self.source, ensure_ascii=False)}']
         parts.append(f'"phones": {json.dumps(self.phones, ensure_ascii=False)}')
@@ -154,7 +149,7 @@ class Confusion:
             file.write("{" + ",\n ".join(parts) + "}\n")
 
     def distance(self, said: Sequence[str], heard: Sequence[str]) -> float:
-        """Return the weighted edit distance of two strings of phones, which must be among ``phones``."""
+        """Return the weighted edit distance of two strings of phones."""
         rows, columns = self.numbers(said), self.numbers(heard)
         before: list[float] = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
         for row in rows:
@@ -187,10 +182,10 @@ def _difference(said: str, heard: str) -> float:
 
 
 def _as_consonant(phone: str) -> tuple[float, ...]:
-    """Return the features by which a phone is compared with a consonant."""
+    """Return the features for the comparison of a phone with a consonant."""
     if phone in _CONSONANTS:
         return _CONSONANTS[phone]
-    # A vowel's place is where its tongue is, palatal to velar; its manner goes on from approximants, by height.
+    # The place of a vowel is that of its tongue, palatal to velar; its manner continues the scale after approximants.
     height, backness, _, _ = _VOWELS[phone]
     place = _VELAR + (_PALATAL - _VELAR) * backness
     return place, 0.4 * height, 1, 0, float(phone == "ER"), 0

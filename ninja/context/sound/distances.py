@@ -9,20 +9,20 @@ from ninja.context.sound.confusion import Confusion
 
 Phones = npt.NDArray[np.int64]
 Costs = npt.NDArray[np.float32]
-NO_PHONE = -1  # behind the shorter strings
+NO_PHONE = -1  # padding of shorter strings
 
 
 def distances(said: Phones, heard: Phones, confusion: Confusion) -> Costs:
     """Return the weighted edit distance of strings of phones.
 
     Args:
-        said: Rows of phones in the confusion costs, `NO_PHONE` behind the last; int64 [..., phones].
-        heard: The same of other strings; the axes before the last are broadcast.
+        said: Numbers of phones in the confusion costs, padded with `NO_PHONE`; int64 [..., phones].
+        heard: The same of the other strings; the axes before the last are broadcast.
 
     Returns:
         Distances as `Confusion.distance` gives them, float32 [...].
     """
-    # NO_PHONE takes the last row and column, in which leaving it out costs nothing.
+    # NO_PHONE is the last row and column, whose insertion and deletion cost 0.
     far = float(confusion.substitution.max() + confusion.insertion.max() + confusion.deletion.max())
     substitution = np.pad(confusion.substitution, (0, 1), constant_values=far)
     insertion, deletion = np.append(confusion.insertion, np.float32(0)), np.append(confusion.deletion, np.float32(0))
@@ -30,8 +30,8 @@ def distances(said: Phones, heard: Phones, confusion: Confusion) -> Costs:
     row = np.zeros((heard.shape[-1] + 1, *shape), np.float32)
     for place in range(heard.shape[-1]):
         row[place + 1] = row[place] + insertion[heard[..., place]]
-    for each in range(said.shape[-1]):
-        phone = said[..., each]
+    for index in range(said.shape[-1]):
+        phone = said[..., index]
         lost = deletion[phone]
         before, row[0] = row[0].copy(), row[0] + lost
         for place in range(heard.shape[-1]):

