@@ -18,7 +18,7 @@ def lattice(
     hypothesis: Int64,
     logprob: Float64,
     word_begin: Int64,
-    place: Int32,
+    node: Int32,
     first: Int32,
     end: Int32,
     cost: Float64,

@@ -1,4 +1,4 @@
-"""Contextual grammars by token passing, and spans that sound like given phones; conversions only."""
+"""Contextual grammars by token passing, and spans that sound similar to phrases; conversions only."""
 
 cimport numpy as np
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -25,7 +25,7 @@ cdef class Phrases:
     """The phrases of one list and class: a deterministic acyclic acceptor of word ids, state 0 its start.
 
     Takes arc_begin int64 [states + 1], word and dst int32 [arcs], each state's arcs sorted by word, bonus float32
-    [arcs] and final_bonus float32 [states], NaN where no phrase ends; bonuses in units of the boost of one word.
+    [arcs] and final_bonus float32 [states], NaN if no phrase ends; bonuses are in units of the boost of one word.
     """
 
     cdef c.Phrases phrases
@@ -35,7 +35,7 @@ cdef class Phrases:
         cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray?>final_bonus)
         cdef const int64_t* begin = <const int64_t*>data_of(arc_begin, np.NPY_INT64, num_states + 1)
         cdef const int32_t* words = <const int32_t*>data_of(word, np.NPY_INT32, num_arcs)
-        cdef const int32_t* enters = <const int32_t*>data_of(dst, np.NPY_INT32, num_arcs)
+        cdef const int32_t* target = <const int32_t*>data_of(dst, np.NPY_INT32, num_arcs)
         cdef const float* bonuses = <const float*>data_of(bonus, np.NPY_FLOAT32, num_arcs)
         cdef const float* finals = <const float*>data_of(final_bonus, np.NPY_FLOAT32, num_states)
         cdef np.npy_intp at
@@ -45,11 +45,11 @@ cdef class Phrases:
             if begin[at] > begin[at + 1]:
                 raise ValueError(f"the arcs of state {at} end before they begin")
         for at in range(num_arcs):
-            if not 0 <= enters[at] < num_states:
-                raise ValueError(f"arc {at} enters state {enters[at]}, but there are {num_states}")
+            if not 0 <= target[at] < num_states:
+                raise ValueError(f"arc {at} enters state {target[at]}, but there are {num_states}")
         self.phrases.arc_begin.assign(begin, begin + num_states + 1)
         self.phrases.word.assign(words, words + num_arcs)
-        self.phrases.dst.assign(enters, enters + num_arcs)
+        self.phrases.dst.assign(target, target + num_arcs)
         self.phrases.bonus.assign(bonuses, bonuses + num_arcs)
         self.phrases.final_bonus.assign(finals, finals + num_states)
 
@@ -60,7 +60,7 @@ cdef class Phrases:
 
     @property
     def num_bytes(self):
-        """Memory the phrases take."""
+        """Memory of the phrases."""
         return self.phrases.arc_begin.size() * 8 + self.phrases.word.size() * 12 + self.phrases.final_bonus.size() * 4
 
 
@@ -81,15 +81,15 @@ cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbol
 
 
 cdef class Tracker:
-    """Sets of tokens by number.
+    """Numbered token sets.
 
-    Takes, of each symbol, whether it is no word, uint8 [symbols]; the class model (`_ngram.Model` or None) with its
-    word of each symbol, int32 [symbols], and the cost on top, float32 [symbols], and its </s>; the same of the model
-    that both mix with; and the options of c.ContextOptions.
+    Takes whether each symbol is no word, uint8 [symbols]; the class model (`_lm.Model` or None) with its word of each
+    symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same of the old model; and the
+    options of c.ContextOptions.
     """
 
     cdef unique_ptr[c.ContextTracker] tracker
-    cdef object held  # what C++ borrows
+    cdef object borrowed  # keeps alive what C++ points to
     cdef list lists
     cdef np.npy_intp num_symbols
 
@@ -102,36 +102,36 @@ cdef class Tracker:
         )
         self.num_symbols = np.PyArray_SIZE(<np.ndarray?>no_word)
         cdef const uint8_t* none = <const uint8_t*>data_of(no_word, np.NPY_UINT8, self.num_symbols)
-        cdef c.BoundModel one = bound(class_model, class_word, class_cost, class_eos, self.num_symbols)
-        cdef c.BoundModel other = bound(old_model, old_word, old_cost, old_eos, self.num_symbols)
-        self.held = (no_word, class_model, class_word, class_cost, old_model, old_word, old_cost)
+        cdef c.BoundModel of_class = bound(class_model, class_word, class_cost, class_eos, self.num_symbols)
+        cdef c.BoundModel of_old = bound(old_model, old_word, old_cost, old_eos, self.num_symbols)
+        self.borrowed = (no_word, class_model, class_word, class_cost, old_model, old_word, old_cost)
         self.lists = []
-        self.tracker.reset(new c.ContextTracker(one, other, none, options))
+        self.tracker.reset(new c.ContextTracker(of_class, of_old, none, options))
 
     def clear(self):
-        """Forget all sets and utterances; their numbers mean nothing any more."""
+        """Forget all sets and utterances; their numbers become invalid."""
         self.tracker.get().clear()
         self.lists = []
 
     def start(self, list lists not None, list unwanted not None):
         """Return the set before the first word of an utterance with these lists.
 
-        Takes (Phrases, word of the class model or -1) of each list, and the Phrases that are unwanted.
+        Takes (Phrases, word of the class model or -1) of each list, and the unwanted Phrases.
         """
-        cdef c.UtteranceLists here
-        cdef c.PhraseList each
+        cdef c.UtteranceLists utterance
+        cdef c.PhraseList entry
         cdef Phrases phrases
         for phrases, class_word in lists:
-            each.phrases = &phrases.phrases
-            each.class_word = class_word
-            here.lists.push_back(each)
+            entry.phrases = &phrases.phrases
+            entry.class_word = class_word
+            utterance.lists.push_back(entry)
         for phrases in unwanted:
-            here.unwanted.push_back(&phrases.phrases)
+            utterance.unwanted.push_back(&phrases.phrases)
         self.lists.append((lists, unwanted))
-        return self.tracker.get().start(move(here))
+        return self.tracker.get().start(move(utterance))
 
     def advance(self, states not None, words not None):
-        """Return the sets after words, int64 [n], and what the words score, float32 [n]; -1 and -inf: not allowed."""
+        """Return the sets after words, int64 [n], and the words' scores, float32 [n]; -1 and -inf if not allowed."""
         cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>states)
         cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
         cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)
@@ -150,7 +150,7 @@ cdef class Tracker:
         return after, score
 
     def final(self, states not None):
-        """Return what ending in each set scores, float32 [n]."""
+        """Return the score of ending in each set, float32 [n]."""
         cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>states)
         cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
         cdef np.npy_intp at
@@ -163,25 +163,25 @@ cdef class Tracker:
         return score
 
     def explain(self, int32_t start, words not None):
-        """Return (first word, word behind the last, list) of each phrase that the best way through some words takes."""
+        """Return (begin, end, list) of each phrase on the best path of the grammar through some words."""
         cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>words)
         cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)
         cdef np.npy_intp at
         self._check(start)
         for at in range(count):
             self._check_word(word[at])
-        cdef vector[c.Said] said
+        cdef vector[c.PhraseSpan] spans
         cdef c.ContextTracker* tracker = self.tracker.get()
         with nogil:
-            said = tracker.explain(start, word, count)
+            spans = tracker.explain(start, word, count)
         cdef size_t number
-        return [(said[number].begin, said[number].end, said[number].list) for number in range(said.size())]
+        return [(spans[number].begin, spans[number].end, spans[number].list) for number in range(spans.size())]
 
     def compose(self, lattice not None, int32_t start, double graph_share, int64_t max_arcs):
         """Return the lattice with the scores, and the old arc of each arc, int64 [num_arcs].
 
         Raises:
-            LatticeError: More than max_arcs arcs arise.
+            LatticeError: The result has more than max_arcs arcs.
             ModelError: The grammar does not allow a word.
             SymbolError: A word is none of the symbols.
         """
@@ -198,8 +198,8 @@ cdef class Tracker:
         if out.too_large:
             raise LatticeError(f"more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
         if out.impossible >= 0:
-            what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
-            raise ModelError(f"the class language model gives probability zero to {what}", key=lattice.key)
+            word = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
+            raise ModelError(f"the class language model gives probability zero to {word}", key=lattice.key)
         return lattice_of_copies(lattice, out, _new(Lattice), _SLOTS), int64s(out.arc_map)
 
     cdef _check(self, int64_t state):
@@ -228,7 +228,7 @@ def find_spans(
     float max_distance,
     int32_t max_spans,
 ):
-    """Return (string, start, end: int32, excess, distance: float32, arc_begin, arc: int64) of the spans found."""
+    """Return (string, start, end: int32, excess, distance: float32, arc_begin, arc: int64) of the best spans."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef c.Sounds sounds
     cdef c.PhoneStrings strings

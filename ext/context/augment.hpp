@@ -1,12 +1,12 @@
-// Spans of a lattice that sound like given strings of phones: one weighted edit distance a string, sixteen side by side.
+// Spans of a lattice that sound similar to strings of phones, by weighted edit distance, for 16 strings at a time.
 //
-// What is minimised, for a string and the state in which a span ends, is the total
+// For a string and the last state of a span, the search minimises
 //
-//     (cost of the best path through the span - cost of the lattice's best path) + weight * edit distance,
+//     (cost of the best path through the span - cost of the lattice's best path) + weight * edit distance
 //
-// over all states to start in and all paths between. Arc costs are first reduced by the best completions, so that a
-// row of the dynamic programme holds small non-negative numbers: floats are exact enough, and arcs out of the beam are
-// known before the search. Rows run along the string; an arc's word moves them on by its phones.
+// over all first states and all paths between. Arc costs are first reduced by the best completions, so that rows of
+// the dynamic programme have small non-negative numbers: floats are exact enough, and arcs outside the beam are known
+// before the search. A row runs along the string; an arc advances it by the phones of its word.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ struct PhoneStrings {
   const int32_t* phone;
 };
 
-// The pronunciations of each arc's word: strings[first[unit] : first[unit + 1]]. No string: nothing may run across the
-// arc. An empty string: the arc makes no sound.
+// The pronunciations of each arc's word: strings[first[unit] : first[unit + 1]]. No span contains an arc without a
+// string; an arc with an empty string is silent.
 struct Sounds {
   const int32_t* unit;   // [num_arcs]
   const int64_t* first;  // [num_units + 1]
@@ -46,19 +46,19 @@ struct PhoneCosts {
 struct SpanLimits {
   double acoustic_scale;
   float weight;         // cost of a unit of distance
-  float beam;           // most excess of the best path through a span
-  float max_distance;   // most distance, per phone of the string
+  float beam;           // largest excess of the best path through a span
+  float max_distance;   // per phone of the string
   int32_t max_spans;    // per string
 };
 
 struct Spans {
   std::vector<int32_t> string, start, end;
   std::vector<float> excess, distance;  // of each span
-  std::vector<int64_t> arc_begin{0};    // the path it replaces: arc[arc_begin[i] : arc_begin[i + 1]]
+  std::vector<int64_t> arc_begin{0};    // the path: arc[arc_begin[i] : arc_begin[i + 1]]
   std::vector<int64_t> arc;
 };
 
-// A lattice as the search needs it: what lies within the beam, arcs gathered by where they lead and how they sound.
+// The part of a lattice within the beam, with arcs grouped by their last state and unit.
 class SpanLattice {
  public:
   struct Group {
@@ -114,22 +114,22 @@ class SpanLattice {
   }
 
   std::vector<float> through;        // excess of the best path through each state; infinite beyond the beam
-  std::vector<float> reduced;        // excess each arc adds
-  std::vector<int32_t> source;       // state each arc leaves
+  std::vector<float> reduced;        // excess that each arc adds
+  std::vector<int32_t> source;       // first state of each arc
   std::vector<int64_t> member;       // arcs of all groups
   std::vector<Group> group;
   std::vector<int64_t> group_begin;  // groups entering state s: group[group_begin[s] : group_begin[s + 1]]
-  std::vector<int32_t> row_of;       // which row of the search a state has, -1 beyond the beam
+  std::vector<int32_t> row_of;       // row of the search of each state, -1 beyond the beam
   int64_t num_rows = 0;
 };
 
 constexpr int kLanes = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 
-const Lanes kNone{};                     // added to a float, it fills all lanes
+const Lanes kNone{};                     // plus a float: that float in all lanes
 const Lanes kUnreached = kNone + kInfinity;
 
-// One place of sixteen strings: the total, and the part of it that is the path's excess.
+// A position in 16 strings: the total cost, and the excess of the path in it.
 struct Cell {
   Lanes total, excess;
 };
@@ -144,7 +144,7 @@ inline void take_better(Cell& cell, const Cell& other, const Lanes& cost) {
   take_better(cell, {other.total + cost, other.excess});
 }
 
-// The search for sixteen strings of like length. Cells of a row: 0 : longest + 1, each after that many phones.
+// The search for 16 strings of similar length. Cell i of a row is the position after i phones.
 class SpanBlock {
  public:
   SpanBlock(const SpanLattice& lattice, const Sounds& sounds, const PhoneStrings& strings, const int32_t* chosen,
@@ -176,15 +176,15 @@ class SpanBlock {
     rows_ = rows.data();
     source_.resize(longest_ + 1);
     moved_.resize(longest_ + 1);
-    for (auto& each : found_) each.clear();
+    for (auto& ends : ends_) ends.clear();
     for (int64_t state = 0; state < arcs.num_states; ++state) {
       if (lattice_.row_of[state] >= 0) fill(state);
     }
     for (int lane = 0; lane < count_; ++lane) {
-      auto& ends = found_[lane];
+      auto& ends = ends_[lane];
       std::stable_sort(ends.begin(), ends.end(), [](const End& a, const End& b) { return a.total < b.total; });
-      const size_t kept = std::min(ends.size(), static_cast<size_t>(limits_.max_spans));
-      for (size_t i = 0; i < kept; ++i) trace(lane, ends[i], spans);
+      const size_t count = std::min(ends.size(), static_cast<size_t>(limits_.max_spans));
+      for (size_t i = 0; i < count; ++i) trace(lane, ends[i], spans);
     }
   }
 
@@ -249,12 +249,12 @@ class SpanBlock {
     for (int lane = 0; lane < count_; ++lane) {
       if (total[lane] == kInfinity || excess[lane] > limits_.beam) continue;
       if (total[lane] - excess[lane] <= limits_.weight * limits_.max_distance * length_[lane]) {
-        found_[lane].push_back({total[lane], state});
+        ends_[lane].push_back({total[lane], state});
       }
     }
   }
 
-  // Follow the best choices back from where a span ends; what follows here for one lane is what `fill` did for all.
+  // Trace the best path back from the end of a span; repeats for one lane what `fill` did for all.
   void trace(int lane, const End& end, Spans& spans) {
     std::vector<int64_t> path;
     int64_t state = end.state;
@@ -294,7 +294,7 @@ class SpanBlock {
     int place = 0;
   };
 
-  // The arc by which a place is best reached in a state, and the place at which it was entered.
+  // The best last arc to a position in a state, and the position before the arc.
   Step best_step(int lane, int64_t state, int place, bool sounded) {
     Step best;
     if (place == 0) return best;
@@ -358,10 +358,10 @@ class SpanBlock {
   std::vector<float> insertion_;
   std::vector<Cell> source_, moved_;
   Cell* rows_ = nullptr;
-  std::vector<End> found_[kLanes];
+  std::vector<End> ends_[kLanes];
 };
 
-// The arc by which the best path enters and leaves each state; -1 where none does, or where the best path ends.
+// The arcs by which the best path enters and leaves each state; -1 if none does, or if the best path ends there.
 struct BestArcs {
   std::vector<int64_t> in, out;
 };
@@ -397,8 +397,8 @@ inline BestArcs best_arcs(const Arcs& arcs, double acoustic_scale) {
 
 constexpr size_t kMostSearchBytes = size_t(1) << 30;
 
-// Find, for each string, the best spans by the state in which they end; `max_spans` of each.
-// Throws std::overflow_error for a lattice so large that the rows would not fit.
+// Find the best spans of each string, at most one per last state, `max_spans` in all.
+// Throws std::overflow_error if the rows need more than kMostSearchBytes.
 inline Spans find_spans(const Arcs& arcs, const Sounds& sounds, const PhoneStrings& strings, const PhoneCosts& costs,
                         const SpanLimits& limits) {
   Spans spans;

@@ -1,5 +1,5 @@
-// Composition of a lattice with a contextual grammar: states are pairs of a lattice state and a set of tokens, made as
-// paths reach them; every arc pays what the grammar says of its word.
+// Composition of a lattice with a contextual grammar: states are pairs of a lattice state and a token set, made when
+// paths reach them; the grammar's score of its word is subtracted from the cost of each arc.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace ninja {
 
 class ContextComposer {
  public:
-  // Graph costs become `graph_share` of what they were plus what the tracker says.
+  // Graph costs become graph_share * cost - the tracker's score.
   ContextComposer(const Arcs& arcs, ContextTracker* tracker, double graph_share, int64_t max_arcs)
       : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs),
         pairs_(arcs.num_states) {}
@@ -24,7 +24,7 @@ class ContextComposer {
   Composed compose(int32_t start) {
     pairs_(0, start);
     out_.arc_begin.push_back(0);
-    // Arcs lead to later states only: all sets of a lattice state are known when its turn comes.
+    // Arcs lead to later states only, so that all token sets of a state are known before it is expanded.
     for (int64_t state = 0; state < arcs_.num_states; ++state) {
       int64_t num_pairs = 0;
       for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) ++num_pairs;

@@ -1,9 +1,9 @@
-// Contextual grammars by token passing: an n-gram model whose class words stand for lists of phrases.
+// Contextual grammars by token passing: an n-gram model whose class words expand to lists of phrases.
 //
-// What may follow a history is not one state of such a grammar but several: outside all phrases, or inside one. Each is
-// a token, a state with the score of the best way to it. The set of a history's tokens depends on its words alone, so
-// sets are interned and numbered: to whoever asks, the grammar is deterministic, and a state is an integer. What a word
-// scores is the change of the best token, so that a bonus paid for a phrase begun is taken back when the phrase fails.
+// A history has several states of the grammar: outside all phrases, or inside one. Each is a token, a state with the
+// score of the best way to it. The token set of a history depends on its words alone, so sets are interned and
+// numbered: to the caller the grammar is deterministic, and a state is an integer. The score of a word is the change of
+// the best token's score, so that the bonus of a phrase begun is taken back when the phrase fails.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Phrases {
   std::vector<int64_t> arc_begin;   // [num_states + 1]
   std::vector<int32_t> word, dst;   // [num_arcs]
   std::vector<float> bonus;         // [num_arcs]
-  std::vector<float> final_bonus;   // [num_states], NaN where no phrase ends
+  std::vector<float> final_bonus;   // [num_states], NaN if no phrase ends
 
   bool ends(int32_t state) const { return !std::isnan(final_bonus[state]); }
   bool goes_on(int32_t state) const { return arc_begin[state] < arc_begin[state + 1]; }
@@ -42,7 +42,7 @@ struct Phrases {
   }
 };
 
-// A language model and its word for each symbol, -1: none; `cost` comes on top of the model's.
+// A language model, its word for each symbol or -1, and an additional cost of each symbol.
 struct BoundModel {
   const NgramModel* model = nullptr;
   const int32_t* word = nullptr;
@@ -51,17 +51,17 @@ struct BoundModel {
 
   // ln p(symbol | state), and the state after it.
   double score(int32_t state, int32_t symbol, int32_t* next) const {
-    if (word[symbol] < 0) {  // the model lacks it, and has no <unk>
+    if (word[symbol] < 0) {  // unknown, and the model has no <unk>
       *next = state;
       return kImpossible;
     }
-    return ask(state, word[symbol], next) - cost[symbol];
+    return look_up(state, word[symbol], next) - cost[symbol];
   }
-  double ask(int32_t state, int32_t own_word, int32_t* next) const {
+  double look_up(int32_t state, int32_t model_word, int32_t* next) const {
     const int64_t from = state;
     int64_t to;
     float logprob;
-    if (model->look_up(&from, &own_word, 1, &logprob, &to) >= 0) throw std::logic_error("a word of another model");
+    if (model->look_up(&from, &model_word, 1, &logprob, &to) >= 0) throw std::logic_error("a word of another model");
     *next = static_cast<int32_t>(to);
     return logprob;
   }
@@ -69,7 +69,7 @@ struct BoundModel {
 
 struct ContextOptions {
   double scale = 1;          // of the log-probabilities of both models
-  double class_share = 1;    // of the class model, where both mix linearly
+  double class_share = 1;    // of the class model in a linear mixture
   double class_boost = 0;    // on entering a class, in nats
   double keyword_boost = 0;  // for each word of a phrase, in nats
   int32_t max_tokens = 10;   // 0: no bound
@@ -90,14 +90,14 @@ struct Token {
   }
 };
 
-// Which phrases an utterance has.
+// The phrases of an utterance.
 struct UtteranceLists {
   struct List {
     const Phrases* phrases;
-    int32_t class_word;  // of the class model; -1: phrases of no class, boosted where they stand
+    int32_t class_word;  // of the class model; -1: phrases of no class, boosted in place
   };
   std::vector<List> lists;
-  std::vector<const Phrases*> unwanted;  // phrases that cost where they stand
+  std::vector<const Phrases*> unwanted;  // phrases with a cost
 };
 
 class ContextTracker {
@@ -124,38 +124,38 @@ class ContextTracker {
     return intern(std::move(first));
   }
 
-  // The state after a word, and what the word scores; -inf if the grammar does not allow it (the state is then -1).
+  // The state after a word, and the score of the word; -1 and -inf if the grammar does not allow it.
   int32_t advance(int32_t set, int32_t symbol, float* score) {
     if (no_word_[symbol]) {
       *score = 0;
       return set;
     }
-    int32_t& place = after_(set, symbol);
-    if (place < 0) {
-      const int32_t made = place = static_cast<int32_t>(steps_.size());
+    int32_t& number = after_(set, symbol);
+    if (number < 0) {
+      const int32_t added = number = static_cast<int32_t>(steps_.size());
       steps_.push_back({-1, 0.0f});
       double gain;
       Set next = step(sets_[set], symbol, &gain, nullptr);
       const int32_t to = next.tokens.empty() ? -1 : intern(std::move(next));
-      steps_[made] = {to, static_cast<float>(gain)};
-      *score = steps_[made].score;
+      steps_[added] = {to, static_cast<float>(gain)};
+      *score = steps_[added].score;
       return to;
     }
-    *score = steps_[place].score;
-    return steps_[place].to;
+    *score = steps_[number].score;
+    return steps_[number].to;
   }
 
-  // What ending here scores.
+  // The score of ending here.
   float final_score(int32_t set) const {
     const Set& here = sets_[set];
     double best = kImpossible;
     double old_score = 0;
     int32_t ignored;
-    if (old_.model != nullptr) old_score = old_.ask(here.old_state, old_.eos, &ignored);
+    if (old_.model != nullptr) old_score = old_.look_up(here.old_state, old_.eos, &ignored);
     for (const Token& token : here.tokens) {
       if (token.list != kOutside) continue;
       double score = 0;
-      if (class_.model != nullptr) score = mixed(class_.ask(token.state, class_.eos, &ignored), old_score);
+      if (class_.model != nullptr) score = mixed(class_.look_up(token.state, class_.eos, &ignored), old_score);
       best = std::max(best, token.score + options_.scale * score);
     }
     if (std::isinf(old_score)) return static_cast<float>(kImpossible);
@@ -165,15 +165,14 @@ class ContextTracker {
   int64_t size() const { return static_cast<int64_t>(sets_.size()); }
   bool has(int64_t set) const { return set >= 0 && set < size(); }
 
-  // A stretch of a sentence that the best way through the grammar takes as a phrase.
-  struct Said {
+  // Words of a sentence that are a phrase on the best path of the grammar.
+  struct PhraseSpan {
     int32_t begin, end;  // words
     int32_t list;
   };
 
-  // Which phrases the best way takes, in order. Symbols that are no words count as words here, and none may fall
-  // inside a phrase without parting it from nothing.
-  std::vector<Said> explain(int32_t start, const int32_t* symbol, int64_t count) const {
+  // The phrases on the best path of the grammar, in order. Symbols that are no words count in the positions.
+  std::vector<PhraseSpan> explain(int32_t start, const int32_t* symbol, int64_t count) const {
     struct Column {
       std::vector<Token> tokens;
       std::vector<Origin> origin;
@@ -203,45 +202,45 @@ class ContextTracker {
       double score = here.score;
       int32_t ignored;
       if (class_.model != nullptr) {
-        const double old_score = old_.model == nullptr ? 0.0 : old_.ask(at.old_state, old_.eos, &ignored);
-        score += options_.scale * mixed(class_.ask(here.state, class_.eos, &ignored), old_score);
+        const double old_score = old_.model == nullptr ? 0.0 : old_.look_up(at.old_state, old_.eos, &ignored);
+        score += options_.scale * mixed(class_.look_up(here.state, class_.eos, &ignored), old_score);
       }
       if (best < 0 || score > most) {
         best = static_cast<int32_t>(token);
         most = score;
       }
     }
-    std::vector<Said> said;
-    if (best < 0) return said;
-    int32_t open = -1;  // end of the phrase we are inside of, going backwards
+    std::vector<PhraseSpan> spans;
+    if (best < 0) return spans;
+    int32_t open = -1;  // span whose begin is not reached yet, going backwards
     for (int64_t i = count; i > 0; --i) {
       const Origin& origin = column[i].origin[best];
       if (origin.ended) {
-        said.push_back({-1, static_cast<int32_t>(i), origin.list});
-        open = static_cast<int32_t>(said.size()) - 1;
+        spans.push_back({-1, static_cast<int32_t>(i), origin.list});
+        open = static_cast<int32_t>(spans.size()) - 1;
       }
       if (origin.entered && open >= 0) {
-        said[open].begin = static_cast<int32_t>(i) - 1;
+        spans[open].begin = static_cast<int32_t>(i) - 1;
         open = -1;
       }
       best = origin.token;
     }
-    std::reverse(said.begin(), said.end());
-    return said;
+    std::reverse(spans.begin(), spans.end());
+    return spans;
   }
 
  private:
   struct Set {
     int32_t utterance = 0;
     int32_t old_state = 0;
-    std::vector<Token> tokens;                           // sorted by place; none twice
-    std::vector<std::pair<int32_t, int32_t>> unwanted;   // (which, state) of unwanted phrases begun
+    std::vector<Token> tokens;                           // sorted by place, distinct
+    std::vector<std::pair<int32_t, int32_t>> unwanted;   // (index, state) of unwanted phrases begun
   };
   struct Step {
     int32_t to;
     float score;
   };
-  // How a token came to be.
+  // The origin of a token.
   struct Origin {
     int32_t token = -1;      // of the set before
     bool entered = false;    // the word is a phrase's first
@@ -253,13 +252,13 @@ class ContextTracker {
     Origin origin;
   };
 
-  // ln of the mixture of both models' probabilities, or what the class model says where it stands alone.
+  // ln of the linear mixture of both models' probabilities, or the class model's if it is alone.
   double mixed(double class_score, double old_score) const {
     if (old_.model == nullptr) return class_score;
-    const double one = std::log(options_.class_share) + class_score;
-    const double other = std::log1p(-options_.class_share) + old_score;
-    const double more = std::max(one, other);
-    return std::isinf(more) ? more : more + std::log1p(std::exp(std::min(one, other) - more));
+    const double of_class = std::log(options_.class_share) + class_score;
+    const double of_old = std::log1p(-options_.class_share) + old_score;
+    const double larger = std::max(of_class, of_old);
+    return std::isinf(larger) ? larger : larger + std::log1p(std::exp(std::min(of_class, of_old) - larger));
   }
 
   Set step(const Set& from, int32_t symbol, double* gain, std::vector<Origin>* origins) const {
@@ -268,37 +267,36 @@ class ContextTracker {
     to.utterance = from.utterance;
     double old_score = 0;
     if (old_.model != nullptr) old_score = old_.score(from.old_state, symbol, &to.old_state);
-    std::vector<Candidate> found;
-    for (size_t at = 0; at < from.tokens.size(); ++at) {
-      leave(from.tokens[at], static_cast<int32_t>(at), symbol, old_score, utterance, &found);
+    std::vector<Candidate> candidates;
+    for (size_t token = 0; token < from.tokens.size(); ++token) {
+      expand(from.tokens[token], static_cast<int32_t>(token), symbol, old_score, utterance, &candidates);
     }
-    // Of two ways to one place the better one counts, of equals the first.
-    std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+    // Of several ways to one place the best one counts, of equals the first.
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.token.same_place(b.token) ? a.token.score > b.token.score : a.token.before(b.token);
     });
-    found.erase(std::unique(found.begin(), found.end(),
-                            [](const Candidate& a, const Candidate& b) { return a.token.same_place(b.token); }),
-                found.end());
-    bound(&found);
+    const auto same = [](const Candidate& a, const Candidate& b) { return a.token.same_place(b.token); };
+    candidates.erase(std::unique(candidates.begin(), candidates.end(), same), candidates.end());
+    prune(&candidates);
     double best = kImpossible;
-    for (const Candidate& each : found) best = std::max(best, each.token.score);
+    for (const Candidate& candidate : candidates) best = std::max(best, candidate.token.score);
     *gain = best - options_.scale * old_score + penalty(from, symbol, utterance, &to);
     if (std::isinf(best) || std::isinf(old_score)) {
       *gain = kImpossible;
       return to;
     }
-    for (Candidate& each : found) {
-      // On a grid, so that equal sets are equal bit by bit whatever way led to them.
-      each.token.score = std::round((each.token.score - best) * kGrid) / kGrid;
-      to.tokens.push_back(each.token);
-      if (origins != nullptr) origins->push_back(each.origin);
+    for (Candidate& candidate : candidates) {
+      // On a grid, so that equal sets are equal bit by bit, whichever way leads to them.
+      candidate.token.score = std::round((candidate.token.score - best) * kGrid) / kGrid;
+      to.tokens.push_back(candidate.token);
+      if (origins != nullptr) origins->push_back(candidate.origin);
     }
     return to;
   }
 
-  // Add the tokens that one token becomes.
-  void leave(const Token& token, int32_t number, int32_t symbol, double old_score, const UtteranceLists& utterance,
-             std::vector<Candidate>* found) const {
+  // Add the successors of a token.
+  void expand(const Token& token, int32_t number, int32_t symbol, double old_score, const UtteranceLists& utterance,
+              std::vector<Candidate>* candidates) const {
     int32_t next = token.state;
     double plain = 0;
     if (class_.model != nullptr && (token.list == kOutside || utterance.lists[token.list].class_word < 0)) {
@@ -307,68 +305,70 @@ class ContextTracker {
     if (token.list != kOutside) {
       const auto& list = utterance.lists[token.list];
       const int64_t arc = list.phrases->find(token.node, symbol);
-      if (arc >= 0) inside(next, token.list, list, arc, token.score + plain, {number, false, false, kOutside}, found);
+      if (arc >= 0) enter(next, token.list, list, arc, token.score + plain, {number, false, false, kOutside}, candidates);
       return;
     }
-    if (!std::isinf(plain)) found->push_back({{next, kOutside, 0, token.score + plain}, {number, false, false, kOutside}});
-    for (size_t number_of = 0; number_of < utterance.lists.size(); ++number_of) {
-      const auto& list = utterance.lists[number_of];
+    if (!std::isinf(plain)) {
+      candidates->push_back({{next, kOutside, 0, token.score + plain}, {number, false, false, kOutside}});
+    }
+    for (size_t index = 0; index < utterance.lists.size(); ++index) {
+      const auto& list = utterance.lists[index];
       const int64_t arc = list.phrases->find(0, symbol);
       if (arc < 0) continue;
-      int32_t behind = next;
+      int32_t after = next;
       double entry = plain;
       if (list.class_word >= 0) {
-        entry = class_.ask(token.state, list.class_word, &behind);
+        entry = class_.look_up(token.state, list.class_word, &after);
         if (old_.model != nullptr) entry += std::log(options_.class_share);
         entry = options_.scale * entry + options_.class_boost;
       }
-      inside(behind, static_cast<int32_t>(number_of), list, arc, token.score + entry,
-             {number, true, false, kOutside}, found);
+      enter(after, static_cast<int32_t>(index), list, arc, token.score + entry, {number, true, false, kOutside},
+            candidates);
     }
   }
 
-  // Add the tokens of having taken an arc among phrases.
-  void inside(int32_t state, int32_t number, const UtteranceLists::List& list, int64_t arc, double score,
-              Origin origin, std::vector<Candidate>* found) const {
+  // Add the tokens after an arc of phrases.
+  void enter(int32_t state, int32_t number, const UtteranceLists::List& list, int64_t arc, double score, Origin origin,
+             std::vector<Candidate>* candidates) const {
     if (std::isinf(score)) return;
     const Phrases& phrases = *list.phrases;
     const int32_t node = phrases.dst[arc];
     score += options_.keyword_boost * phrases.bonus[arc];
-    if (phrases.goes_on(node)) found->push_back({{state, number, node, score}, origin});
+    if (phrases.goes_on(node)) candidates->push_back({{state, number, node, score}, origin});
     if (!phrases.ends(node)) return;
     origin.ended = true;
     origin.list = number;
-    found->push_back({{state, kOutside, 0, score + options_.keyword_boost * phrases.final_bonus[node]}, origin});
+    candidates->push_back({{state, kOutside, 0, score + options_.keyword_boost * phrases.final_bonus[node]}, origin});
   }
 
-  // Keep the best tokens, always one outside all phrases: what is inside may come to nothing.
-  void bound(std::vector<Candidate>* found) const {
+  // Keep the best tokens, with at least one outside all phrases, because phrases may fail.
+  void prune(std::vector<Candidate>* candidates) const {
     const size_t most = static_cast<size_t>(options_.max_tokens);
-    if (most == 0 || found->size() <= most) return;
-    std::stable_sort(found->begin(), found->end(),
+    if (most == 0 || candidates->size() <= most) return;
+    std::stable_sort(candidates->begin(), candidates->end(),
                      [](const Candidate& a, const Candidate& b) { return a.token.score > b.token.score; });
-    const auto outside = [](const Candidate& each) { return each.token.list == kOutside; };
-    const auto cut = found->begin() + static_cast<int64_t>(most);
-    const auto first = std::find_if(found->begin(), found->end(), outside);
-    if (first >= cut && first != found->end()) *(cut - 1) = *first;
-    found->erase(cut, found->end());
-    std::sort(found->begin(), found->end(),
+    const auto is_outside = [](const Candidate& candidate) { return candidate.token.list == kOutside; };
+    const auto cut = candidates->begin() + static_cast<int64_t>(most);
+    const auto first = std::find_if(candidates->begin(), candidates->end(), is_outside);
+    if (first >= cut && first != candidates->end()) *(cut - 1) = *first;
+    candidates->erase(cut, candidates->end());
+    std::sort(candidates->begin(), candidates->end(),
               [](const Candidate& a, const Candidate& b) { return a.token.before(b.token); });
   }
 
-  // What unwanted phrases that end with this word cost, a number ≤ 0; and which are under way after it.
+  // The score of unwanted phrases that end with this word, ≤ 0; adds those in progress after it to a set.
   double penalty(const Set& from, int32_t symbol, const UtteranceLists& utterance, Set* to) const {
     double sum = 0;
-    const auto take = [&](int32_t which, int32_t state) {
-      const Phrases& phrases = *utterance.unwanted[which];
+    const auto follow = [&](int32_t index, int32_t state) {
+      const Phrases& phrases = *utterance.unwanted[index];
       const int64_t arc = phrases.find(state, symbol);
       if (arc < 0) return;
       const int32_t node = phrases.dst[arc];
       if (phrases.ends(node)) sum += options_.keyword_boost * phrases.final_bonus[node];
-      if (phrases.goes_on(node)) to->unwanted.emplace_back(which, node);
+      if (phrases.goes_on(node)) to->unwanted.emplace_back(index, node);
     };
-    for (const auto& [which, state] : from.unwanted) take(which, state);
-    for (size_t which = 0; which < utterance.unwanted.size(); ++which) take(static_cast<int32_t>(which), 0);
+    for (const auto& [index, state] : from.unwanted) follow(index, state);
+    for (size_t index = 0; index < utterance.unwanted.size(); ++index) follow(static_cast<int32_t>(index), 0);
     std::sort(to->unwanted.begin(), to->unwanted.end());
     return sum;
   }
@@ -382,8 +382,8 @@ class ContextTracker {
       sum = keyed_hash_with(sum, static_cast<uint32_t>(token.node));
       sum = keyed_hash_with(sum, static_cast<uint64_t>(static_cast<int64_t>(token.score * kGrid)));
     }
-    for (const auto& [which, state] : set.unwanted) {
-      sum = keyed_hash_with(sum, joined(which, state));
+    for (const auto& [index, state] : set.unwanted) {
+      sum = keyed_hash_with(sum, joined(index, state));
     }
     return sum;
   }
@@ -405,7 +405,8 @@ class ContextTracker {
     for (auto at = first; at != last; ++at) {
       if (equal(sets_[at->second], set)) return at->second;
     }
-    if (sets_.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) throw std::length_error("too many sets of tokens");
+    constexpr size_t most = std::numeric_limits<int32_t>::max();
+    if (sets_.size() >= most) throw std::length_error("too many sets of tokens");
     const int32_t number = static_cast<int32_t>(sets_.size());
     known_.emplace(sum, number);
     sets_.push_back(std::move(set));

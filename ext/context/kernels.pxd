@@ -1,4 +1,4 @@
-"""C++ declarations of contextual grammars and spans that sound alike; declarations only."""
+"""C++ declarations of contextual grammars and spans that sound similar."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
@@ -31,7 +31,7 @@ cdef extern from "context/context.hpp" namespace "ninja" nogil:
     cdef cppclass UtteranceLists:
         vector[PhraseList] lists
         vector[const Phrases*] unwanted
-    cdef cppclass Said "ninja::ContextTracker::Said":
+    cdef cppclass PhraseSpan "ninja::ContextTracker::PhraseSpan":
         int32_t begin
         int32_t end
         int32_t list
@@ -42,7 +42,7 @@ cdef extern from "context/context.hpp" namespace "ninja" nogil:
         int32_t advance(int32_t, int32_t, float*) except +
         float final_score(int32_t) except +
         cbool has(int64_t)
-        vector[Said] explain(int32_t, const int32_t*, int64_t) except +
+        vector[PhraseSpan] explain(int32_t, const int32_t*, int64_t) except +
 
 cdef extern from "context/compose_context.hpp" namespace "ninja" nogil:
     Composed compose_context(const Arcs&, ContextTracker*, int32_t, double, int64_t) except +

@@ -12,10 +12,10 @@ np.import_array()
 def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[::1] kind not None,
            const int64_t[::1] child_begin not None, const int32_t[::1] unit not None, const int32_t[::1] child not None,
            const uint8_t[::1] is_word not None, int64_t beam, double score_beam, int64_t max_units):
-    """Search; the lexicon's arrays are empty where every word is allowed.
+    """Search; the lexicon's arrays are empty if any word is allowed.
 
     Returns:
-        (parent, state, unit_begin, unit, total, word_begin, place, first, end, cost, alignment), as
+        (parent, state, unit_begin, unit, total, word_begin, node, first, end, cost, alignment), as
         ext/ctc/ctc_problem.hpp describes them.
     """
     cdef c.CtcUnits units
@@ -53,13 +53,13 @@ def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[:
             del kernel
     return (
         int32s(result.parent), int32s(result.state), int64s(result.unit_begin), int32s(result.unit),
-        doubles(result.total), int64s(result.word_begin), int32s(result.place), int32s(result.first),
+        doubles(result.total), int64s(result.word_begin), int32s(result.node), int32s(result.first),
         int32s(result.end), doubles(result.cost), int32s(result.alignment),
     )
 
 
 def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob not None,
-            const int64_t[::1] word_begin not None, const int32_t[::1] place not None,
+            const int64_t[::1] word_begin not None, const int32_t[::1] node not None,
             const int32_t[::1] first not None, const int32_t[::1] end not None, const double[::1] cost not None,
             const int32_t[:, ::1] alignment not None, int32_t silence, const int32_t[::1] same not None,
             const int32_t[::1] kind not None, const int64_t[::1] id_begin not None, const int32_t[::1] id not None):
@@ -68,30 +68,30 @@ def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob no
     Returns:
         (arc_begin, dst, word, acoustic, ali_begin, ali); only the last state is final.
     """
-    cdef c.CtcHypotheses given
-    cdef c.CtcLattice made
-    given.num_hypotheses = hypothesis.shape[0]
-    given.num_frames = alignment.shape[1]
-    given.num_places = same.shape[0]
+    cdef c.CtcHypotheses input
+    cdef c.CtcLattice output
+    input.num_hypotheses = hypothesis.shape[0]
+    input.num_frames = alignment.shape[1]
+    input.num_nodes = same.shape[0]
     if (hypothesis.shape[0] == 0 or logprob.shape[0] != hypothesis.shape[0]
             or word_begin.shape[0] != alignment.shape[0] + 1 or kind.shape[0] != same.shape[0]):
         raise ValueError("the arrays of the hypotheses do not fit each other")
-    given.hypothesis = &hypothesis[0]
-    given.logprob = &logprob[0]
-    given.word_begin = &word_begin[0]
-    given.place = &place[0] if place.shape[0] else NULL
-    given.first = &first[0] if place.shape[0] else NULL
-    given.end = &end[0] if place.shape[0] else NULL
-    given.cost = &cost[0] if place.shape[0] else NULL
-    given.alignment = &alignment[0, 0] if given.num_frames else NULL
-    given.silence = silence
-    given.same = &same[0] if same.shape[0] else NULL
-    given.kind = &kind[0] if same.shape[0] else NULL
-    given.id_begin = &id_begin[0]
-    given.id = &id[0] if id.shape[0] else NULL
+    input.hypothesis = &hypothesis[0]
+    input.logprob = &logprob[0]
+    input.word_begin = &word_begin[0]
+    input.node = &node[0] if node.shape[0] else NULL
+    input.first = &first[0] if node.shape[0] else NULL
+    input.end = &end[0] if node.shape[0] else NULL
+    input.cost = &cost[0] if node.shape[0] else NULL
+    input.alignment = &alignment[0, 0] if input.num_frames else NULL
+    input.silence = silence
+    input.same = &same[0] if same.shape[0] else NULL
+    input.kind = &kind[0] if same.shape[0] else NULL
+    input.id_begin = &id_begin[0]
+    input.id = &id[0] if id.shape[0] else NULL
     with nogil:
-        made.make(given)
+        output.make(input)
     return (
-        int64s(made.arc_begin), int32s(made.dst), int32s(made.word), floats(made.acoustic), int64s(made.ali_begin),
-        int32s(made.ali),
+        int64s(output.arc_begin), int32s(output.dst), int32s(output.word), floats(output.acoustic), int64s(output.ali_begin),
+        int32s(output.ali),
     )

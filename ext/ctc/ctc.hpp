@@ -1,7 +1,7 @@
-// Prefix beam search over the frames of a CTC model: the most probable unit sequences, alignments summed.
+// CTC prefix beam search: the most probable unit sequences, summed over alignments.
 //
-// A prefix is a sequence of units cut into words. Its probability is that of all its alignments so far, kept apart by
-// their last frame: blank or the last unit. Beside the sums goes the best single alignment, for times.
+// A prefix is a sequence of units divided into words. Its probability is the sum over all its alignments so far,
+// separate for those that end with a blank and with the last unit. The best single alignment is kept for times.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@ class CtcSearch {
       : units_(units), beam_(beam), prefixes_(units, lexicon) {
     for (int32_t unit = 0; unit < units.num_units; ++unit) {
       if (units.kind[unit] == kCtcBoundary) boundaries_.push_back(unit);
-      if (units.kind[unit] != kCtcNever) said_.push_back(unit);
+      if (units.kind[unit] != kCtcNever) allowed_.push_back(unit);
     }
-    made_.assign(1 + 2 * units.num_units, {0, kCtcNone});
+    longer_.assign(1 + 2 * units.num_units, {0, kCtcNone});
   }
 
   // `logprob` [num_frames, num_units], row by row.
@@ -43,12 +43,12 @@ class CtcSearch {
   using Node = CtcPrefixes::Node;
   static constexpr size_t kLeast = size_t{1} << 13;
   static constexpr double kLogZero = -std::numeric_limits<double>::infinity();
-  static constexpr double kNegligible = 40.0;  // nats; adding less than exp(-40) of a number does not change it
+  static constexpr double kNegligible = 40.0;  // nats; adding exp(-40) of a number does not change it
 
   struct Way {       // the best alignment
     double score;
-    int32_t mark;    // when its last unit began
-    int32_t last;    // frame in which that unit was seen last
+    int32_t mark;    // begin of its last unit
+    int32_t last;    // last frame of that unit
   };
   struct Score {
     double total;    // of all alignments
@@ -57,7 +57,7 @@ class CtcSearch {
   struct Prefix {
     int32_t node;
     Score blank;     // alignments that end with a blank
-    Score label;     // with the last unit, or a boundary that adds nothing
+    Score label;     // with the last unit, or a repeated boundary
     double total;    // both
   };
   struct Mark {      // a unit of an alignment
@@ -67,8 +67,8 @@ class CtcSearch {
     double before;          // log-probability of the alignment before the first frame
   };
 
-  struct Made {      // the prefix with a unit more
-    int64_t round;   // of the search in which this holds
+  struct Longer {    // an existing prefix with one more unit
+    int64_t round;   // in which the entry is valid
     int32_t node;
   };
 
@@ -95,7 +95,7 @@ class CtcSearch {
     return frame[a] != frame[b] ? frame[a] > frame[b] : a < b;
   }
 
-  // Which units may be said in this frame at all.
+  // Select the units that are tried at a frame.
   void choose_units(const double* frame) {
     if (beam_.max_units == 0 || beam_.max_units >= units_.num_units) return;
     tried_.resize(units_.num_units);
@@ -104,15 +104,15 @@ class CtcSearch {
                      [frame](int32_t a, int32_t b) { return before(frame, a, b); });
     tried_.resize(beam_.max_units);
     chosen_.assign(units_.num_units, 0);
-    said_.clear();
+    allowed_.clear();
     for (int32_t unit : tried_) {
       chosen_[unit] = 1;
-      if (units_.kind[unit] != kCtcNever) said_.push_back(unit);
+      if (units_.kind[unit] != kCtcNever) allowed_.push_back(unit);
     }
   }
   bool is_chosen(int32_t unit) const { return chosen_.empty() || chosen_[unit]; }
 
-  // The same prefixes one frame later; what leads from one of them to another is taken along.
+  // Compute the same prefixes one frame later, including transitions between prefixes of the beam.
   void stay(const double* frame, int32_t number) {
     const int32_t count = static_cast<int32_t>(now_.size());
     later_.resize(count);
@@ -129,28 +129,28 @@ class CtcSearch {
         const double again = frame[node.unit];
         const Way& same = prefix.label.way;
         add(next.label, prefix.label.total + again, {same.score + again, same.mark, number});
-      } else {  // a boundary more adds nothing
+      } else {  // another boundary does not change the prefix
         for (int32_t unit : boundaries_) {
           add(next.label, prefix.total + frame[unit], {way.score + frame[unit], way.mark, way.last});
         }
       }
       const int32_t above = node.parent == kCtcNone ? kCtcNone : slot_of_[node.parent];
-      if (above != kCtcNone && is_chosen(node.unit)) come(now_[above], node, frame[node.unit], number, next.label);
+      if (above != kCtcNone && is_chosen(node.unit)) add_parent(now_[above], node, frame[node.unit], number, next.label);
       next.total = log_add(next.blank.total, next.label.total);
     }
   }
 
-  // Add the alignments that come from the prefix without the last unit.
-  void come(const Prefix& parent, const Node& node, double logprob, int32_t number, Score& label) {
-    const bool twice = prefixes_[parent.node].unit == node.unit;  // needs a blank between
-    const Way& way = twice ? parent.blank.way : better(parent);
-    const double score = (twice ? parent.blank.total : parent.total) + logprob;
+  // Add the alignments of the prefix without the last unit.
+  void add_parent(const Prefix& parent, const Node& node, double logprob, int32_t number, Score& label) {
+    const bool is_repeated = prefixes_[parent.node].unit == node.unit;  // needs a blank between
+    const Way& way = is_repeated ? parent.blank.way : better(parent);
+    const double score = (is_repeated ? parent.blank.total : parent.total) + logprob;
     if (!(score > kLogZero)) return;
     label.total = log_add(label.total, score);
     if (way.score + logprob > label.way.score) label.way = {way.score + logprob, marked(way, number), number};
   }
 
-  // Find the best prefixes of those that stay and those with a unit more.
+  // Select the best of the same prefixes and of those with one more unit.
   const std::vector<CtcCandidate>& propose(const double* frame) {
     double best = kLogZero, worst = std::numeric_limits<double>::infinity();
     int64_t possible = 0;
@@ -162,7 +162,7 @@ class CtcSearch {
     }
     if (beam_.beam == 0 || possible < beam_.beam) worst = kLogZero;
     double likely = kLogZero;
-    for (int32_t unit : said_) likely = std::max(likely, frame[unit]);
+    for (int32_t unit : allowed_) likely = std::max(likely, frame[unit]);
     const double most = now_.empty() ? kLogZero : now_[0].total;  // the first is the best
     best_.begin(beam_.beam, std::max(worst, best - beam_.score_beam), std::max(best, most + likely));
     for (size_t slot = 0; slot < later_.size(); ++slot) {
@@ -170,7 +170,7 @@ class CtcSearch {
       if (total >= best_.edge()) best_.offer({total, static_cast<int32_t>(slot), 0, later_[slot].node});
     }
     tried_.clear();
-    for (int32_t unit : said_) {
+    for (int32_t unit : allowed_) {
       if (most + frame[unit] >= best_.edge()) tried_.push_back(unit);
     }
     std::sort(tried_.begin(), tried_.end(), [frame](int32_t a, int32_t b) { return before(frame, a, b); });
@@ -181,19 +181,19 @@ class CtcSearch {
     return best_.sorted();
   }
 
-  // Offer a prefix with each unit more that may follow, but for those that are prefixes of the beam already.
+  // Offer the prefix with each unit that may follow, except prefixes that are in the beam already.
   void extend(int32_t slot, const double* frame) {
     const Prefix& prefix = now_[slot];
     const Node& node = prefixes_[prefix.node];
     ++round_;
     for (int32_t child = node.child; child != kCtcNone; child = prefixes_[child].sibling) {
       const int32_t column = CtcPrefixes::column(prefixes_[child].unit, prefixes_[child].begins);
-      made_[column] = {round_, child};
+      longer_[column] = {round_, child};
     }
     const auto offer = [&](int32_t unit, int32_t column) {
       const double score = (node.unit == unit ? prefix.blank.total : prefix.total) + frame[unit];
       if (score < best_.edge()) return;
-      const int32_t child = made_[column].round == round_ ? made_[column].node : kCtcNone;
+      const int32_t child = longer_[column].round == round_ ? longer_[column].node : kCtcNone;
       if (child == kCtcNone || slot_of_[child] == kCtcNone) best_.offer({score, slot, column, child});
     };
     if (const int32_t* column = prefixes_.following(node)) {
@@ -231,7 +231,7 @@ class CtcSearch {
     for (size_t slot = 0; slot < now_.size(); ++slot) slot_of_[now_[slot].node] = static_cast<int32_t>(slot);
   }
 
-  // Forget prefixes and marks that no kept prefix comes from, so that memory does not grow with the frames.
+  // Remove prefixes and marks without a successor in the beam, so that memory does not grow with the frames.
   void collect() {
     node_to_.assign(prefixes_.size(), kCtcNone);
     mark_to_.assign(marks_.size(), kCtcNone);
@@ -268,15 +268,15 @@ class CtcSearch {
     garbage_ = std::max(kLeast, 2 * (slot_of_.size() + marks_.size()));
   }
 
-  struct Seen {      // a unit of a hypothesis
+  struct Position {  // of a unit of a hypothesis
     int32_t node;
     int32_t mark;
     int32_t last;    // frame
   };
 
   void write(int64_t num_frames, CtcResult& result) const {
-    std::vector<int32_t> place(prefixes_.size(), kCtcNone);  // of the word whose last unit this is
-    std::vector<Seen> seen;
+    std::vector<int32_t> word_node(prefixes_.size(), kCtcNone);  // of the word with this last unit
+    std::vector<Position> positions;
     result.word_begin.assign(1, 0);
     result.unit_begin.assign(1, 0);
     result.alignment.reserve(now_.size() * num_frames);
@@ -284,10 +284,10 @@ class CtcSearch {
       if (!prefixes_.is_sentence(prefix.node) || !(prefix.total > kLogZero)) continue;
       const Way& way = better(prefix);
       result.total.push_back(prefix.total);
-      seen.clear();
+      positions.clear();
       int32_t mark = way.mark, last = way.last;
       for (int32_t node = prefix.node; node != 0; node = prefixes_[node].parent) {
-        if (prefixes_[node].open) seen.push_back({node, mark, last});
+        if (prefixes_[node].open) positions.push_back({node, mark, last});
         last = marks_[mark].previous_last;
         mark = marks_[mark].previous;
       }
@@ -295,14 +295,14 @@ class CtcSearch {
       result.alignment.resize(frames + num_frames, static_cast<int32_t>(units_.blank));
       int32_t* alignment = result.alignment.data() + frames;
       int32_t above = kCtcNone;
-      for (auto begin = seen.rbegin(); begin != seen.rend();) {
+      for (auto begin = positions.rbegin(); begin != positions.rend();) {
         auto end = begin + 1;
-        while (end != seen.rend() && !prefixes_[end->node].begins) ++end;
+        while (end != positions.rend() && !prefixes_[end->node].begins) ++end;
         result.first.push_back(marks_[begin->mark].first);
         result.end.push_back((end - 1)->last + 1);
         const double from = above == kCtcNone ? 0.0 : marks_[begin->mark].before;
-        result.cost.push_back(from - (end == seen.rend() ? way.score : marks_[end->mark].before));
-        int32_t& here = place[(end - 1)->node];
+        result.cost.push_back(from - (end == positions.rend() ? way.score : marks_[end->mark].before));
+        int32_t& here = word_node[(end - 1)->node];
         if (here == kCtcNone) {
           here = static_cast<int32_t>(result.parent.size());
           result.parent.push_back(above);
@@ -311,7 +311,7 @@ class CtcSearch {
           result.unit_begin.push_back(static_cast<int64_t>(result.unit.size()));
         }
         above = here;
-        result.place.push_back(here);
+        result.node.push_back(here);
         for (; begin != end; ++begin) {
           std::fill(alignment + marks_[begin->mark].first, alignment + begin->last + 1, prefixes_[begin->node].unit);
         }
@@ -324,14 +324,14 @@ class CtcSearch {
   const CtcBeam beam_;
   CtcPrefixes prefixes_;
   std::vector<int32_t> boundaries_;
-  std::vector<int32_t> said_, tried_;     // units that may be said in this frame, those that may enter the beam
-  std::vector<uint8_t> chosen_;           // [num_units], or empty: all
-  std::vector<int32_t> slot_of_;          // [prefixes], place in `now_`
+  std::vector<int32_t> allowed_, tried_;  // units of this frame, and those that may enter the beam
+  std::vector<uint8_t> chosen_;           // [num_units], or empty for all
+  std::vector<int32_t> slot_of_;          // [prefixes], index into `now_`
   std::vector<Mark> marks_;
-  size_t garbage_ = kLeast;               // prefixes and marks from which on it is worth looking for unused ones
+  size_t garbage_ = kLeast;               // number of prefixes and marks that triggers `collect`
   std::vector<int32_t> node_to_, mark_to_;
   std::vector<Prefix> now_, later_, next_;
-  std::vector<Made> made_;                // [columns]
+  std::vector<Longer> longer_;            // [columns]
   int64_t round_ = 0;
   CtcBest best_;
 };

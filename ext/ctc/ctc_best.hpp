@@ -1,7 +1,7 @@
-// The best of many candidates in order, without sorting those that are not among them.
+// The best of many candidates in order, without sorting the others.
 //
-// Scores fall into bins of equal width. As soon as the bins above one hold enough, that bin is closed: most candidates
-// are refused by a comparison with its edge, and what is left is sorted bin by bin.
+// Scores fall into bins of equal width. A bin is closed when the bins above it have enough candidates: most candidates
+// are then rejected by a comparison with its edge, and the rest is sorted bin by bin.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct CtcCandidate {
   double score;
   int32_t slot;    // of the prefix
   int32_t column;  // 0: the prefix as it is; 1 + 2 * unit + begins: with a unit more
-  int32_t node;    // of the prefix that this makes, -1: none yet
+  int32_t node;    // of the longer prefix, -1 if it does not exist yet
   bool operator<(const CtcCandidate& other) const {
     if (score != other.score) return score > other.score;
     return slot != other.slot ? slot < other.slot : column < other.column;
@@ -24,7 +24,7 @@ struct CtcCandidate {
 
 class CtcBest {
  public:
-  // Ask for the best `most` (0: all) of scores from `least` to `greatest`; what is below `least` is refused.
+  // Start a selection of the best `most` (0: all) of scores from `least` to `greatest`; lower ones are rejected.
   void begin(int64_t most, double least, double greatest) {
     most_ = most > 0 ? most : std::numeric_limits<int64_t>::max();
     edge_ = std::max(least, std::numeric_limits<double>::lowest());
@@ -41,7 +41,7 @@ class CtcBest {
   // No score below this is among the best.
   double edge() const { return edge_; }
 
-  // Take a candidate whose score is not below the edge.
+  // Add a candidate whose score is not below the edge.
   void offer(const CtcCandidate& candidate) {
     const int32_t at = bin(candidate.score);
     if (at < open_) return;
@@ -62,7 +62,7 @@ class CtcBest {
       const int32_t at = bin(candidate.score);
       if (at >= open_) sorted_[begin[at + 1]++] = candidate;
     }
-    // Now begin[at + 1] is where the bin ends, and begin[at + 2] was moved to where it begins.
+    // Now begin[at + 1] is the end of a bin, and begin[at + 2] its begin.
     int32_t from = 0;
     for (int32_t at = kBins; at-- > open_;) {
       if (count_[at] > 1) std::sort(sorted_.begin() + from, sorted_.begin() + from + count_[at]);
@@ -74,7 +74,7 @@ class CtcBest {
 
  private:
   static constexpr int32_t kBins = 256;
-  static constexpr double kRounding = 1e-6;  // of a bin, much more than a score just below an edge can be wrong by
+  static constexpr double kRounding = 1e-6;  // of a bin; larger than the rounding of a score near an edge
 
   int32_t bin(double score) const {
     const int32_t at = static_cast<int32_t>((score - base_) * scale_);
@@ -83,8 +83,8 @@ class CtcBest {
 
   int64_t most_ = 0;
   double edge_ = 0.0, base_ = 0.0, scale_ = 0.0;
-  int32_t open_ = 0;     // the lowest bin that is not closed
-  int64_t above_ = 0;    // candidates in bins that are not
+  int32_t open_ = 0;     // the lowest open bin
+  int64_t above_ = 0;    // candidates in open bins
   int32_t count_[kBins];
   std::vector<CtcCandidate> offered_, sorted_;
 };

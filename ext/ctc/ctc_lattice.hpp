@@ -11,21 +11,21 @@
 namespace ninja {
 
 struct CtcHypotheses {          // as in `CtcResult`
-  int64_t num_hypotheses;       // those to take, the most probable first
+  int64_t num_hypotheses;       // in the lattice, the most probable first
   const int64_t* hypothesis;    // [num_hypotheses], their numbers
   const double* logprob;        // [num_hypotheses]
   const int64_t* word_begin;
-  const int32_t* place;
+  const int32_t* node;
   const int32_t* first;
   const int32_t* end;
   const double* cost;
   const int32_t* alignment;     // [hypotheses, num_frames]
   int64_t num_frames;
   int32_t silence;              // label of a frame between words
-  int64_t num_places;
-  const int32_t* same;          // [num_places], one place for all with the same words
-  const int32_t* kind;          // [num_places]
-  const int64_t* id_begin;      // [kinds + 1], ids of the words that stand in a place of a kind
+  int64_t num_nodes;
+  const int32_t* same;          // [num_nodes], one node for all with the same words
+  const int32_t* kind;          // [num_nodes]
+  const int64_t* id_begin;      // [kinds + 1], ids of the words of each kind
   const int32_t* id;
 };
 
@@ -35,41 +35,41 @@ class CtcLattice {
   std::vector<int32_t> dst, word, ali;
   std::vector<float> acoustic;
 
-  void make(const CtcHypotheses& given) {
-    std::vector<int32_t> state_of(given.num_places, kNone);
+  void make(const CtcHypotheses& input) {
+    std::vector<int32_t> state_of(input.num_nodes, kNone);
     std::vector<uint8_t> ended;
-    for (int64_t number = 0; number < given.num_hypotheses; ++number) {
-      const int64_t hypothesis = given.hypothesis[number];
-      const int32_t* alignment = given.alignment + hypothesis * given.num_frames;
+    for (int64_t number = 0; number < input.num_hypotheses; ++number) {
+      const int64_t hypothesis = input.hypothesis[number];
+      const int32_t* alignment = input.alignment + hypothesis * input.num_frames;
       int32_t at = 0;
-      for (int64_t w = given.word_begin[hypothesis]; w < given.word_begin[hypothesis + 1]; ++w) {
-        const int32_t place = given.same[given.place[w]];
-        if (state_of[place] == kNone) {
-          // Another hypothesis may have said the words before later than this one.
-          const int32_t late = std::max(given.first[w], time_[at]);
+      for (int64_t w = input.word_begin[hypothesis]; w < input.word_begin[hypothesis + 1]; ++w) {
+        const int32_t node = input.same[input.node[w]];
+        if (state_of[node] == kNone) {
+          // In another hypothesis the words before may be later.
+          const int32_t late = std::max(input.first[w], time_[at]);
           const int32_t source = late > time_[at] ? pause(at, late) : at;
-          const double cost = given.cost[w];
-          const int32_t there = state(std::max(given.end[w], late), cost_to_[at] + static_cast<float>(cost));
-          const int32_t kind = given.kind[place];
-          for (int64_t id = given.id_begin[kind]; id < given.id_begin[kind + 1]; ++id) {
-            arcs_.push_back({source, there, given.id[id], cost, alignment + late, time_[there] - late});
+          const double cost = input.cost[w];
+          const int32_t there = state(std::max(input.end[w], late), cost_to_[at] + static_cast<float>(cost));
+          const int32_t kind = input.kind[node];
+          for (int64_t id = input.id_begin[kind]; id < input.id_begin[kind + 1]; ++id) {
+            arcs_.push_back({source, there, input.id[id], cost, alignment + late, time_[there] - late});
           }
-          state_of[place] = there;
+          state_of[node] = there;
         }
-        at = state_of[place];
+        at = state_of[node];
       }
       ended.resize(time_.size());
-      if (ended[at]) continue;  // two hypotheses differ only in words that the table lacks: the better one stays
+      if (ended[at]) continue;  // hypotheses that differ only in words that the table lacks: the best one counts
       ended[at] = 1;
-      ends_.push_back({at, kNone, 0, -given.logprob[number] - cost_to_[at], nullptr, 0});
+      ends_.push_back({at, kNone, 0, -input.logprob[number] - cost_to_[at], nullptr, 0});
     }
-    const int32_t last = state(static_cast<int32_t>(given.num_frames), 0.0);
+    const int32_t last = state(static_cast<int32_t>(input.num_frames), 0.0);
     for (Arc& arc : ends_) {
       arc.dst = last;
       arc.length = time_[last] - time_[arc.src];
       arcs_.push_back(arc);
     }
-    write(given.silence);
+    write(input.silence);
   }
 
  private:
@@ -77,7 +77,7 @@ class CtcLattice {
   struct Arc {
     int32_t src, dst, word;
     double cost;
-    const int32_t* columns;  // of its frames, or null: silence
+    const int32_t* columns;  // of its frames, null for silence
     int32_t length;          // frames
   };
 
@@ -89,14 +89,14 @@ class CtcLattice {
 
   // The state after silence.
   int32_t pause(int32_t at, int32_t late) {
-    int32_t& found = paused_(at, late);
-    if (found != kNone) return found;
-    found = state(late, cost_to_[at]);
-    arcs_.push_back({at, found, 0, 0.0, nullptr, late - time_[at]});
-    return found;
+    int32_t& after = paused_(at, late);
+    if (after != kNone) return after;
+    after = state(late, cost_to_[at]);
+    arcs_.push_back({at, after, 0, 0.0, nullptr, late - time_[at]});
+    return after;
   }
 
-  // Arcs of a state keep the order in which they were made.
+  // Arcs of a state keep the order of their creation.
   void write(int32_t silence) {
     arc_begin.assign(time_.size() + 1, 0);
     for (const Arc& arc : arcs_) ++arc_begin[arc.src + 1];

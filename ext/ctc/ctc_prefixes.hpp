@@ -1,4 +1,4 @@
-// The prefixes of a CTC search as a tree, and which units may follow each.
+// The prefixes of a CTC search as a tree, and the units that may follow each.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ constexpr int32_t kCtcNone = -1;
 
 class CtcPrefixes {
  public:
-  struct Node {       // a prefix: its parent and one unit more
+  struct Node {       // a prefix: its parent and one more unit
     int32_t parent;
     int32_t unit;
     int32_t state;    // of the lexicon
     bool begins;      // the unit begins a word
-    bool open;        // the prefix ends within a word, or at the end of one that nothing has closed yet
-    int32_t child;    // a prefix with a unit more
-    int32_t sibling;  // another one of the parent's
+    bool open;        // the last word may continue
+    int32_t child;    // the last added longer prefix
+    int32_t sibling;  // the previous child of the parent
   };
 
   CtcPrefixes(const CtcUnits& units, const CtcLexicon& lexicon) : units_(units), lexicon_(lexicon) {
@@ -31,8 +31,8 @@ class CtcPrefixes {
         first_state_[lexicon.unit[at]] = lexicon.child[at];
       }
     }
-    // Units that say nothing of words need a boundary between these, unless there is none and a lexicon cuts.
-    const bool cuts = lexicon.num_states && std::count(units.kind, units.kind + num_units, kCtcBoundary) == 0;
+    // If no unit is a boundary, the lexicon separates words.
+    const bool separates = lexicon.num_states && std::count(units.kind, units.kind + num_units, kCtcBoundary) == 0;
     after_end_.assign(num_units, kCtcNone);
     after_boundary_.assign(num_units, kCtcNone);
     for (int32_t unit = 0; unit < num_units; ++unit) {
@@ -41,7 +41,7 @@ class CtcPrefixes {
       if (kind != kCtcInside && kind != kCtcBegins) continue;
       const bool known = !lexicon.num_states || first_state_[unit] != kCtcNone;
       if (known) after_boundary_[unit] = column(unit, true);
-      if (kind == kCtcBegins || cuts) {
+      if (kind == kCtcBegins || separates) {
         if (known) after_end_[unit] = column(unit, true);
       } else if (!lexicon.num_states) {
         after_end_[unit] = column(unit, false);
@@ -62,14 +62,14 @@ class CtcPrefixes {
 
   bool is_sentence(int32_t node) const { return !nodes_[node].open || ends_here(nodes_[node]); }
 
-  // For each unit the column in which it may follow, -1 if it must not; null if none may. The units with which a word
-  // of the lexicon goes on come beside these, from `within`.
+  // The column of each unit that may follow, -1 if it may not; null if none may. `within` has the units that continue a
+  // word of the lexicon.
   const int32_t* following(const Node& node) const {
     if (!node.open) return after_boundary_.data();
     return ends_here(node) ? after_end_.data() : nullptr;
   }
 
-  // Call `take(unit)` for each unit with which an open word of the lexicon goes on.
+  // Call `take(unit)` for each unit that continues an open word of the lexicon.
   template <class Take>
   void within(const Node& node, Take take) const {
     if (!lexicon_.num_states || !node.open) return;
@@ -78,7 +78,7 @@ class CtcPrefixes {
     }
   }
 
-  // Make the prefix with a unit more, in a column where it may follow.
+  // Add the prefix with one more unit, in a column where it may follow.
   int32_t add(int32_t parent, int32_t column) {
     const int32_t unit = unit_of(column);
     const bool begins = column % 2 == 0, open = units_.kind[unit] != kCtcBoundary;
@@ -88,7 +88,7 @@ class CtcPrefixes {
     return nodes_[parent].child = size() - 1;
   }
 
-  // Forget all but the prefixes marked in `moved`, whose parents are marked, too; it then holds their new numbers.
+  // Keep only the prefixes that are not kCtcNone in `moved`, and their parents; write their new numbers to it.
   void keep(std::vector<int32_t>& moved) {
     int32_t kept = 0;
     for (int32_t node = 0; node < size(); ++node) {  // parents come before their children
@@ -116,7 +116,7 @@ class CtcPrefixes {
 
   const CtcUnits units_;
   const CtcLexicon lexicon_;
-  std::vector<int32_t> first_state_;                  // [num_units], of the lexicon, after a word's first unit
+  std::vector<int32_t> first_state_;                  // [num_units], of the lexicon, after the first unit of a word
   std::vector<int32_t> after_end_, after_boundary_;   // [num_units], column in which a unit may follow
   std::vector<Node> nodes_;                           // the first is the empty prefix
 };

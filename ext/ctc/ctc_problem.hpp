@@ -1,4 +1,4 @@
-// What a CTC search is given, and what it finds; see ctc.hpp.
+// Input and output of the CTC search; see ctc.hpp.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 namespace ninja {
 
 enum : uint8_t {
-  kCtcInside,    // goes on with the word, or begins one where none is open
+  kCtcInside,    // continues the word, or begins one if none is open
   kCtcBegins,    // begins a word
-  kCtcBoundary,  // ends a word, and is no part of any
-  kCtcNever,     // is never said; the blank is one of these
+  kCtcBoundary,  // ends a word
+  kCtcNever,     // is never part of a hypothesis, as the blank
 };
 
 struct CtcUnits {
@@ -21,7 +21,7 @@ struct CtcUnits {
 
 // A tree of spellings, state 0 the root; children of a state are ordered by unit.
 struct CtcLexicon {
-  int64_t num_states;        // 0: every word is allowed
+  int64_t num_states;        // 0 allows any word
   const int64_t* child_begin;  // [num_states + 1]
   const int32_t* unit;       // [num_children]
   const int32_t* child;      // [num_children]
@@ -29,21 +29,21 @@ struct CtcLexicon {
 };
 
 struct CtcBeam {
-  int64_t beam;        // prefixes kept; 0: all
-  double score_beam;   // of those, none worse than the best by more
-  int64_t max_units;   // units that may follow at a frame, the most probable; 0: all
+  int64_t beam;        // prefixes kept; 0 is all
+  double score_beam;   // prefixes worse than the best by more are dropped
+  int64_t max_units;   // most probable units tried at a frame; 0 is all
 };
 
 struct CtcResult {
-  // Words as a tree, parents first: sequences that begin with the same units cut the same way share them.
-  std::vector<int32_t> parent;        // [places], -1: the first word
-  std::vector<int32_t> state;         // [places], of the lexicon, -1 without
-  std::vector<int64_t> unit_begin;    // [places + 1]
+  // Words as a tree, parents first: sequences that begin with the same units in the same words share nodes.
+  std::vector<int32_t> parent;        // [nodes], -1 for the first word
+  std::vector<int32_t> state;         // [nodes], of the lexicon, -1 without
+  std::vector<int64_t> unit_begin;    // [nodes + 1]
   std::vector<int32_t> unit;
   // Hypotheses, best first.
   std::vector<double> total;          // log-probability of all alignments
   std::vector<int64_t> word_begin;    // words of hypothesis h are word_begin[h] : word_begin[h + 1]
-  std::vector<int32_t> place;         // [words], in the tree
+  std::vector<int32_t> node;          // [words], in the tree
   std::vector<int32_t> first, end;    // [words], frames: first one, one past the last; by the best alignment
   std::vector<double> cost;           // [words], of the best alignment, up to the next word's first frame
   std::vector<int32_t> alignment;     // [hypotheses, frames], the column at each frame of the best alignment

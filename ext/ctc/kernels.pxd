@@ -1,4 +1,4 @@
-"""C++ declarations of the CTC search; declarations only."""
+"""C++ declarations of the CTC search."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
@@ -22,7 +22,7 @@ cdef extern from "ctc/ctc.hpp" namespace "ninja" nogil:
         int64_t max_units
 
     cdef cppclass CtcResult:
-        vector[int32_t] parent, state, unit, place, first, end, alignment
+        vector[int32_t] parent, state, unit, node, first, end, alignment
         vector[int64_t] unit_begin, word_begin
         vector[double] total, cost
 
@@ -36,14 +36,14 @@ cdef extern from "ctc/ctc_lattice.hpp" namespace "ninja" nogil:
         const int64_t* hypothesis
         const double* logprob
         const int64_t* word_begin
-        const int32_t* place
+        const int32_t* node
         const int32_t* first
         const int32_t* end
         const double* cost
         const int32_t* alignment
         int64_t num_frames
         int32_t silence
-        int64_t num_places
+        int64_t num_nodes
         const int32_t* same
         const int32_t* kind
         const int64_t* id_begin
@@ -53,4 +53,4 @@ cdef extern from "ctc/ctc_lattice.hpp" namespace "ninja" nogil:
         vector[int64_t] arc_begin, ali_begin
         vector[int32_t] dst, word, ali
         vector[float] acoustic
-        void make(const CtcHypotheses& given) except +
+        void make(const CtcHypotheses& input) except +

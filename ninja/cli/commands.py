@@ -26,7 +26,7 @@ SECTIONS = {
         "train": Entry("train", "Train a language model on a text."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": Entry(
-            "train_context:context", "Train an encoder of phrases, which finds those that sound alike."
+            "train_context:context", "Train an encoder of phrases, which finds phrases that sound similar."
         ),
         "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
         "tune": Entry("tune", "Choose the weights of a rescoring on a development set."),
