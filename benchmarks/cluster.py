@@ -196,7 +196,7 @@ class Queue:
 def measure(data: Path, folder: Path) -> Measured:
     """Measure the times of this machine."""
     import ninja
-    from ninja.pipeline.gather import gather
+    from ninja.pipeline.join import gather
     from ninja.pipeline.plan import PartOutput, Plan, Shard, units
     from ninja.pipeline.shard import Outcome as Did
     from ninja.pipeline.shard import missing, run_shard

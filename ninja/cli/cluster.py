@@ -17,7 +17,7 @@ from ninja.errors import FormatError, InputError, OptionError
 from ninja.libraries import installed_version, needed_for
 from ninja.lm.load import cache_models
 from ninja.pipeline.cluster import run
-from ninja.pipeline.gather import gather, remove
+from ninja.pipeline.join import join_shards, remove_shards
 from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record, read_plan
 from ninja.pipeline.shard import Work
@@ -93,9 +93,9 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
                     bar.step(f"shard {record.shard}/{record.of}", share=done / plan.shards)
 
             run(plan, start, cluster=address, cores=cores, gpus=gpus, on_record=show)
-    gathered = gather(plan.folder)
-    remove(gathered)
-    report(gathered)
+    joined = join_shards(plan.folder)
+    remove_shards(joined)
+    report(joined)
 
 
 def _num_shards(plan: Plan, workers: int) -> int:

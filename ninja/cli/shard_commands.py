@@ -11,8 +11,7 @@ from ninja.cli.files import OutputFile
 from ninja.cli.options import Sectioned, command
 from ninja.cli.shards import CommandWork, report
 from ninja.files.output import target
-from ninja.pipeline.gather import gather as join
-from ninja.pipeline.gather import remove
+from ninja.pipeline.join import join_shards, remove_shards
 from ninja.pipeline.plan import SUFFIX
 
 SCRIPTS = {
@@ -72,10 +71,10 @@ def gather(output: str, remove_parts: bool) -> None:
     Example:
       ninja gather rescored.ark.gz
     """
-    gathered = join(output)
+    joined = join_shards(output)
     if remove_parts:
-        remove(gathered)
-    report(gathered)
+        remove_shards(joined)
+    report(joined)
 
 
 @click.command(cls=Sectioned, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -19,9 +19,9 @@ from ninja.errors import OptionError, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.writer import KALDI, format_of
 from ninja.libraries import installed_version
-from ninja.pipeline.gather import Gathered
+from ninja.pipeline.join import JoinedRun
 from ninja.pipeline.outputs import names_job
-from ninja.pipeline.plan import PartOutput, Plan, Shard, parts_folder, units
+from ninja.pipeline.plan import PartOutput, Plan, Shard, shard_folder_of, units
 from ninja.pipeline.record import Failure, Record
 from ninja.pipeline.shard import Outcome, Part, checksum, run_shard
 
@@ -103,7 +103,7 @@ def plan_of(context: click.Context, shards: int) -> Plan:
     options, others = options_of(command, values, places, _checksums, lambda names: units(names, allow_pipes=True)[1])
     states += others
     return Plan(
-        parts_folder(outputs[0].name),
+        shard_folder_of(outputs[0].name),
         shards,
         command.name or "",
         options,
@@ -200,7 +200,7 @@ def _summary(record: Record) -> str:
     return f"is finished: {record.lattices} lattices{failed}"
 
 
-def report(gathered: Gathered) -> NoReturn:
+def report(gathered: JoinedRun) -> NoReturn:
     """Print the joined files and the failures of the shards, and exit."""
     failures = [failure for record in gathered.records for failure in record.failures]
     for failure in failures[:SHOWN]:
@@ -209,6 +209,6 @@ def report(gathered: Gathered) -> NoReturn:
         keys = [failure.key or failure.path or "?" for failure in failures]
         click.echo(f"ninja: {len(keys)} failed: {named(keys)}", err=True)
     failed = f", {len(failures)} failed" if failures else ""
-    files = " ".join(gathered.written)
+    files = " ".join(gathered.outputs)
     click.echo(f"ninja: {files}: {gathered.lattices} lattices of {gathered.plan.shards} shards{failed}", err=True)
     click.get_current_context().exit(1 if failures else 0)

@@ -1,4 +1,4 @@
-"""All shards of a plan that are not done yet, in this process or on a Ray cluster."""
+"""Run the remaining shards of a plan, in this process or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,39 +19,38 @@ def run(
     gpus: float = 0,
     on_record: Callable[[Record], None] = lambda record: None,
 ) -> list[Record]:
-    """Run the shards of a plan that are not done yet; `ninja.pipeline.gather.gather` joins their parts.
+    """Run the shards of a plan that are not done yet; `ninja.pipeline.join.join_shards` joins their files.
 
-    On a cluster each actor, of so many cores and GPUs, calls `start` once, which loads the model, and then does one
-    shard after the other. A shard whose worker dies, or that fails with an error that another attempt may not have, is
-    tried three times in all, on whatever node there is. Folder and sources must be on a file system that all share.
+    On a cluster each actor calls `start` once, which loads the model, and then runs shards. A shard whose worker dies,
+    or that fails with an error that another attempt may not have, is tried three times, on any node. Folder and sources
+    must be on a file system that all nodes share.
 
     Args:
-        plan: What is done; see `ninja.pipeline.shard`.
-        start: Makes the work in each worker; it is sent there.
-        cluster: None: in this process. An address of Ray (``HOST:PORT``), or "auto": the cluster of this machine, or a
-            new one of its cores.
-        cores: Cores of each actor, as many as its work has threads.
+        plan: See `ninja.pipeline.shard`.
+        start: Returns the work of a worker, to which it is sent.
+        cluster: Address of a Ray cluster (``HOST:PORT``); "auto" for that of this machine, or a new one of its cores.
+            [default: this process]
+        cores: Cores of each actor, the number of threads of its work.
         gpus: GPUs of each actor.
-        on_record: Called with the record of each shard once it is done.
+        on_record: Called with the record of each completed shard.
 
     Returns:
         The records of all shards, in order.
 
     Raises:
-        OptionError: The folder holds parts of another plan, or no cluster answers.
-        WorkerError: Shards were given up; the message names them. The others are done and stay.
-        NinjaError: What would be as wrong for any other shard; in this process, whatever the work raises.
+        OptionError: The folder has shards of another plan, or no cluster answers.
+        WorkerError: Shards failed repeatedly; the message names them. The others are done.
+        NinjaError: The error applies to all shards; in this process, any error of the work.
         DependencyError: Ray is not installed.
     """
-    left = missing(plan)
-    if cluster is None:
-        work = start() if left else None
-        for shard in left:
-            assert work is not None
+    shards = missing(plan)
+    if shards and cluster is None:
+        work = start()
+        for shard in shards:
             on_record(run_shard(plan, shard, work))
-    elif left:
+    elif shards and cluster is not None:
         with needed_for("a cluster"):
             from ninja.pipeline.ray_cluster import run_on_ray
-        run_on_ray(plan, left, start, None if cluster == "auto" else cluster, cores, gpus, on_record)
+        run_on_ray(plan, shards, start, None if cluster == "auto" else cluster, cores, gpus, on_record)
     records = [read_record(plan, Shard(number, plan.shards)) for number in range(1, plan.shards + 1)]
     return [record for record in records if record is not None]

@@ -1,9 +1,8 @@
-"""The cutting of sources into shards: stretches of about equal size, in the order of the sources.
+"""The plan of a run in shards: parts of the sources of about equal size, in their order.
 
-Plain Kaldi archives are cut where lattices begin, script files between lines (by the bytes of the lattices that they
-name), files of any other kind, and packed ones, are taken as a whole. Where the cuts lie follows from the sources and
-the number of shards alone, so every worker computes its own stretch, and the results of all shards, one after the
-other, are those of one run.
+Plain Kaldi archives are cut where lattices begin, and script files between lines, by the sizes of their lattices; files
+of other formats, and packed ones, are not cut. The cuts depend on the sources and the number of shards alone, so that
+each worker computes its own part, and the concatenated results of all shards are those of one run.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from ninja.io import folder
 from ninja.io.listed import names_in
 from ninja.io.run_facts import State, state_of
 from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, tables
-from ninja.pipeline.cuts import LONGEST_HEAD, next_lattice
+from ninja.pipeline.archive_positions import LONGEST_HEAD, next_lattice_begin
 
-MOST_SHARDS = 1_000_000
+MAX_SHARDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,15 @@ class Shard:
     of: int
 
     def __post_init__(self) -> None:
-        """Refuse a shard that there is not."""
+        """Validate the number."""
         if not 1 <= self.number <= self.of:
             raise OptionError(f"shard {self.number}/{self.of}: shards are counted from 1 to their number")
-        if self.of > MOST_SHARDS:
-            raise OptionError(f"shard {self.number}/{self.of}: there are {MOST_SHARDS:,} shards at most")
+        if self.of > MAX_SHARDS:
+            raise OptionError(f"shard {self.number}/{self.of}: there are {MAX_SHARDS:,} shards at most")
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Understand ``i/n``."""
+        """Parse ``i/n``."""
         number, slash, of = text.partition("/")
         if not slash or not number.isdecimal() or not of.isdecimal():
             raise OptionError(f"shard is {text!r}, but must be i/n, such as 3/8")
@@ -66,21 +65,21 @@ class Unit:
     """One file of the sources."""
 
     table: Table
-    size: int  # bytes, or those of the lattices that a script file names
-    lines: tuple[tuple[int, int], ...] = ()  # of a script file: begin of each, and the size of the lattices before
+    size: int  # bytes; of a script file, those of its lattices
+    lines: tuple[tuple[int, int], ...] = ()  # of a script file: begin, and the size of the lattices before it
     whole: bool = False  # never cut
 
 
-SUFFIX = ".shards"  # of the folder of an output's parts
+SUFFIX = ".shards"  # of the folder of an output's shards
 
 
-def parts_folder(output: str) -> str:
-    """Return the folder of the parts of an output, named by a path or in Kaldi's way."""
+def shard_folder_of(output: str) -> str:
+    """Return the folder of the shards of an output, which is named by a path or as a Kaldi wspecifier."""
     return target(output).archive + SUFFIX
 
 
 def renamed(name: str, place: Callable[[str], str]) -> str:
-    """Return the name of an output, in the same form, with its files elsewhere.
+    """Return the name of an output, in the same form, with other files.
 
     Args:
         place: Returns the new path of a file.
@@ -103,8 +102,8 @@ OutputKind = Literal["lattices", "text", "same"]  # "same": all shards write the
 class PartOutput:
     """One output of a command."""
 
-    option: str  # by which it is named
-    name: str  # as typed: a path, or Kaldi's way of naming one
+    option: str  # that names it
+    name: str  # a path or a Kaldi wspecifier
     kind: OutputKind
 
     @property
@@ -116,16 +115,16 @@ class PartOutput:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the results of a run in shards depend on, and where they go.
+    """The facts that determine the results of a run in shards, and the place of the results.
 
     Attributes:
-        folder: For the parts and their records.
-        shards: Their number.
+        folder: Folder of the shards' files and records.
+        shards: Number of shards.
         command: Name of the command.
-        options: Its options; of files, a checksum of their content.
-        version: Of Ninja.
-        outputs: Of the command.
-        states: Of the files of the sources, of those that script files name, and of other archives of the command.
+        options: Its options; checksums for files.
+        version: Version of Ninja.
+        outputs: Outputs of the command.
+        states: States of the files of the sources, of files that script files name, and of other archives.
         units: Files of the sources; None in a plan that was read from a folder.
     """
 
@@ -140,22 +139,24 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """Checksum by which results of the same plan are told from others."""
+        """Checksum that identifies the plan in records."""
         return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        """Return what the digest is of; two plans are the same if all of it is."""
+        """Return the facts of the digest."""
         return {
             "version": self.version,
             "command": self.command,
             "options": dict(self.options),
-            "outputs": [[each.option, renamed(each.name, os.path.basename), each.kind] for each in self.outputs],
+            "outputs": [
+                [output.option, renamed(output.name, os.path.basename), output.kind] for output in self.outputs
+            ],
             "shards": self.shards,
             "sources": [list(state) for state in self.states],
         }
 
     def tables(self, shard: Shard) -> tuple[Table, ...]:
-        """Return the files and stretches of files of a shard, in the order of the sources; some shards have none.
+        """Return the files and parts of files of a shard, in the order of the sources; an empty shard has none.
 
         Raises:
             InputError: A file cannot be read.
@@ -164,7 +165,7 @@ class Plan:
         assert shard.of == self.shards
         ends = list(accumulate(unit.size for unit in self.units))
         begin, end = (self._cut(number, ends) for number in (shard.number - 1, shard.number))
-        found = []
+        tables = []
         for index in range(begin[0], min(end[0] + 1, len(self.units))):
             unit = self.units[index]
             first = begin[1] if index == begin[0] else 0
@@ -172,22 +173,22 @@ class Plan:
             if last == 0 or (first and first == last):
                 continue
             if not first and last is None:
-                found.append(unit.table)
+                tables.append(unit.table)
                 continue
             size = self._bytes(unit)
             if first >= size:
                 continue
             line = 0 if not unit.lines else bisect_right([at for at, _ in unit.lines], first) - 1
             stretch = replace(unit.table.place, offset=first, end=size if last is None else last, line=line)
-            found.append(replace(unit.table, place=stretch))
-        return tuple(found)
+            tables.append(replace(unit.table, place=stretch))
+        return tuple(tables)
 
     def _bytes(self, unit: Unit) -> int:
         """Return the size of a unit's file."""
         return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
-        """Return the unit, and the byte in it, at which a shard ends and the next begins."""
+        """Return the unit and the offset at which a shard ends and the next begins."""
         assert self.units is not None
         if number == self.shards:
             return len(self.units), 0
@@ -205,7 +206,7 @@ class Plan:
         shape = "whole" if unit.whole or not offset else _shape(unit.table)
         if shape == "whole":
             return (index, 0) if 2 * offset <= unit.size else (index + 1, 0)
-        return index, next_lattice(unit.table.place.path, offset, text=shape == "text")
+        return index, next_lattice_begin(unit.table.place.path, offset, text=shape == "text")
 
 
 def units(source: Source, *, format: str | None = None, allow_pipes: bool = False) -> tuple[list[Unit], list[State]]:
@@ -216,26 +217,26 @@ def units(source: Source, *, format: str | None = None, allow_pipes: bool = Fals
         format: As for `ninja.read`.
 
     Raises:
-        OptionError: A pipe, which has no parts.
+        OptionError: A source is a pipe, which cannot be cut.
         NinjaError: As for `ninja.read`.
     """
-    found: list[Unit] = []
+    units: list[Unit] = []
     states: dict[str, State] = {}
     foreign = format is not None and reader(format).format.read != KALDI_READ
     for table in _files(source, format, allow_pipes):
         path = table.place.path
         if table.kind == "folder":
-            states |= {each: state_of(each) for each in folder.files(path)}
-            found.append(Unit(table, folder.size_of(table) or 0, whole=True))
+            states |= {file: state_of(file) for file in folder.files(path)}
+            units.append(Unit(table, folder.size_of(table) or 0, whole=True))
             continue
         states[path] = state_of(path)
         script = _script(table, states) if table.kind == "scp" else None
-        found.append(script or Unit(table, max(0, states[path][1]), whole=foreign))
-    return found, list(states.values())
+        units.append(script or Unit(table, max(0, states[path][1]), whole=foreign))
+    return units, list(states.values())
 
 
 def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Table]:
-    """Yield the files of a source, and the folders that are one thing."""
+    """Yield the files of a source, and the folders that are one source of their format."""
     for table in tables(source, allow_pipes=allow_pipes):
         place = table.place
         if place.command is not None or gives_bytes_once(place.path):
@@ -260,16 +261,16 @@ def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Ta
 
 
 def _script(table: Table, states: dict[str, State]) -> Unit | None:
-    """Return a script file with the sizes of the lattices that it names; None: it is packed.
+    """Return a script file with the sizes of its lattices; None if it is packed.
 
-    A lattice's size is the distance to the next one of its file that is named, or to the file's end.
+    A lattice ends where the next one that is named begins, or with its file.
     """
     try:
         with open_stream(table.place, is_input=False) as stream:
             if not stream.seekable:
                 return None
             content = stream.rest()
-    except NinjaError:  # as reading it will say
+    except NinjaError:  # reported when it is read
         return None
     rows: list[tuple[int, str, int]] = []  # begin, file, and offset in it
     begin = 0
@@ -290,7 +291,7 @@ def _script(table: Table, states: dict[str, State]) -> Unit | None:
 
 
 def _listed(name: str, script: str) -> Place:
-    """Return the place that a line of a script file names; one without a path where reading it will fail."""
+    """Return the place that a line of a script file names; a place without a path if it cannot be read."""
     try:
         places = resolve_listed(name, script)
     except NinjaError:
@@ -305,6 +306,6 @@ def _shape(table: Table) -> Literal["whole", "binary", "text"]:
             head = stream.head(LONGEST_HEAD)
             if not stream.seekable or not is_kaldi(head) or head.startswith(MAGIC):
                 return "whole"
-    except NinjaError:  # as reading it will say
+    except NinjaError:  # reported when it is read
         return "whole"
     return "binary" if KALDI_IMAGE.match(head) else "text"

@@ -1,4 +1,4 @@
-"""Shards as calls of actors of Ray, which places, restarts and retries them."""
+"""Run shards in actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record
 from ninja.pipeline.shard import Work, run_shard
 
-ATTEMPTS = 3  # at a shard
-STORE = 80_000_000  # bytes of the object store of a new cluster, the smallest that Ray takes: only names go through it
-SPARE_AFTER = 60.0  # seconds after which the last shards are given to idle actors, too, ...
-SPARE_FACTOR = 1.5  # ... if that is so many times as long as shards took on average; docs/scale.md
+ATTEMPTS = 3  # of a shard
+STORE = 80_000_000  # bytes of the object store of a new cluster, Ray's minimum; only names pass through it
+# One of the last shards runs on a second, idle actor after so many seconds and so many times the mean; docs/scale.md.
+SPARE_AFTER = 60.0
+SPARE_FACTOR = 1.5
 
 
-class Worker:
-    """An actor, which holds the work: its model is loaded once."""
+class ShardActor:
+    """An actor, which loads the models once."""
 
     def __init__(self, plan: Plan, start: Callable[[], Work]) -> None:
         self._plan = plan
@@ -37,7 +38,7 @@ class Worker:
         self._work: Work | None = None
 
     def run(self, shard: Shard) -> Record:
-        """Do a shard."""
+        """Run a shard."""
         if self._work is None:
             self._work = self._start()
         return run_shard(self._plan, shard, self._work)
@@ -49,7 +50,7 @@ class Worker:
 
 @dataclass(slots=True)
 class _Call:
-    """A shard in an actor's hands."""
+    """A shard that an actor runs."""
 
     shard: Shard
     actor: Any
@@ -69,9 +70,9 @@ def run_on_ray(
     with connected(address):
         options = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": -1}
         count = min(len(shards), num_actors(cores, gpus))
-        actors: list[Any] = [ray.remote(Worker).options(**options).remote(plan, start) for _ in range(count)]
+        actors: list[Any] = [ray.remote(ShardActor).options(**options).remote(plan, start) for _ in range(count)]
         try:
-            _hand_out(shards, actors, on_record, plan.shards)
+            _run_shards(shards, actors, on_record, plan.shards)
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -82,7 +83,7 @@ def connected(address: str | None) -> Iterator[None]:
     """Connect to a cluster in a ``with`` block, unless this process is connected.
 
     Args:
-        address: None: the cluster of this machine, or a new one of its cores.
+        address: ``HOST:PORT``; None for the cluster of this machine, or a new one of its cores.
 
     Raises:
         OptionError: No cluster answers.
@@ -103,11 +104,11 @@ def has_gpus() -> bool:
 
 
 def _connect(address: str | None) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a new cluster would tell its makers of it
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a new cluster would send usage statistics
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        if address is not None:  # Ray itself would try for minutes
+        if address is not None:  # Ray would try for minutes
             host, _, port = address.rpartition(":")
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address or "auto", **quiet)
@@ -115,40 +116,40 @@ def _connect(address: str | None) -> None:
         if address is not None:
             raise OptionError(f"no Ray cluster answers at {address}: {error.strerror or error}") from error
         ray.init("local", num_cpus=num_cores(), include_dashboard=False, object_store_memory=STORE, **quiet)
-    except (RuntimeError, ValueError) as error:  # of another version of Ray or Python, or no address
+    except (RuntimeError, ValueError) as error:  # another version of Ray or Python, or an invalid address
         raise OptionError(f"the Ray cluster at {address} cannot be used: {str(error).splitlines()[0]}") from error
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray's own would end the process with another exit code
+            signal.signal(signal.SIGTERM, handler)  # Ray's handler exits with another code
 
 
 def num_actors(cores: int, gpus: float) -> int:
-    """Return how many actors of so many cores and GPUs the nodes have room for.
+    """Return the number of actors of some cores and GPUs that fit on the nodes.
 
     Raises:
-        OptionError: Not for one.
+        OptionError: No actor fits.
     """
     count = 0
     for node in ray.nodes():
         if node["Alive"]:
-            have = node["Resources"]
-            room = have.get("CPU", 0) // cores
-            count += int(min(room, have.get("GPU", 0) // gpus) if gpus else room)
+            resources = node["Resources"]
+            capacity = resources.get("CPU", 0) // cores
+            count += int(min(capacity, resources.get("GPU", 0) // gpus) if gpus else capacity)
     if not count:
         wanted = f"{cores} cores" + (f" and {gpus:g} GPUs" if gpus else "")
         raise OptionError(f"no node of the Ray cluster has {wanted}, which each worker needs")
     return count
 
 
-def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Record], None], of: int) -> None:
-    """Give each actor a shard, and another when it is done, until all are done or given up.
+def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Record], None], of: int) -> None:
+    """Run shards on actors until all are done or have failed repeatedly.
 
-    Ray would repeat calls itself (``max_task_retries``), but counts each try at an actor that is still restarting, and
-    leaves a shard with an actor that no node has room for any more.
+    Ray's own retries (``max_task_retries``) count each call of an actor that is still restarting, and keep a shard on
+    an actor that no longer fits on any node.
     """
     waiting, idle = deque(shards), deque(actors)
     calls: dict[Any, _Call] = {}
-    restarting: dict[Any, Any] = {}  # actors by the answer that says they are back
+    restarting: dict[Any, Any] = {}  # actors by the reference of their `ready` call
     attempts: Counter[Shard] = Counter()
     done: set[Shard] = set()
     failed: dict[Shard, str] = {}
@@ -161,7 +162,7 @@ def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Recor
         for answer in ready:
             if (call := calls.pop(answer, None)) is None:
                 actor = restarting.pop(answer)
-                with suppress(RayError):  # it will not come back
+                with suppress(RayError):  # it was not restarted
                     ray.get(answer)
                     idle.append(actor)
                 continue
@@ -192,18 +193,18 @@ def _hand_out(shards: list[Shard], actors: list[Any], on_record: Callable[[Recor
                 mean += (time.monotonic() - call.begin - mean) / len(done)
                 on_record(record)
     if failed:
-        each = [f"{shard.number}/{shard.of} ({reason})" for shard, reason in failed.items()]
+        reasons = [f"{shard.number}/{shard.of} ({reason})" for shard, reason in failed.items()]
         count = f"{len(failed)} of {of} shards were" if len(failed) > 1 else f"1 of {of} shards was"
-        raise WorkerError(f"{count} given up after {ATTEMPTS} attempts: {named(each)}; the others are done and stay")
+        raise WorkerError(f"{count} given up after {ATTEMPTS} attempts: {named(reasons)}; the others are done and stay")
 
 
 def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
-    """Return the next shard; behind the last, one that takes long: its node may be dead, and no other have room."""
+    """Return the next shard; after the last, one that takes long, as its node may have died."""
     if waiting:
         return waiting.popleft()
     patience = max(SPARE_AFTER, SPARE_FACTOR * mean)
-    alone = [each for each in calls.values() if sum(other.shard == each.shard for other in calls.values()) == 1]
-    late = [call for call in alone if time.monotonic() - call.begin > patience]
+    running = Counter(call.shard for call in calls.values())
+    late = [call for call in calls.values() if running[call.shard] == 1 and time.monotonic() - call.begin > patience]
     return min(late, key=lambda call: call.begin).shard if late else None
 
 

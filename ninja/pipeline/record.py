@@ -1,7 +1,7 @@
-"""Records of the shards that are done, and the plan that they belong to, as JSON files in the folder of the parts.
+"""Records of completed shards, and their plan, as JSON files in the folder of the shards.
 
-``00003-of-00008.json`` stands there when shard 3 is done, ``plan.json`` from the first attempt on. A record counts if
-it is of the same plan and the parts that it names have the sizes that it says.
+The first attempt writes ``plan.json``, a completed shard 3 ``00003-of-00008.json``. A record is valid if it is of the
+same plan and its files have the sizes recorded.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ninja.files.output import LONGEST_NAME, reported
 from ninja.io import run_facts
 from ninja.io.folder import SCALES_SUFFIX
 from ninja.io.symbol_tables import table_beside
-from ninja.pipeline.parts import Parts
-from ninja.pipeline.plan import MOST_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
+from ninja.pipeline.plan import MAX_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
+from ninja.pipeline.shard_folder import ShardFolder
 
 PLAN = "plan.json"
 _RECORD = re.compile(r"\d+-of-\d+\.json")
@@ -36,25 +36,25 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class PartFile:
+class ShardFile:
     """A file that a shard wrote."""
 
-    option: str | None  # of the output that it is; None: it lies beside one
+    option: str | None  # of the output; None for files beside an output
     size: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Facts of a shard that is done."""
+    """The results of a completed shard."""
 
     plan: str  # digest
     shard: int
     of: int
     lattices: int  # results
     failures: tuple[Failure, ...]
-    keys: str  # sha256 of the keys read, each with a newline behind it
-    parts: dict[str, PartFile]  # by the name of each file
+    keys: str  # sha256 of the keys read, each followed by a newline
+    parts: dict[str, ShardFile]  # by the name of each file
     host: str
     seconds: float
     version: str
@@ -64,16 +64,16 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
     """Return the record of a completed shard, or None if the shard must run.
 
     Raises:
-        OptionError: It was done by another plan.
+        OptionError: The shard belongs to another plan.
     """
-    parts = Parts(plan.folder)
+    parts = ShardFolder(plan.folder)
     try:
         facts = _load(parts, f"{shard.name}.json")
         if facts is None:
             return None
         record = _record(plan, shard, facts)
     except (LookupError, TypeError, ValueError):
-        return None  # cut short, or no record
+        return None  # truncated, or not a record
     if record.plan != plan.digest:
         raise OptionError(_other_plan(plan.folder, "other options, sources or models"))
     return record if all(parts.size(name) == part.size for name, part in record.parts.items()) else None
@@ -83,11 +83,11 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
     """Write a record, which appears whole.
 
     Args:
-        temporary: Folder for it meanwhile.
+        temporary: Folder for the file until it is complete.
     """
     path = os.path.join(temporary, "record")
     _dump(dataclasses.asdict(record), path)
-    Parts(plan.folder).take(path, f"{Shard(record.shard, record.of).name}.json")
+    ShardFolder(plan.folder).take(path, f"{Shard(record.shard, record.of).name}.json")
 
 
 def settle_plan(plan: Plan) -> None:
@@ -99,7 +99,7 @@ def settle_plan(plan: Plan) -> None:
         OptionError: The plan there is another one; the message describes the difference.
         OutputError: It cannot be written.
     """
-    parts = Parts(plan.folder)
+    parts = ShardFolder(plan.folder)
     if parts.size(PLAN) is None:
         _write_plan(plan, replace=False)
     existing = read_plan(plan.folder)
@@ -111,7 +111,7 @@ def settle_plan(plan: Plan) -> None:
 
 def _write_plan(plan: Plan, *, replace: bool) -> None:
     facts = plan.facts()
-    parts = Parts(plan.folder)
+    parts = ShardFolder(plan.folder)
     temporary = os.path.join(parts.attempts, f".{PLAN}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         _dump(facts, temporary)
@@ -122,12 +122,12 @@ def _write_plan(plan: Plan, *, replace: bool) -> None:
 
 
 def read_plan(folder: str) -> Plan:
-    """Read the plan of a folder of parts.
+    """Read the plan of a folder of shards.
 
     Raises:
-        FormatError: There is none, or it is damaged.
+        FormatError: There is no plan, or it is damaged.
     """
-    parts = Parts(folder)
+    parts = ShardFolder(folder)
     try:
         facts = _load(parts, PLAN)
         if facts is None:
@@ -141,7 +141,7 @@ def read_plan(folder: str) -> Plan:
 
 
 def _plan(folder: str, facts: dict[str, Any]) -> Plan:
-    """Make a plan of its facts, which anybody may have written: outputs are beside the folder, whatever it says."""
+    """Make a plan of untrusted facts; its outputs are beside the folder, in any case."""
     beside = os.path.dirname(folder)
     outputs = []
     for option, name, kind in facts["outputs"]:
@@ -155,7 +155,7 @@ def _plan(folder: str, facts: dict[str, Any]) -> Plan:
     for path, size, changed in facts["sources"]:
         _check(isinstance(path, str) and _is_number(size, least=-1) and _is_number(changed, least=-1))
         sources.append((path, size, changed))
-    _check(_is_number(facts["shards"], least=1, most=MOST_SHARDS))
+    _check(_is_number(facts["shards"], least=1, most=MAX_SHARDS))
     _check(isinstance(facts["command"], str) and isinstance(facts["version"], str))
     _check(isinstance(facts["options"], dict))
     plan = Plan(
@@ -171,8 +171,8 @@ def _plan(folder: str, facts: dict[str, Any]) -> Plan:
     return plan
 
 
-def _check(is_sound: bool) -> None:
-    if not is_sound:
+def _check(is_valid: bool) -> None:
+    if not is_valid:
         raise ValueError
 
 
@@ -181,7 +181,7 @@ def _is_number(value: object, *, least: int = 0, most: int = 1 << 63) -> bool:
 
 
 def _base(name: str) -> str:
-    """Return the name of a file that is in no other folder, and is not hidden."""
+    """Return the name of a file, which has no folder and is not hidden."""
     _check(
         bool(name) and name[0] != "." and not {"/", os.sep, "\0"} & {*name} and len(os.fsencode(name)) <= LONGEST_NAME
     )
@@ -204,7 +204,7 @@ def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
         for name in output.names:
             options |= {f"{name}{SCALES_SUFFIX}": None, table_beside(name): None}
         options |= dict.fromkeys(output.names, output.option)
-    parts = {name: PartFile(**fields) for name, fields in facts.pop("parts").items()}
+    parts = {name: ShardFile(**fields) for name, fields in facts.pop("parts").items()}
     for name, part in parts.items():
         _check(options[name.removeprefix(f"{shard.name}.")] == part.option and name.startswith(shard.name))
         _check(_is_number(part.size) and isinstance(part.sha256, str))
@@ -215,7 +215,7 @@ def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
     return record
 
 
-def _load(parts: Parts, name: str) -> dict[str, Any] | None:
+def _load(parts: ShardFolder, name: str) -> dict[str, Any] | None:
     """Return the content of a JSON file in a folder, or None if there is no such file."""
     size = parts.size(name)
     if size is None:

@@ -1,22 +1,21 @@
-"""One shard of a run: what every worker calls, of a job array or of a cluster.
+"""One shard of a run, as each worker of a job array or of a cluster calls it.
 
-The contract. A `Plan` says what is done: the sources, the command with its options, the number of shards, the outputs
-and the folder of their parts. Work is any function of a `Part`: it reads the part's tables, writes the part's outputs
-under the names that the part says, and returns an `Outcome`; it is where the model is held. Then
+A `Plan` has the sources, the command with its options, the number of shards, the outputs and the folder of the shards.
+The work is a function of a `Part`, which reads the part's tables, writes its outputs under the part's names, and
+returns an `Outcome`. Then
 
     record = run_shard(plan, Shard(3, 8), work)
 
-- returns the record that stands there, without work, if the shard is done by the same plan;
-- raises `OptionError` if the folder holds parts of another plan: results are never mixed;
-- else works in a folder of its own (its name has host and process), renames what is written there into the folder of
-  the parts, and writes the record last. Nothing is left of an attempt that fails or is ended by a signal; what one
-  that was killed leaves, the next attempt of the shard on that host removes, and `gather`.
+- returns the existing record, without working, if the same plan completed the shard;
+- raises `OptionError` if the folder has shards of another plan;
+- otherwise works in a folder whose name has host and process, renames the files into the folder of the shards, and
+  writes the record last. Attempts that fail or are ended by a signal leave nothing; the files of a killed one are
+  removed by the shard's next attempt on that host, or by `join_shards`.
 
-It may be called anywhere, any number of times, by several workers at once with the same shard: contents are the same,
-the last one that ends replaces them. A shard without any source has a record and no parts. Plan, part and record are
-plain values that can be sent to other processes. A lattice that fails stands in the record and is no exception; an
-exception means that the shard is not done and may be tried again. ``missing(plan)`` lists the shards that must still
-run, ``ninja.pipeline.gather.gather`` checks and joins the parts when there are none.
+Several workers may run the same shard at once; the last one replaces the files by equal ones. A shard without a source
+has a record and no files. Plan, part and record can be sent to other processes. Lattices that fail are in the record;
+an exception means that the shard may be tried again. ``missing(plan)`` lists the shards that must still run, and
+``ninja.pipeline.join.join_shards`` joins them.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from dataclasses import dataclass
 
 from ninja.files.output import reported
 from ninja.files.place import Table
-from ninja.pipeline.parts import BLOCK, Parts
 from ninja.pipeline.plan import Plan, Shard, renamed
 from ninja.pipeline.record import (
     Failure,
-    PartFile,
     Record,
+    ShardFile,
     read_record,
     settle_plan,
     write_record,
 )
+from ninja.pipeline.shard_folder import BLOCK, ShardFolder
 
 _ATTEMPT = re.compile(r"\.(\d+-of-\d+)\.(.+)-(\d+)-[0-9a-f]{8}")
 
@@ -52,14 +51,14 @@ class Part:
     """The share of one shard in a run."""
 
     shard: Shard
-    tables: tuple[Table, ...]  # what is read, in this order; at least one
-    folder: str  # that the outputs are written into, with what goes beside them
-    outputs: dict[str, str]  # by the option of each output: the name to write under, in the form of the output's
+    tables: tuple[Table, ...]  # sources in order, at least one
+    folder: str  # of the outputs, and of the files beside them
+    outputs: dict[str, str]  # names by the option of each output, in the form of the output's name
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a part."""
+    """The results of a part."""
 
     lattices: int  # results
     failures: tuple[Failure, ...] = ()
@@ -75,12 +74,12 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     Raises:
         OptionError: The folder holds parts of another plan.
         OutputError: A part or the record cannot be written.
-        NinjaError: What the work raises.
+        NinjaError: The work raised it.
     """
-    folder = Parts(plan.folder)
+    folder = ShardFolder(plan.folder)
     folder.make()
     settle_plan(plan)
-    remove_dead_attempts(folder, shard)
+    remove_stale_attempts(folder, shard)
     if (done := read_record(plan, shard)) is not None:
         return done
     begin = time.monotonic()
@@ -96,13 +95,13 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         tables = plan.tables(shard)
         outcome = Outcome(0, keys=hashlib.sha256().hexdigest())
         if tables:
-            outputs = {each.option: renamed(each.name, within) for each in plan.outputs}
+            outputs = {output.option: renamed(output.name, within) for output in plan.outputs}
             outcome = work(Part(shard, tables, attempt, outputs))
         parts = _written(plan, shard, attempt)
-        settle_plan(plan)  # another may have been begun meanwhile, while no shard was done
+        settle_plan(plan)  # another plan may have replaced it while no shard was done
         if (done := read_record(plan, shard)) is not None:  # another worker was faster
             return done
-        folder.remove(f"{shard.name}.json")  # of parts that are no longer as it says
+        folder.remove(f"{shard.name}.json")  # an invalid record
         for name in parts:
             folder.take(os.path.join(attempt, name), name)
         seconds = round(time.monotonic() - begin, 3)
@@ -134,41 +133,44 @@ def missing(plan: Plan) -> list[Shard]:
     return [shard for shard in shards if read_record(plan, shard) is None]
 
 
-def remove_dead_attempts(folder: Parts, shard: Shard | None = None) -> None:
-    """Remove what killed attempts left of a folder of parts.
+def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> None:
+    """Remove the files of attempts that were killed.
 
     Args:
-        shard: Of this shard, by processes of this host that are no more; None: of all shards and hosts.
+        shard: Only attempts at this shard by ended processes of this host.  [default: all shards and hosts]
     """
     for entry in list(os.scandir(folder.attempts)) if os.path.isdir(folder.attempts) else ():
-        found = _ATTEMPT.fullmatch(entry.name)
-        if shard is None:
-            if found or (entry.name.startswith(".plan.json.") and entry.is_file()):
-                (shutil.rmtree(entry.path, ignore_errors=True) if found else os.remove(entry.path))
-        elif found and found[1] == shard.name and found[2] == socket.gethostname() and not _lives(int(found[3])):
+        match = _ATTEMPT.fullmatch(entry.name)
+        if shard is None and match is None and entry.name.startswith(".plan.json.") and entry.is_file():
+            os.remove(entry.path)
+        elif match is None:
+            continue
+        elif shard is None or (
+            (match[1], match[2]) == (shard.name, socket.gethostname()) and not _lives(int(match[3]))
+        ):
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def checksum(path: str) -> str:
     """Return the sha256 of a file's bytes."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
-def _written(plan: Plan, shard: Shard, attempt: str) -> dict[str, PartFile]:
+def _written(plan: Plan, shard: Shard, attempt: str) -> dict[str, ShardFile]:
     """Return the files that an attempt wrote."""
     options: dict[str, str] = {}
-    for each in plan.outputs:
-        options |= {f"{shard.name}.{name}": each.option for name in each.names}
-    found = {}
+    for output in plan.outputs:
+        options |= {f"{shard.name}.{name}": output.option for name in output.names}
+    files = {}
     with reported(attempt):
         for name in sorted(os.listdir(attempt)):
             path = os.path.join(attempt, name)
-            found[name] = PartFile(options.get(name), os.path.getsize(path), checksum(path))
-    return found
+            files[name] = ShardFile(options.get(name), os.path.getsize(path), checksum(path))
+    return files
 
 
 def _lives(process: int) -> bool:

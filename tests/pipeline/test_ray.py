@@ -17,7 +17,7 @@ import pytest
 import ninja as package
 from ninja.errors import DependencyError, OptionError, OutputError, WorkerError
 from ninja.pipeline import run_shards
-from ninja.pipeline.gather import gather
+from ninja.pipeline.join import join_shards
 from ninja.pipeline.plan import PartOutput, Plan, Shard, units
 from ninja.pipeline.shard import Outcome, missing
 
@@ -96,7 +96,7 @@ def attempts():
 
 
 def is_whole():
-    gather("out.ark")
+    join_shards("out.ark")
     return Path("out.ark").read_bytes() == Path("lat.ark").read_bytes()
 
 
@@ -159,7 +159,7 @@ def test_a_shard_whose_worker_dies_is_tried_again_and_given_up_after_three_times
     Path("died-3").unlink()
     assert len(run_shards(plan, refused, cluster=cluster.address)) == 8
     assert attempts() == Counter((3, 3))  # the others were done
-    gather("other.ark")
+    join_shards("other.ark")
     with pytest.raises(OptionError, match="holds parts made with"):
         run_shards(replace(plan, command="prune"), refused, cluster=cluster.address)
 

@@ -20,7 +20,7 @@ from ninja.cli.shards import CommandWork
 from ninja.errors import FormatError, OptionError
 from ninja.files.place import Place, Table
 from ninja.graph import from_arcs
-from ninja.pipeline import cuts
+from ninja.pipeline import archive_positions
 from ninja.pipeline.plan import Plan, Shard, units
 from ninja.pipeline.shard import missing, run_shard
 
@@ -137,7 +137,7 @@ def test_several_archives_are_joined_by_key(here, ninja):
 
 
 def begins(path):
-    """The places of all lattices of a binary archive, by reading it whole: the slow twin of `next_lattice`."""
+    """The places of all lattices of a binary archive, by reading it whole: the slow twin of `next_lattice_begin`."""
     copy = Path(path).parent
     with package.write(f"ark,scp:{copy}/copy.ark,{copy}/copy.scp") as output:
         for _, lattice in package.read(path):
@@ -164,16 +164,16 @@ def test_a_cut_is_the_next_begin_of_a_lattice(tmp_path_factory, data):
     size = os.path.getsize(path)
     offset = data.draw(st.integers(0, size))
     expected = next((place for place in [*places, size] if place >= offset), size)
-    assert cuts.next_lattice(path, offset, text=False) == expected
+    assert archive_positions.next_lattice_begin(path, offset, text=False) == expected
 
 
 def test_cuts_lie_at_begins_wherever_blocks_end(here, monkeypatch):
     places = begins("lat.ark")
     size = os.path.getsize("lat.ark")
-    monkeypatch.setattr(cuts, "BLOCK", 3 * cuts.LONGEST_HEAD)
+    monkeypatch.setattr(archive_positions, "BLOCK", 3 * archive_positions.LONGEST_HEAD)
     for offset in range(0, size, 30_011):
         expected = next((place for place in places if place >= offset), size)
-        assert cuts.next_lattice("lat.ark", offset, text=False) == expected
+        assert archive_positions.next_lattice_begin("lat.ark", offset, text=False) == expected
 
 
 def test_lattices_within_the_labels_of_another_do_not_cut_it_unseen(here, ninja):

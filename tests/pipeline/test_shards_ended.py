@@ -13,7 +13,7 @@ import pytest
 
 import ninja as package
 from ninja.errors import FormatError, NinjaError, OptionError, OutputError
-from ninja.pipeline.gather import gather
+from ninja.pipeline.join import join_shards
 from ninja.pipeline.plan import Plan, Shard, units
 from ninja.pipeline.record import read_plan
 from ninja.pipeline.shard import Outcome, missing, run_shard
@@ -107,11 +107,11 @@ def test_a_function_is_run_in_shards_from_python(here):
     assert run_shard(plan, Shard(2, 3), None) == record
     assert [shard.number for shard in missing(plan)] == [1, 3]
     with pytest.raises(FormatError, match="2 shards of 3 still to be run: 1, 3"):
-        gather("out.ark")
+        join_shards("out.ark")
     for shard in missing(plan):
         run_shard(plan, shard, copying)
-    found = gather("out.ark")
-    assert (found.lattices, found.written, read_plan("out.ark.shards").digest) == (40, ("out.ark",), plan.digest)
+    found = join_shards("out.ark")
+    assert (found.lattices, found.outputs, read_plan("out.ark.shards").digest) == (40, ("out.ark",), plan.digest)
     assert Path("out.ark").read_bytes() == Path("lat.ark").read_bytes()
 
 

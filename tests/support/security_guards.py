@@ -42,7 +42,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("a link at a temporary name is not followed", OWN + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/lock.py", "os.O_RDWR | os.O_NOFOLLOW | flags", "os.O_RDWR | flags"),
         Promise("nor is one at the name of an output", "io/test_tables_writing.py::test_a_link_at_the_name_of_an_output_is_replaced_and_not_followed", "ninja/files/output.py", "self._final = os.path.abspath(path)", "self._final = os.path.realpath(path)"),
         Promise("a plan of shards names outputs beside its folder", "pipeline/test_shards_untrusted.py::test_a_plan_names_no_file_elsewhere", "ninja/pipeline/record.py", "_base(base)", "base"),
-        Promise("and replaces no file that the user did not name", "pipeline/test_shards_untrusted.py::test_a_file_that_the_user_did_not_name_is_not_replaced", "ninja/pipeline/gather.py", "            _refuse_unnamed(plan, path)\n"),
+        Promise("and replaces no file that the user did not name", "pipeline/test_shards_untrusted.py::test_a_file_that_the_user_did_not_name_is_not_replaced", "ninja/pipeline/join.py", "            _refuse_unnamed(plan, path)\n"),
         Promise("a record names parts of its shard", "pipeline/test_shards_untrusted.py::test_a_record_names_parts_alone", "ninja/pipeline/record.py", "options[name.removeprefix(f\"{shard.name}.\")] == part.option", "True"),
         Promise("temporary files of URLs lie in one's own folder", "files/test_remote.py::test_the_temporary_folder_must_be_ones_own", "ninja/files/remote.py", "if not is_own:", "if False:"),
         Promise("`file` of an entity list lies in its folder or below", OWN + "test_a_list_of_entities_lies_in_the_folder_of_its_file", "ninja/context/entities/parse.py", "path = below(file, section.place.path)", "path = section.place.path.rpartition(\"/\")[0] + \"/\" + file"),
@@ -64,7 +64,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("lists of files name no lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/listed.py", 'by_suffix(name) or "ark"', '"any"'),
         Promise("regular expressions are linear in what is repeated", OWN + "test_no_regular_expression_goes_back_again_and_again", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
         Promise("a pipe is no `file` of an entity list", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "utf8.read(path, plain=True)", "utf8.read(path)"),
-        Promise("a pipe or a device in a list is not read", "pipeline/test_parts.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),
+        Promise("a pipe or a device in a list is not read", "pipeline/test_outputs_by_file.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),
         Promise("nor in the folder of a model", "project/test_names_in_data.py::test_a_pipe_in_the_folder_of_a_model_is_not_read", "ninja/lm/load.py", "if os.path.exists(path) and not os.path.isfile(path):", "if False:"),
     ],
     SHOWN: [

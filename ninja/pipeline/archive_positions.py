@@ -1,9 +1,8 @@
-"""Places in files where lattices begin, found near a given byte without reading what lies before.
+"""Positions in Kaldi archives at which lattices begin, found from a given byte on without reading the bytes before it.
 
-A binary archive has no marks between its lattices. A key and the head of a lattice are taken for its begin if two whole
-lattices, or one and the end of the file, can be read from there; so bytes within a lattice that look like a head are
-not. The one thing that could still pass, two whole lattices written into the labels of a third, is no silent fault
-either: the shard that ends there is left with half a lattice, which fails with its place.
+A binary archive has no marks between its lattices. A key and the head of a lattice are accepted if two whole lattices,
+or one and the end of the file, can be read from there. Two whole lattices within the labels of a third would still be
+accepted, but not silently: the shard that ends there has half a lattice, which fails with its position.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 from ninja.errors import NinjaError
 from ninja.files.place import Place
@@ -20,14 +20,14 @@ from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC, read_entries
 from ninja.io.sources import is_kaldi
 from ninja.lattice import Lattice
 
-BLOCK = 1 << 20  # bytes looked through at once
+BLOCK = 1 << 20  # bytes searched at once
 LONGEST_HEAD = 4096 + 128  # bytes of a key, and of the head of its lattice
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n\s*")
-# Behind the last lattice, whose last byte is 0: the highest of a state's id, or of the number of its arcs.
+# A key after a lattice, whose last byte is 0: the highest of a state's id, or of the number of its arcs.
 _KEY = re.compile(rb"[\0\s]([^\0\s]{1,4096}[ \t])\Z")
 
 
-def next_lattice(path: str, offset: int, *, text: bool) -> int:
+def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
     """Return the byte at or after an offset at which a lattice of a Kaldi archive begins, or the size of the file.
 
     Args:
@@ -48,32 +48,32 @@ def next_lattice(path: str, offset: int, *, text: bool) -> int:
     return size
 
 
-def _binary_begins(file: object, offset: int) -> Iterator[int]:
-    """Yield the places of keys with the head of a lattice behind them."""
+def _binary_begins(file: Any, offset: int) -> Iterator[int]:
+    """Yield the positions of keys that the head of a lattice follows."""
     for begin, block in _blocks(file, max(0, offset - 1)):
-        found = block.find(MAGIC)
-        while found >= 0:
-            key = _KEY.search(block, max(0, found - LONGEST_HEAD), found)
+        head = block.find(MAGIC)
+        while head >= 0:
+            key = _KEY.search(block, max(0, head - LONGEST_HEAD), head)
             if key is not None and KALDI_IMAGE.match(block, key.start(1)):
                 yield begin + key.start(1)
-            found = block.find(MAGIC, found + 1)
+            head = block.find(MAGIC, head + 1)
 
 
-def _text_begins(file: object, offset: int) -> Iterator[int]:
-    """Yield the places behind blank lines, which no lattice has within."""
+def _text_begins(file: Any, offset: int) -> Iterator[int]:
+    """Yield the positions after blank lines, which occur between lattices only."""
     for begin, block in _blocks(file, max(0, offset - 2)):
         for blank in _BLANK_LINE.finditer(block):
             if is_kaldi(block[blank.end() : blank.end() + LONGEST_HEAD]):
                 yield begin + blank.end()
 
 
-def _blocks(file: object, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes of a file from a place on, with the place of each block; blocks overlap by two heads."""
+def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the bytes of blocks of a file, which overlap by two heads."""
     overlap = 2 * LONGEST_HEAD
     while True:
-        file.seek(begin)  # type: ignore[attr-defined]
+        file.seek(begin)
         block = b""
-        while len(block) < BLOCK and (more := file.read(BLOCK - len(block))):  # type: ignore[attr-defined]
+        while len(block) < BLOCK and (more := file.read(BLOCK - len(block))):
             block += more
         yield begin, block
         if len(block) < BLOCK:
@@ -82,16 +82,16 @@ def _blocks(file: object, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_begin(path: str, place: int, size: int) -> bool:
-    """Tell whether a lattice begins at a place of a binary archive, and another, or nothing, follows it."""
-    sound = 0
+    """Tell whether a lattice begins at a position of a binary archive, and another, or the end, follows it."""
+    num_lattices = 0
     try:
         with open_stream(Place(path, place, end=size), is_input=False) as stream:
-            for _, found in read_entries(Content(stream, path), None, None):
-                if not isinstance(found, Lattice):
+            for _, lattice in read_entries(Content(stream, path), None, None):
+                if not isinstance(lattice, Lattice):
                     return False
-                sound += 1
-                if sound == 2:
+                num_lattices += 1
+                if num_lattices == 2:
                     return True
     except NinjaError:
         return False
-    return sound == 1
+    return num_lattices == 1

@@ -1,4 +1,4 @@
-"""The folder of the parts of a run: on a file system that all workers share, or in an object store."""
+"""`ShardFolder`: the files of a run in shards, on a file system that all workers share or in an object store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ShardFolder:
     """A folder whose files appear whole.
 
     Args:
@@ -28,16 +28,15 @@ class Parts:
     path: str
 
     def make(self) -> None:
-        """Make the folder, unless it is there."""
-        for path in {self.attempts} if remote.is_remote(self.path) else {self.path}:
-            try:
-                os.makedirs(path, exist_ok=True)
-            except OSError as error:
-                raise OutputError(f"cannot be made: {error.strerror or error}", path) from error
+        """Make the folder, unless it exists."""
+        try:
+            os.makedirs(self.attempts, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot be made: {error.strerror or error}", self.attempts) from error
 
     @property
     def attempts(self) -> str:
-        """The folder of this machine in which attempts have theirs; on a shared file system it is the folder itself."""
+        """The local folder for the files of attempts; on a shared file system the same folder."""
         if not remote.is_remote(self.path):
             return self.path
         digest = hashlib.sha256(self.path.encode()).hexdigest()[:16]
@@ -48,7 +47,7 @@ class Parts:
         return f"{self.path}/{name}"
 
     def names(self) -> list[str]:
-        """Return the names of the files, without hidden ones; none where there is no folder."""
+        """Return the names of the files, without hidden ones; an empty list if the folder does not exist."""
         if remote.is_remote(self.path):
             try:
                 return [url.rpartition("/")[2] for url in remote.listing(self.path)[0]]
@@ -59,7 +58,7 @@ class Parts:
         return []
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None: it is not there."""
+        """Return the size of a file in bytes; None if it does not exist."""
         place = self.place(name)
         if remote.is_remote(place):
             return remote.state_of(place)[0]
@@ -84,7 +83,7 @@ class Parts:
         """Move a file of `attempts` into the folder.
 
         Args:
-            replace: A file of that name is replaced; else it stays, and the other is removed.
+            replace: Replace a file of the same name; otherwise that file stays, and the new one is removed.
         """
         place = self.place(name)
         if remote.is_remote(place):
@@ -95,18 +94,18 @@ class Parts:
         with reported(place):
             if not replace:
                 try:
-                    os.link(path, place)  # unlike a rename, it never replaces another worker's
-                except FileExistsError:
-                    pass
-                except OSError:  # no links there
-                    os.replace(path, place)
+                    os.link(path, place)  # unlike a rename, it never replaces another worker's file
+                    os.remove(path)
                     return
-                os.remove(path)
-                return
+                except FileExistsError:
+                    os.remove(path)
+                    return
+                except OSError:  # the file system has no links
+                    pass
             os.replace(path, place)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         place = self.place(name)
         if remote.is_remote(place):
             remote.remove(place)
@@ -117,5 +116,5 @@ class Parts:
     def remove_all(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.attempts, ignore_errors=True)
-        for name in sorted(self.names(), reverse=True):  # the plan first: without it the rest are no parts
+        for name in sorted(self.names(), reverse=True):  # the plan first: without it no file is used
             self.remove(name)
