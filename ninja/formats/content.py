@@ -1,4 +1,4 @@
-"""Contents of one file, for the readers of formats."""
+"""The content of a file, as readers of formats take it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ninja.files.text import BOM, without_mark
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
-LARGEST = 1 << 34  # bytes of a file that is read as a whole
-LARGEST_PACKED = 1 << 28  # of one packed with gzip, unpacked, ...
-LARGEST_RATIO = 100  # ... or so many times its size, if that is more: lattices are packed to a tenth or so
+LARGEST = 1 << 34  # maximum number of bytes of a file that is read as a whole
+LARGEST_PACKED = 1 << 28  # the same after gunzip, ...
+LARGEST_RATIO = 100  # ... or this multiple of the packed size, if larger; lattices compress to about a tenth
 CHUNK = 1 << 20
-FIRST_LINES = 4  # tell one document from lines of them
-LARGEST_HEAD = 1 << 26  # bytes in which they are looked for
-BLOCK = 1 << 22  # bytes of a file that is read piece by piece: few entries lie across the end of one
+FIRST_LINES = 4  # enough to tell one document from a document on each line
+LARGEST_HEAD = 1 << 26  # maximum number of bytes of the first lines
+BLOCK = 1 << 22  # bytes read at once; most entries lie within one block
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
-Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice, or with what is wrong with it
+Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice or its error
 
 
 class Content:
-    """The contents of one file, read or mapped on first use.
+    """The content of a file, read or mapped on first use.
 
     Args:
         stream: The file, opened at its begin.
         path: Its name; "-" is the standard input.
-        late: The error of a damaged lattice may be raised when the lattice is used.
+        late: Whether the error of a damaged lattice may be raised when the lattice is used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -40,25 +40,25 @@ class Content:
         self.name = stream.name  # for messages
         self.path = path
         self.stream = stream
-        self.key = key_of(path)  # of a lattice that has none of its own
+        self.key = key_of(path)  # of a lattice without a key in the file
         self._before_number = "" if _is_nameless(path) else f"{self.key}-"
         self._whole: bytes | None = None
 
     def numbered(self, number: int) -> str:
-        """Return the utterance id of one of several lattices without any, counted from 1."""
+        """Return the utterance id of the n-th lattice without a key, from 1."""
         return f"{self._before_number}{number}"
 
     def whole(self) -> bytes:
-        """Return all bytes, unpacked, without the mark with which some editors begin text.
+        """Return all bytes, unpacked, without a byte order mark.
 
-        At most 16 GB are read; of a file packed with gzip at most 256 MB or 100 times its size, whichever is more. They
-        are held once. The packed size of the standard input or of a command's output is unknown: 16 GB.
+        The limit is 16 GB; for a gzip file, 256 MB or 100 times its size, whichever is more. The packed size of the
+        standard input and of command output is unknown, so their limit is 16 GB. The bytes are kept, in one copy.
 
         Raises:
-            FormatError: They are more than any lattices can be, or the gzip stream is damaged.
+            FormatError: The limit is exceeded, or the gzip stream is damaged.
         """
         if self._whole is None:
-            pieces = io.BytesIO()  # gives its bytes away without a copy
+            pieces = io.BytesIO()  # getvalue() does not copy
             buffer = memoryview(bytearray(CHUNK))
             largest, reason = self._largest()
             self.stream.head(len(BOM))
@@ -71,7 +71,7 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return some first whole lines without taking them; b"" where they are the whole file or more than 64 MB."""
+        """Peek at the first complete lines; b"" if they are the whole file or have more than 64 MB."""
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
             if head.count(b"\n") >= FIRST_LINES:
@@ -80,21 +80,21 @@ class Content:
         return b""
 
     def readings(self) -> Callable[[], Iterable[bytes]]:
-        """Return a function that yields the file's blocks of whole lines, each time it is called.
+        """Return a function that yields the blocks of whole lines of the file on each call.
 
-        A file is read again each time; what cannot be, such as a pipe, is held as a whole.
+        A file is read again each time; a pipe is kept in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
-            return self._anew
+            return self._read_again
         content = self.whole()
         return lambda: (content,)
 
-    def _anew(self) -> Iterator[bytes]:
+    def _read_again(self) -> Iterator[bytes]:
         with open_stream(Place(self.path)) as stream:
             yield from Content(stream, self.path).blocks()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all bytes as ``whole`` returns them, piece by piece, once."""
+        """Yield the bytes of ``whole`` in pieces, once."""
         if self._whole is not None:
             yield self._whole
             return
@@ -106,46 +106,46 @@ class Content:
             yield bytes(buffer[:count])
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all bytes as ``whole`` returns them, in blocks of whole lines, once; the last line may lack its end.
+        """Yield the bytes of ``whole`` in blocks of whole lines, once; the last line may lack a newline.
 
         Raises:
-            FormatError: A line is longer than any file may be that is read as a whole, or the gzip stream is damaged.
+            FormatError: A line exceeds the limit of ``whole``, or the gzip stream is damaged.
         """
         largest, reason = self._largest()
-        left: list[bytes] = []  # of a line that goes on
-        held = 0
+        pending: list[bytes] = []  # pieces of an incomplete line
+        size = 0
         for piece in self.pieces():
             end = piece.rfind(b"\n") + 1
             if end:
-                yield b"".join((*left, piece[:end]))
-                left, held = [], 0
+                yield b"".join((*pending, piece[:end]))
+                pending, size = [], 0
             if end < len(piece):
-                left.append(piece[end:])
-                held += len(piece) - end
-                if held > largest:
+                pending.append(piece[end:])
+                size += len(piece) - end
+                if size > largest:
                     raise FormatError(reason, self.name)
-        if left:
-            yield b"".join(left)
+        if pending:
+            yield b"".join(pending)
 
     def _largest(self) -> tuple[int, str]:
-        """Return the most bytes to read, and the message if there are more."""
+        """Return the maximum number of bytes to read, and the message for more."""
         plain = (LARGEST, f"more than {LARGEST >> 30} GB, too much for one file of this format")
         if self.stream.seekable or not os.path.isfile(self.path):
             return plain
         largest = max(LARGEST_PACKED, LARGEST_RATIO * os.path.getsize(self.path))
-        what = f"{LARGEST_PACKED >> 20} MB and {LARGEST_RATIO} times its size"
-        packed = (largest, f"it unpacks to more than {what}, as lattices do not; if it holds some, gunzip it first")
+        limit = f"{LARGEST_PACKED >> 20} MB and {LARGEST_RATIO} times its size"
+        packed = (largest, f"it unpacks to more than {limit}; if it really contains lattices, gunzip it first")
         return min(plain, packed)
 
     def mapped(self) -> Path | bytes:
-        """Return the file's path where its bytes can be mapped as they are, else all bytes."""
+        """Return the path of a file that can be mapped, else all bytes."""
         return Path(self.path) if self.stream.is_local else self.whole()
 
 
 def key_of(path: str) -> str:
-    """Return the utterance id of a lattice without one: its file's name without extension and .gz.
+    """Return the utterance id of a lattice without a key: the file name without extension and .gz.
 
-    Pipes that a shell made for ``<(command)`` have no names, only numbers that are others each time.
+    It is "stdin" for the standard input and for ``<(command)``, whose descriptor numbers vary.
     """
     if _is_nameless(path):
         return "stdin"
@@ -158,7 +158,7 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Make the entries of a format with one lattice in a file."""
+    """Return the ``entries`` of a format with one lattice a file from its ``read_X``."""
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
@@ -168,12 +168,12 @@ def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
             error.key = error.key or key
             yield key, error
         else:
-            yield lattice.key, lattice  # which its file may name otherwise
+            yield lattice.key, lattice  # the file may have another key
 
     return entries
 
 
-def keyed(found: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
-    """Yield lattices, or their errors, under their keys."""
-    for each in found:
-        yield each.key or "", each
+def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
+    """Yield lattices and errors with their keys."""
+    for result in results:
+        yield result.key or "", result

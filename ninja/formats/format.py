@@ -14,7 +14,7 @@ from ninja.formats import options, unsupported
 from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
 
-# Modules of the formats in the order of detection, loaded when they are reached; at the end of each stands its FORMAT.
+# Modules of the formats in the order of detection, imported on demand; each ends in its FORMAT.
 MODULES = (
     "kaldi.archive",
     "kaldi.text_archive",
@@ -37,7 +37,7 @@ MODULES = (
     "nbest.kaldi",
     "nbest.espnet",
 )
-HEAD = 1 << 16  # bytes of a file by which its format is known
+HEAD = 1 << 16  # bytes of a file from which its format is detected
 
 Field = Literal[
     "key",
@@ -55,7 +55,7 @@ Field = Literal[
     "names",
     "fields",
 ]
-# What a format may keep of lattices, lists and networks, in the words that say what is lost.
+# Properties of lattices, lists and networks that a format may store, as messages about losses name them.
 FIELDS: dict[Field, str] = {
     "key": "key",
     "paths": "paths and their costs",
@@ -66,7 +66,7 @@ FIELDS: dict[Field, str] = {
     "word costs": "costs of single words",
     "alignments": "alignments",
     "times": "times",
-    "frame shift": "frame shift",  # other than 0.01 s, which readers take for granted
+    "frame shift": "frame shift",  # other than 0.01 s, the default of readers
     "raw": "raw kind",
     "ids": "word ids",
     "names": "word names",
@@ -79,19 +79,19 @@ ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 class Read:
     """The reader of a format."""
 
-    # Content, table of words (None: the file's own), options -> the entries of the file.
+    # Content, symbol table (None: make one of the words in the file), options -> the entries of the file.
     entries: Callable[..., Iterator[Entry]]
-    options: type | None = None  # dataclass of what ``--from NAME:OPTION=VALUE`` sets
-    ids: bool = False  # words may be ids, of a table in the file or one that the user must know
-    lazy: bool = False  # lattices are read when they are used, where ``content.late`` allows it
+    options: type | None = None  # dataclass of ``--from NAME:OPTION=VALUE``
+    ids: bool = False  # words may be ids, of a table in the file or of the user
+    lazy: bool = False  # lattices are read on first use if ``content.late`` allows it
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
     """Options, symbol table and encoding of one output."""
 
-    options: Any  # of the format's class
-    words: SymbolTable | None  # None: that of each lattice
+    options: Any  # of the options class of the format
+    words: SymbolTable | None  # None: the table of each lattice
     encoding: str = "utf-8"
 
 
@@ -99,7 +99,7 @@ class Encoder(Protocol):
     """Encoder of items into the bytes of one file."""
 
     def add(self, item: Any) -> bytes:
-        """Take an item, and return the bytes that follow those before."""
+        """Encode an item; return the next bytes of the file."""
         ...
 
     def end(self) -> bytes:
@@ -109,61 +109,61 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """Options of a format that has none."""
+    """Options of a format without options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The writer of a format: one of the first three fields; none for Kaldi's archives, which are resumed."""
+    """The writer of a format: one of the first three fields, or none for Kaldi archives, which can be resumed."""
 
-    encode: Callable[[Any, WriteSettings], bytes] | None = None  # an item; files are such entries in a row
-    encoder: Callable[[WriteSettings], Encoder] | None = None  # files that are more than their entries in a row
-    encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # what an item adds to named files
-    options: Callable[..., Any] = NoOptions  # dataclass of what ``--to NAME:OPTION=VALUE`` sets
-    files: Literal["one", "each", "named"] = "one"  # one of all lattices, one of each, or those of ``encode_files``
-    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # what is kept, as options change it
-    also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # what of an item no field says
-    key_is_field: bool = False  # a blank ends the key
+    encode: Callable[[Any, WriteSettings], bytes] | None = None  # of formats that are concatenated entries
+    encoder: Callable[[WriteSettings], Encoder] | None = None  # of formats with a header, footer or state
+    encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # bytes appended to named files
+    options: Callable[..., Any] = NoOptions  # dataclass of ``--to NAME:OPTION=VALUE``
+    files: Literal["one", "each", "named"] = "one"  # one for all lattices, one for each, or those of ``encode_files``
+    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # the fields stored with some options
+    also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # losses of an item that are no fields
+    key_is_field: bool = False  # keys must not have blanks
     unique_keys: bool = False
-    encoded_keys: bool = False  # keys are text in the file's encoding; elsewhere they may be any bytes
+    encoded_keys: bool = False  # keys are text in the encoding of the file; else they may be any bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its names, mark, reader, writer and fields."""
+    """A file format: names, detection, reader and writer."""
 
     name: str
     about: str  # one line for help and docs
     holds: Literal["lattice", "nbest", "network"] = "lattice"
-    extensions: tuple[str, ...] = ()  # the first one is given to new files
+    extensions: tuple[str, ...] = ()  # new files get the first one
     aliases: tuple[str, ...] = ()
-    mark: Callable[[bytes], object] | None = None  # whether a file begins as no other format's does
-    in_folder: Callable[[bytes], object] | None = None  # stricter mark of files that lie among others; None: the mark
-    of_folder: Callable[[str], bool] | None = None  # whether a folder is one source of this format
-    results: bool = False  # beside lattices such files are what became of them
-    keeps: frozenset[Field] = frozenset()  # what a file can hold
+    mark: Callable[[bytes], object] | None = None  # tells by the first bytes whether a file has this format
+    in_folder: Callable[[bytes], object] | None = None  # stricter mark for files in a folder; None: the mark
+    of_folder: Callable[[str], bool] | None = None  # tells whether a folder is one source of this format
+    results: bool = False  # in a folder with lattices, such files are results and are not read
+    keeps: frozenset[Field] = frozenset()  # fields that a file can store
     read: Read | None = None
     write: Write | None = None
 
     def kept(self, options: Any) -> frozenset[Field]:
-        """Return the fields that a file written with these options can hold."""
+        """Return the fields that a file can store with these options."""
         assert self.write is not None
         return self.keeps if self.write.keeps is None else self.write.keeps(self.keeps, options)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A format with the options that its files are read with."""
+    """A format with options for reading."""
 
     format: Format
     options: Any
 
     @classmethod
     def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
-        """Fill in the options that a user wrote.
+        """Make a reader from the options that a user wrote.
 
         Raises:
-            OptionError: There is no such option, or its value is out of range.
+            OptionError: An option is unknown, or its value is out of range.
         """
         assert format.read is not None
         return cls(format, options.fill(format.read.options, values, format.name, encoding=encoding))
@@ -172,14 +172,14 @@ class Reader:
         """Yield each key of a file with its lattice or its error.
 
         Args:
-            words: Symbol table that words must be in; None: the file's own words make one, where it spells them.
+            words: Symbol table that must have the words; None: make one of the words in the file, if it spells them.
 
         Raises:
-            NinjaError: What ends the reading of this file.
+            NinjaError: An error that ends the reading of this file.
         """
         assert self.format.read is not None
         if self.format.read.ids and words is not None and words.grows:
-            words = None  # it knows no ids; names come into it afterwards
+            words = None  # a growing table has no ids yet; names are added later
         return self.format.read.entries(content, words, self.options)
 
 
@@ -193,71 +193,71 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
     """Return the format of a name or alias.
 
     Raises:
-        OptionError: There is none that can be read, or written.
+        OptionError: No such format can be read, or written.
     """
     known = []
-    for each in formats():
-        if getattr(each, purpose) is not None:
-            if name == each.name or name in each.aliases:
-                return each
-            known.append(each.name)
+    for format in formats():
+        if getattr(format, purpose) is not None:
+            if name == format.name or name in format.aliases:
+                return format
+            known.append(format.name)
     raise OptionError(f"there is no format {name!r} to {purpose}; there is: {', '.join(known)}")
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
-    """Return the formats with the longest extension that a file's name ends in, ``.gz`` aside; none: []."""
+    """Return the formats whose extension is the longest match of a file name without ``.gz``."""
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
-    found: list[tuple[int, Format]] = []
-    for each in formats():
-        length = max((len(end) for end in each.extensions if base.endswith(end)), default=0)
-        if length and not found:  # the first format shares its extension with no other: these need not be loaded
-            return [each]
-        found.append((length, each))
-    longest = max(length for length, _ in found)
-    return [each for length, each in found if length == longest > 0]
+    matches: list[tuple[int, Format]] = []
+    for format in formats():
+        length = max((len(end) for end in format.extensions if base.endswith(end)), default=0)
+        if length and not matches:  # the first format shares its extension with no other: skip their imports
+            return [format]
+        matches.append((length, format))
+    longest = max(length for length, _ in matches)
+    return [format for length, format in matches if length == longest > 0]
 
 
 def by_mark(head: bytes) -> Format | None:
-    """Return the first format whose mark a file begins with; None: there is none.
+    """Return the first format whose mark matches, or None.
 
     Args:
-        head: The file's first ``HEAD`` bytes, unpacked, or all.
+        head: The first ``HEAD`` bytes of the file, unpacked, or all.
     """
     head = head.removeprefix(BOM)
-    return next((each for each in formats() if each.mark is not None and each.mark(head)), None)
+    return next((format for format in formats() if format.mark is not None and format.mark(head)), None)
 
 
 def detect(head: bytes, name: str) -> Format | None:
-    """Return the format of a file, by its mark or else by its extension; None: it is not known.
+    """Return the format of a file by its mark, else by its extension, or None.
 
     Args:
-        head: Its first ``HEAD`` bytes, unpacked, or all.
+        head: The first ``HEAD`` bytes of the file, unpacked, or all.
 
     Raises:
-        FormatError: It is of a kind that no format reads, for one packed by another program than gzip.
+        FormatError: The file is of a known kind that is not supported, such as one packed with bzip2.
     """
     if (marked := by_mark(head)) is not None:
         return marked
     if (refusal := unsupported.refusal(head)) is not None:
         raise FormatError(refusal, name)
-    found = [each for each in by_extension(name) if each.read is not None]
-    return found[0] if len(found) == 1 else None
+    readable = [format for format in by_extension(name) if format.read is not None]
+    return readable[0] if len(readable) == 1 else None
 
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the format of a folder that is one source by itself; None: its files are the sources."""
+    """Return the reader of a folder that is one source, or None if its files are the sources."""
     with os.scandir(path) as entries:
         if not any(entry.is_dir() for entry in entries):
             return None
-    found = next((each for each in formats() if each.of_folder is not None and each.of_folder(path)), None)
-    return None if found is None else Reader.of(found, {}, encoding)
+    format = next((format for format in formats() if format.of_folder is not None and format.of_folder(path)), None)
+    return None if format is None else Reader.of(format, {}, encoding)
 
 
 def reader(text: str, encoding: str = "utf-8") -> Reader:
-    """Return the format that a user named, with options: ``slf``, ``slf:frame_shift=0.016``.
+    """Return the reader of a format with options: ``slf``, ``slf:frame_shift=0.016``.
 
     Raises:
-        OptionError: There is no such format or option.
+        OptionError: The format or an option is unknown.
     """
     name, values = options.split(text)
     return Reader.of(by_name(name, "read"), values, encoding)

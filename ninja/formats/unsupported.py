@@ -1,4 +1,4 @@
-"""Kinds of files that no format reads as they are, recognised by their first bytes, with advice."""
+"""Files that no format reads, recognised by their first bytes, with advice."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
 
 
 def is_utf_16(head: bytes) -> bool:
-    """Tell whether a file begins as text in UTF-16 does."""
+    """Tell whether a file begins with a byte order mark of UTF-16."""
     return _UTF_16.match(head) is not None
 
 
 def refusal(head: bytes) -> str | None:
-    """Describe an unsupported file by its first bytes; None: not a known kind."""
+    """Return the message for an unsupported file, or None."""
     if is_utf_16(head):
         return "the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     return next((message for mark, message in _MARKS if mark.match(head)), None)

@@ -1,16 +1,16 @@
-"""Files that are read piece by piece, so that none of them is ever in memory as a whole."""
+"""Windows over files that are read in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-Pieces = bytes | Iterable[bytes]  # a file: all of it, or blocks of whole lines, of which the last may lack its end
+Pieces = bytes | Iterable[bytes]  # a whole file, or its blocks of whole lines; the last line may lack a newline
 
-LEAST = 64  # bytes by which a window grows at least: more than what a reader looks ahead
+LEAST = 64  # minimum number of bytes by which a window grows; readers look ahead less
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield each line of a file without its end: its number, from 1, the line, and whether a newline ends it."""
+    """Yield the number of each line, from 1, the line without its newline, and whether it has one."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")
@@ -23,7 +23,7 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A stretch of a file: it grows at its end, and loses what has been read at its start.
+    """A part of a file that grows at its end; bytes before the next entry are dropped.
 
     Args:
         pieces: The file, in pieces of any size.
@@ -31,26 +31,22 @@ class Window:
 
     def __init__(self, pieces: Pieces) -> None:
         self.content = b""
-        self.at = 0  # where in the content the next entry begins
-        self.begin = 0  # where in the file the content begins
+        self.at = 0  # begin of the next entry in the content
+        self.begin = 0  # begin of the content in the file
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry and double the length of the rest.
-
-        Returns:
-            False: the file has ended, and nothing changes.
-        """
+        """Drop the bytes before the next entry and double the rest; return False at the end of the file."""
         size, wanted = 0, max(len(self.content) - self.at, LEAST)
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         while size < wanted and (piece := next(self._pieces, None)) is not None:
-            found.append(piece)
+            pieces.append(piece)
             size += len(piece)
         if not size:
             return False
         if self.at < len(self.content):
-            found.insert(0, self.content[self.at :])
-        self.content = found[0] if len(found) == 1 else b"".join(found)
+            pieces.insert(0, self.content[self.at :])
+        self.content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self.begin += self.at
         self.at = 0
         return True

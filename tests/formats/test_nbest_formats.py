@@ -322,7 +322,7 @@ REFUSED = [
     ("kaldi", b"utt-1\n0 1 a ,,\n", "f, key 'utt': the file ends within a lattice"),
     ("kaldi", b"utt-1\n0 1 a ,,\n\n", "f:3, key 'utt': the lattice has no final state"),
     ("kaldi", b"utt-1\n0 2 a ,,\n", "f:2, key 'utt': expected an arc to state 1, found '2'"),
-    ("kaldi", b"utt-1\n0 1 a ,,\n0 1 b ,,\n", "f:3, key 'utt': expected the one way on from state 1"),
+    ("kaldi", b"utt-1\n0 1 a ,,\n0 1 b ,,\n", "f:3, key 'utt': expected the only arc from state 1"),
     ("kaldi", b"utt-1\n0 1 a 1,2\n", "f:2, key 'utt': expected graph,acoustic,labels, found '1,2'"),
     ("kaldi", b"utt-1\n0 1 a 1,x,\n", "f:2, key 'utt': expected a cost, found 'x'"),
     ("kaldi", b"utt-1\n0 1 a 1,2,3-4\n", "f:2, key 'utt': expected labels such as 1_2_3, found '3-4'"),

@@ -170,7 +170,7 @@ def test_words_must_be_in_the_table_and_be_words():
     with pytest.raises(SymbolError, match=r"x.nbest:3, key 'utt': word 'b' is not in the symbol table"):
         nbest_lattice(NBest("utt", (sentence(["b"], line=3),)), table, "x.nbest")
     for words in (None, table):
-        with pytest.raises(SymbolError, match="a hypothesis has the word '<eps>', which means no word"):
+        with pytest.raises(SymbolError, match="a hypothesis has the word '<eps>', which is epsilon"):
             nbest_lattice(NBest("utt", (sentence(["<eps>"]),)), words)
 
 

@@ -86,7 +86,7 @@ def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None
         ([("a", "b")], {}, r"hypothesis 1 of 'utt' has the score 'b', but"),
         ("the cat", {}, "hypotheses is a str, but a sequence of"),
         ([("a", -1.0)], {"scores": "prob"}, "scores is 'prob', but must be logprob or cost"),
-        ([("a <eps>", -1.0)], {}, "'<eps>', which means no word"),
+        ([("a <eps>", -1.0)], {}, "'<eps>', which is epsilon"),
         ([("a", -1.0)], {"words": ninja.SymbolTable.from_words(["<eps>"])}, "word 'a' is not in the symbol table"),
     ],
 )

@@ -1,4 +1,4 @@
-"""N-best lists in columns: key and rank, scores, a bar, the words; as lattice-rescore writes them."""
+"""N-best lists in columns, as lattice-rescore writes them: key and rank, scores, a bar, the words."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _LARGEST_COLUMN = 1000
 class ColumnOptions:
     """Columns of scores, counted from 0, that become costs; scores are log-probabilities, more is better."""
 
-    acoustic: int | None = 0  # None: no column is
+    acoustic: int | None = 0  # None: no acoustic cost
     graph: int | None = 1
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
-        for which in (self.acoustic, self.graph):
-            if which is not None and not 0 <= which < _LARGEST_COLUMN:
-                raise OptionError(f"there is no column {which}; they are counted from 0")
+        for column in (self.acoustic, self.graph):
+            if column is not None and not 0 <= column < _LARGEST_COLUMN:
+                raise OptionError(f"there is no column {column}; they are counted from 0")
         if self.acoustic is not None and self.acoustic == self.graph:
             raise OptionError(f"column {self.acoustic} cannot be both costs")
 
@@ -41,11 +41,11 @@ class ColumnOptions:
 def read_columns(
     content: Pieces, path: str | None = None, options: ColumnOptions = ColumnOptions()
 ) -> Iterator[NBest | FormatError]:
-    """Read lists: on each line ``utt-RANK score score … | words``, the hypotheses of an utterance one after the other.
+    """Read lists with lines ``utt-RANK score score … | words``, in which those of an utterance are consecutive.
 
     Yields:
-        Each list, or what is wrong with it, for a bad line costs its utterance: a line is something else, has another
-        number of scores than the first, or an utterance goes on after another one; or the last line does not end.
+        Each list, or its first error: a line has another form or another number of scores than the first line, an
+        utterance goes on after another one, or the last line lacks a newline.
 
     Source: qiujiali/lattice-rescore, README ("n-best list").
     """
@@ -54,7 +54,7 @@ def read_columns(
         if block.error is not None:
             yield block.error
             continue
-        yield NBest(block.key, tuple(block.found))
+        yield NBest(block.key, tuple(block.items))
     if block is None:
         raise FormatError("there are no hypotheses", path)
 
@@ -64,8 +64,8 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
     key = ""
 
     def key_of(fields: list[str]) -> str:
-        named = _KEY.fullmatch(fields[0]) if fields else None
-        return named[1] if named else key  # if it is not told, it may be that of the line before
+        match = _KEY.fullmatch(fields[0]) if fields else None
+        return match[1] if match else key  # probably that of the line before
 
     for line, row in each_row(content, path, options.encoding, key_of=key_of):
         if isinstance(row, FormatError):
@@ -73,24 +73,25 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
             continue
         head, bar, text = row.partition("|")
         fields = split(head)
-        named = _KEY.fullmatch(fields[0]) if fields else None
-        key = named[1] if named else ""
+        match = _KEY.fullmatch(fields[0]) if fields else None
+        key = match[1] if match else ""
         try:
-            if not bar or named is None or len(fields) < 2:
+            if not bar or match is None or len(fields) < 2:
                 raise FormatError(f"expected utt-1, scores, a bar and words, found {row[:60]!r}", path, line=line)
             scores = [number(field, "a score", path, line, key) for field in fields[1:]]
             columns = columns or len(scores)
             if len(scores) != columns:
                 message = f"the line has {len(scores)} scores, but the first one {columns}"
                 raise FormatError(message, path, key=key, line=line)
-            for which in (options.acoustic, options.graph):
-                if which is not None and which >= columns:
-                    message = f"there are {columns} scores, so none is column {which}"
+            for column in (options.acoustic, options.graph):
+                if column is not None and column >= columns:
+                    message = f"there are {columns} scores, so there is no column {column}"
                     raise FormatError(message, path, key=key, line=line)
         except FormatError as error:
             yield key, line, error
             continue
-        graph, acoustic = (0.0 if which is None else 0.0 - scores[which] for which in (options.graph, options.acoustic))
+        chosen = options.graph, options.acoustic
+        graph, acoustic = (0.0 if column is None else 0.0 - scores[column] for column in chosen)
         yield key, line, sentence(split(text), graph, acoustic, line)
 
 

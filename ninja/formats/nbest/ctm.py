@@ -1,4 +1,4 @@
-"""Reader of CTM: the words of a 1-best hypothesis with times and confidences."""
+"""Read CTM: the words of a 1-best hypothesis with times and confidences."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
-from ninja.formats.textual import check_encoding, checked_shift
+from ninja.formats.textual import check_choice, check_encoding, checked_shift
 from ninja.formats.window import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
-# File, channel, begin and duration, one of them with a decimal point, a word that is no weight, perhaps a confidence.
+# File, channel, begin and duration, one of these two with a decimal point, a word that is no weight, and a confidence
+# or nothing.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
     rb"[ \t]+(?!(?:[-+]|\d*\.\d|\d+[eE])[-+\d.eE]*\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
@@ -31,18 +32,17 @@ class CtmOptions:
     """Options of reading a CTM file."""
 
     frame_shift: float = 0.01  # seconds; times are rounded to frames
-    keys: Literal["file", "file-channel"] = "file"  # what makes an utterance id of the first two fields
+    keys: Literal["file", "file-channel"] = "file"  # fields that make the utterance id
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         checked_shift(self.frame_shift)
         check_encoding(self.encoding)
-        if self.keys not in ("file", "file-channel"):
-            raise OptionError(f"keys is {self.keys!r}, but must be file or file-channel")
+        check_choice("keys", self.keys, "file", "file-channel")
 
 
 class _Word(NamedTuple):
-    """A line."""
+    """A line of the file."""
 
     line: int
     channel: str
@@ -56,14 +56,13 @@ def read_ctm(
 ) -> Iterator[NBest | FormatError]:
     """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
 
-    There are no scores, so both costs are 0; a confidence is no cost and is not read. Words that rounding to frames
-    would make overlap begin where the one before ends. Comments (``;;``), empty lines and ``<eps>``, as Kaldi writes
-    silence, are left out.
+    There are no scores, so both costs are 0; confidences are not read. A word that would overlap the word before after
+    rounding to frames begins at its end. Comments (``;;``), empty lines and ``<eps>``, which Kaldi writes for silence,
+    are dropped.
 
     Yields:
-        Each utterance, or what is wrong with it, for a bad line costs its utterance: a line is none of a CTM, times go
-        back, a file has two channels or goes on after another one, there are alternatives (``<ALT>``), or the last line
-        does not end.
+        Each utterance, or its first error: a line has another form, times decrease, a file has two channels or goes on
+        after another file, there are alternatives (``<ALT>``), or the last line lacks a newline.
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
@@ -85,7 +84,7 @@ def _lines(content: Pieces, path: str | None, options: CtmOptions) -> Iterator[L
     key = ""
 
     def key_of(fields: list[str]) -> str:
-        return "-".join(fields[:parts]) if len(fields) >= parts else key  # or it may be that of the line before
+        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably that of the line before
 
     for line, row in each_row(content, path, options.encoding, comment=_COMMENT, key_of=key_of):
         if isinstance(row, FormatError):
@@ -117,27 +116,25 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
 
 
 def _utterance(block: Block[_Word], path: str | None, shift: float) -> NBest:
-    channel, key = block.found[0].channel, block.key
+    channel, key = block.items[0].channel, block.key
     words: list[str] = []
     begins: list[int] = []
     ends: list[int] = []
     last_begin = 0.0
-    for each in block.found:
-        if each.channel != channel:
-            message = f"the file has the channels {channel!r} and {each.channel!r}; make them part of the key"
-            raise FormatError(f"{message} (--from ctm:keys=file-channel)", path, key=key, line=each.line)
-        if each.begin < last_begin:
-            raise FormatError(
-                f"a word begins at {each.begin} s, before the one above it", path, key=key, line=each.line
-            )
-        last_begin = each.begin
-        if each.word == EPSILON_NAME:
+    for line, other, begin, duration, word in block.items:
+        if other != channel:
+            message = f"the file has the channels {channel!r} and {other!r}; make them part of the key"
+            raise FormatError(f"{message} (--from ctm:keys=file-channel)", path, key=key, line=line)
+        if begin < last_begin:
+            raise FormatError(f"a word begins at {begin} s, before the one above it", path, key=key, line=line)
+        last_begin = begin
+        if word == EPSILON_NAME:
             continue
-        words.append(each.word)
-        begins.append(max(round(each.begin / shift), ends[-1] if ends else 0))
-        ends.append(max(round((each.begin + each.duration) / shift), begins[-1]))
+        words.append(word)
+        begins.append(max(round(begin / shift), ends[-1] if ends else 0))
+        ends.append(max(round((begin + duration) / shift), begins[-1]))
     none = (0.0,) * (len(words) + 1)
-    hypothesis = Hypothesis(tuple(words), none, none, tuple(begins), tuple(ends), line=block.found[0].line)
+    hypothesis = Hypothesis(tuple(words), none, none, tuple(begins), tuple(ends), line=block.items[0].line)
     return NBest(key, (hypothesis,), shift)
 
 

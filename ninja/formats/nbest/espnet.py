@@ -28,8 +28,8 @@ _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.
 class EspnetOptions:
     """Options of reading ESPnet's folders."""
 
-    units: Literal["text", "token"] = "text"  # file of which the words are taken
-    score_as: ScoreAs = "acoustic"  # which cost the score becomes
+    units: Literal["text", "token"] = "text"  # file with the words
+    score_as: ScoreAs = "acoustic"  # cost that the score becomes
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -43,46 +43,44 @@ def read_espnet(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> list[NBest]:
-    """Read the lists of ESPnet's files: of each rank, from 1, the contents of ``text`` (or ``token``) and ``score``.
+    """Read lists from the contents of ``text`` (or ``token``) and ``score`` of each rank, from 1.
 
-    The score is a natural log-probability, more is better, of all the models that took part in the search, with their
-    weights; nothing says how much is whose.
+    The score is a natural log-probability, more is better: the weighted sum of all models of the search.
 
     Raises:
-        FormatError: A line is not what it should be, the last one does not end, an utterance has no score, or occurs
-            twice.
+        FormatError: A line has another form, the last one lacks a newline, an utterance has no score or occurs twice.
 
     Source: ESPnet, espnet2/bin/asr_inference.py.
     """
     check_score_as(score_as)
-    found: dict[str, list[Hypothesis]] = {}
+    hypotheses: dict[str, list[Hypothesis]] = {}
     for rank in sorted(ranks):
         place = f"{path or ''}{'/' if path else ''}{rank}best_recog"
         text, score = ranks[rank]
         scores = _scores(score, f"{place}/score", encoding)
-        seen = set()
+        keys = set()
         for line, row in rows(text, f"{place}/text", encoding):
             key, *words = split(row) or [""]
-            if not key or key in seen:
-                what = f"utterance {key!r} occurs twice" if key else "the line is empty; an utterance id is needed"
-                raise FormatError(what, f"{place}/text", line=line)
+            if not key or key in keys:
+                message = f"utterance {key!r} occurs twice" if key else "the line is empty; an utterance id is needed"
+                raise FormatError(message, f"{place}/text", line=line)
             if key not in scores:
                 raise FormatError("it has a sentence, but no score", f"{place}/score", key=key)
-            seen.add(key)
-            found.setdefault(key, []).append(sentence(words, *costs(0.0 - scores[key], score_as), line))
-        if len(seen) < len(scores):
-            missing = next(key for key in scores if key not in seen)
+            keys.add(key)
+            hypotheses.setdefault(key, []).append(sentence(words, *costs(0.0 - scores[key], score_as), line))
+        if len(keys) < len(scores):
+            missing = next(key for key in scores if key not in keys)
             raise FormatError("it has a score, but no sentence", f"{place}/text", key=missing)
-    if not found:
+    if not hypotheses:
         raise FormatError("there are no utterances", path)
-    return [NBest(key, tuple(hypotheses)) for key, hypotheses in found.items()]
+    return [NBest(key, tuple(entries)) for key, entries in hypotheses.items()]
 
 
 def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = EspnetOptions()) -> list[NBest]:
-    """Read the lists of a folder that holds ``1best_recog``, ``2best_recog`` and so on.
+    """Read the lists of a folder with ``1best_recog``, ``2best_recog`` and so on.
 
     Raises:
-        FormatError: There are no such folders, one is left out, or as ``read_espnet``.
+        FormatError: Such a folder is missing, or as ``read_espnet``.
     """
     name = os.fspath(path)
     try:
@@ -100,11 +98,11 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Return the lines of a list by the names of ESPnet's files; scores are negative sums of both costs."""
+    """Return the lines of a list by file name; scores are negative sums of both costs."""
     files = {}
-    for rank, each in enumerate(nbest.hypotheses, start=1):
-        text = " ".join([nbest.key, *spelled(each, words, nbest.key)])
-        score = f"{nbest.key} {0.0 - each.graph_cost - each.acoustic_cost:.9g}"
+    for rank, hypothesis in enumerate(nbest.hypotheses, start=1):
+        text = " ".join([nbest.key, *spelled(hypothesis, words, nbest.key)])
+        score = f"{nbest.key} {0.0 - hypothesis.graph_cost - hypothesis.acoustic_cost:.9g}"
         for name, line in (("text", text), ("score", score)):
             files[f"{rank}best_recog/{name}"] = f"{line}\n".encode("utf-8", "surrogateescape")
     return files
@@ -114,8 +112,8 @@ def _scores(content: bytes, path: str, encoding: str) -> dict[str, float]:
     scores: dict[str, float] = {}
     for line, row in rows(content, path, encoding):
         key, _, rest = row.strip(" \t").partition(" ")
-        found = _TENSOR.fullmatch(rest.strip(" "))
-        value = number(found[1] if found else rest.strip(" "), "an utterance id and its score", path, line)
+        match = _TENSOR.fullmatch(rest.strip(" "))
+        value = number(match[1] if match else rest.strip(" "), "an utterance id and its score", path, line)
         if key in scores:
             raise FormatError(f"utterance {key!r} occurs twice", path, line=line)
         scores[key] = value

@@ -1,4 +1,4 @@
-"""N-best lists of Kaldi: archives of linear lattices with keys utt-1, utt-2, …, and the tables of nbest-to-linear."""
+"""N-best lists of Kaldi: archives of linear lattices with keys such as utt-1 and utt-2."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 Integers = npt.NDArray[np.int32]
-_IMAGE_HEAD = 8192  # bytes within which a binary archive has its first lattice
-_LISTS = "an archive of n-best lists"  # what messages call one without a name
+_IMAGE_HEAD = 8192  # bytes that contain the first lattice of a binary archive
+_LISTS = "an archive of n-best lists"  # in messages about an archive without a name
 _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
 
 
 def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
     """Yield an n-best list for each run of linear lattices with keys such as ``utt-1`` and ``utt-2``.
 
-    Costs and labels stay with their words; those of an arc without a word go to the word after it, or to the end.
+    Costs and labels of an arc without a word go to the next word, or to the end.
 
     Raises:
         LatticeError: A key has no number at its end, or a lattice is no single path.
@@ -46,15 +46,15 @@ def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
 
 
 def stem(key: str) -> str:
-    """Return the key of the utterance of which ``key`` is a hypothesis.
+    """Return the utterance id in the key of a hypothesis.
 
     Raises:
         LatticeError: The key has no number at its end.
     """
-    found = _KEY.fullmatch(key)
-    if not found:
+    match = _KEY.fullmatch(key)
+    if not match:
         raise LatticeError("the key of a hypothesis ends in its number, as utt-1 does; this is no n-best list", key=key)
-    return found[1]
+    return match[1]
 
 
 def linear_hypothesis(lattice: Lattice) -> Hypothesis:
@@ -72,29 +72,31 @@ def linear_hypothesis(lattice: Lattice) -> Hypothesis:
     for arc, (word, graph, acoustic) in enumerate(arcs):
         line.arc(word, graph, acoustic, ali[begin[arc] : begin[arc + 1]])
     final = float(lattice.final_graph[last]), float(lattice.final_acoustic[last])
-    return line.ended(*final, lattice.final_ali.tolist())
+    return line.hypothesis(*final, lattice.final_ali.tolist())
 
 
 def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Lattice]:
-    """Return a lattice of one path for each hypothesis, with the keys of ``lattice-to-nbest``.
+    """Return a lattice of one path for each hypothesis, with keys as from ``lattice-to-nbest``.
 
     Raises:
         LatticeError: There is no hypothesis, or a cost is beyond single precision.
         SymbolError: A word is not in ``words``.
     """
     return [
-        nbest_lattice(NBest(f"{nbest.key}-{place}", (each,), nbest.frame_shift), words)
-        for place, each in enumerate(nbest.hypotheses, start=1)
+        nbest_lattice(NBest(f"{nbest.key}-{place}", (hypothesis,), nbest.frame_shift), words)
+        for place, hypothesis in enumerate(nbest.hypotheses, start=1)
     ]
 
 
 def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
-    """Yield the n-best lists of a text archive whose words are names (``lattice-copy`` and ``int2sym.pl``).
+    """Yield the n-best lists of a text archive with names of words (``lattice-copy`` and ``int2sym.pl``).
+
+    Lines of a linear lattice are ``state next-state word graph,acoustic,labels`` with labels ``1_2_3`` or none, then
+    ``state`` or ``state graph,acoustic,labels``.
 
     Raises:
-        FormatError: A line is none of a linear lattice: ``state next-state word graph,acoustic,labels`` with labels
-            ``1_2_3`` or none, then ``state`` or ``state graph,acoustic,labels``; a key without number; a last line that
-            does not end. What comes before has been given.
+        FormatError: A line has another form, a key has no number, or the last line lacks a newline. Lists before it are
+            yielded.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
     """
@@ -109,27 +111,26 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
                 raise FormatError("the lattice has no final state", path, key=key, line=line)
             line_of_path = None
         elif line_of_path is None:
-            found = _KEY.fullmatch(fields[0])
-            if len(fields) != 1 or not found:
+            match = _KEY.fullmatch(fields[0])
+            if len(fields) != 1 or not match:
                 raise FormatError(f"expected a key such as utt-1 alone, found {row[:60]!r}", path, line=line)
-            if hypotheses and key != found[1]:
+            if hypotheses and key != match[1]:
                 yield NBest(key, tuple(hypotheses))
                 hypotheses = []
-            key = found[1]
+            key = match[1]
             line_of_path, state = _Line(line=line), 0
         else:
             if line_of_path.done or fields[0] != str(state) or len(fields) > 4:
-                message = f"expected the one way on from state {state}, found {row[:60]!r}"
+                message = f"expected the only arc from state {state}, found {row[:60]!r}"
                 raise FormatError(message, path, key=key, line=line)
             if len(fields) <= 2:
                 weight = _weight(fields[1] if len(fields) == 2 else ",,", path, key, line)
-                hypotheses.append(line_of_path.ended(*weight))
+                hypotheses.append(line_of_path.hypothesis(*weight))
                 continue
             state += 1
             if fields[1] != str(state):
-                raise FormatError(
-                    f"expected an arc to state {state}, found {fields[1][:60]!r}", path, key=key, line=line
-                )
+                message = f"expected an arc to state {state}, found {fields[1][:60]!r}"
+                raise FormatError(message, path, key=key, line=line)
             word = EPSILON if fields[2] == EPSILON_NAME else fields[2]
             line_of_path.arc(word, *_weight(fields[3] if len(fields) == 4 else ",,", path, key, line))
     if line_of_path is not None and not line_of_path.done:
@@ -139,7 +140,7 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
 
 
 class _Line:
-    """A linear lattice read arc by arc; costs and labels of arcs without a word go to the next word."""
+    """A linear lattice under construction; costs and labels of arcs without a word go to the next word."""
 
     def __init__(self, *, has_labels: bool | None = None, line: int | None = None) -> None:
         self.line, self.done, self.has_labels = line, False, has_labels
@@ -147,31 +148,39 @@ class _Line:
         self.graph: list[float] = []
         self.acoustic: list[float] = []
         self.labels: list[tuple[int, ...]] = []
-        self.waiting: tuple[list[float], list[float], list[int]] = ([], [], [])
+        self.pending: tuple[list[float], list[float], list[int]] = ([], [], [])  # costs and labels without a word
 
     def arc(self, word: str | int, graph: float, acoustic: float, labels: list[int]) -> None:
-        waiting = self.waiting
-        waiting[0].append(graph)
-        waiting[1].append(acoustic)
-        waiting[2].extend(labels)
+        self._add(graph, acoustic, labels)
         if word != EPSILON:
             self.words.append(word)
-            self.graph.append(math.fsum(waiting[0]))
-            self.acoustic.append(math.fsum(waiting[1]))
-            self.labels.append(tuple(waiting[2]))
-            self.waiting = ([], [], [])
+            self._assign_pending()
 
-    def ended(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
-        waiting, self.done = self.waiting, True
-        every = (*self.labels, (*waiting[2], *labels))
-        known = any(every) if self.has_labels is None else self.has_labels
+    def hypothesis(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
+        """Return the hypothesis, with the costs and labels of its final state."""
+        self.done = True
+        self._add(graph, acoustic, labels)
+        self._assign_pending()
+        has_labels = any(self.labels) if self.has_labels is None else self.has_labels
         return Hypothesis(
             tuple(self.words),  # type: ignore[arg-type]
-            (*self.graph, math.fsum([*waiting[0], graph])),
-            (*self.acoustic, math.fsum([*waiting[1], acoustic])),
-            labels=every if known else None,
+            tuple(self.graph),
+            tuple(self.acoustic),
+            labels=tuple(self.labels) if has_labels else None,
             line=self.line,
         )
+
+    def _add(self, graph: float, acoustic: float, labels: list[int]) -> None:
+        self.pending[0].append(graph)
+        self.pending[1].append(acoustic)
+        self.pending[2].extend(labels)
+
+    def _assign_pending(self) -> None:
+        graph, acoustic, labels = self.pending
+        self.graph.append(math.fsum(graph))
+        self.acoustic.append(math.fsum(acoustic))
+        self.labels.append(tuple(labels))
+        self.pending = ([], [], [])
 
 
 def _weight(text: str, path: str | None, key: str, line: int) -> tuple[float, float, list[int]]:
@@ -194,24 +203,24 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
     Source: Kaldi, latbin/lattice-to-nbest.cc.
     """
     lattices: list[Lattice] = []
-    for key, found in parse(content, Vocabulary(), path or _LISTS):
-        if isinstance(found, LatticeError):
-            raise found
-        if isinstance(found, NinjaError):
+    for key, lattice in parse(content, Vocabulary(), path or _LISTS):
+        if isinstance(lattice, LatticeError):
+            raise lattice
+        if isinstance(lattice, NinjaError):
             if MAGIC in content[:_IMAGE_HEAD]:
-                raise found
+                raise lattice
             return list(read_kaldi_names(content, path, encoding=options.encoding if options else "utf-8"))
-        lattices.append(found.with_key(key))
+        lattices.append(lattice.with_key(key))
     return list(joined(lattices))
 
 
 def _spells_names(head: bytes) -> bool:
-    """Tell by its first lines whether an archive has names for words, which as ids no lattice of them could be."""
+    """Tell by its first lines whether an archive has names of words: they cannot be parsed as ids."""
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
-    found = [each for _, each in parse(head, Vocabulary(), _LISTS)]
-    whole = found[:-1]  # the last one may go on
-    return any(isinstance(each, NinjaError) and not isinstance(each, LatticeError) for each in whole)
+    results = [result for _, result in parse(head, Vocabulary(), _LISTS)]
+    complete = results[:-1]  # the head may end inside the last one
+    return any(isinstance(result, NinjaError) and not isinstance(result, LatticeError) for result in complete)
 
 
 def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
@@ -224,12 +233,12 @@ def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
 
 
 def _of_archive(content: Content) -> Iterator[Lattice]:
-    """Yield the lattices of an archive of Kaldi's."""
+    """Yield the lattices of a Kaldi archive."""
     for batch in archive(content.stream, Vocabulary()):
-        for key, found in batch.entries():
-            if isinstance(found, NinjaError):
-                raise found
-            yield found.with_key(key)
+        for key, lattice in batch.entries():
+            if isinstance(lattice, NinjaError):
+                raise lattice
+            yield lattice.with_key(key)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: NamedTextOptions) -> Iterator[Entry]:
@@ -240,11 +249,11 @@ def _entries(content: Content, words: SymbolTable | None, options: NamedTextOpti
 class KaldiListOptions(ListOptions):
     """Options of an archive of linear lattices."""
 
-    text: bool = False  # as in ark,t:, which a name with .txt means, too
+    text: bool = False  # as ark,t: does, and a name with .txt
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
-    if settings.words is None and any(isinstance(word, str) for each in nbest.hypotheses for word in each.words):
+    if settings.words is None and any(isinstance(word, str) for one in nbest.hypotheses for word in one.words):
         raise SymbolError("its words are names, but the archive holds ids; give words= (--words)", key=nbest.key)
     table = TableWriter(text=settings.options.text)
     for lattice in linear_lattices(nbest, settings.words):

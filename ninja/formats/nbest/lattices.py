@@ -1,4 +1,4 @@
-"""Lattices of n-best lists: hypotheses share states as long as they begin alike."""
+"""Lattices of n-best lists: hypotheses share the states of their common prefixes."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ LARGEST_FRAME = 2**31 - 1
 def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | None = None) -> Lattice:
     """Make a lattice whose paths are the hypotheses of a list, with their costs.
 
-    Hypotheses share a path as long as their words agree in everything: cost, time and labels, too. Those that agree in
-    everything to the end are one path. Time between words is an arc without a word. Costs become single precision.
+    Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses are one path. Time
+    between words becomes an arc without a word. Costs become single precision.
 
     Args:
-        words: Symbol table that the words must be in; None: one of the list's own words is made, epsilon 0. Where the
-            words are ids, it is only attached.
+        words: Symbol table that must have the words; None: make one of the words of the list, epsilon 0. If the words
+            are ids, it is only attached.
 
     Raises:
-        LatticeError: A cost is beyond single precision, or times or labels make no sense.
+        LatticeError: A cost overflows single precision, or times or labels are invalid.
         SymbolError: A word is not in ``words``, or is the name of epsilon.
     """
     return nbest_lattices([nbest], words, path)[0]
 
 
 def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, path: str | None = None) -> list[Lattice]:
-    """Make the lattices of several lists, with one symbol table; the rest is as for ``nbest_lattice``."""
+    """Make the lattices of several lists with one symbol table, as ``nbest_lattice`` does."""
     if words is None or words.grows:
-        said = dict.fromkeys(word for each in lists for one in each.hypotheses for word in one.words)
-        names = [word for word in said if isinstance(word, str)]
-        if said and not names:
+        used = dict.fromkeys(word for nbest in lists for one in nbest.hypotheses for word in one.words)
+        names = [word for word in used if isinstance(word, str)]
+        if used and not names:
             words = None  # ids
         elif words is None:
             words = SymbolTable.from_words([EPSILON_NAME, *(word for word in names if word != EPSILON_NAME)])
-    return [_lattice(each, words, path) for each in lists]
+    return [_lattice(nbest, words, path) for nbest in lists]
 
 
 def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> ListLattice:
     """Make the lattice of a list."""
     nbest = with_silence(nbest)
     check(nbest)
-    timed = any(each.begin is not None for each in nbest.hypotheses)
+    timed = any(hypothesis.begin is not None for hypothesis in nbest.hypotheses)
     trie = _Trie(nbest.key, path)
-    for each in nbest.hypotheses:
-        trie.add(each, _ids(each, words, nbest.key, path))
+    for hypothesis in nbest.hypotheses:
+        trie.add(hypothesis, _ids(hypothesis, words, nbest.key, path))
     lattice = trie.lattice(nbest.frame_shift if timed else None, words, timed)
     return ListLattice.of(lattice, len(nbest.hypotheses), nbest.record)
 
 
 class _Trie:
-    """A lattice that grows by hypotheses; states are numbered in the order in which they are made."""
+    """A lattice under construction; states are numbered in the order of creation."""
 
     def __init__(self, key: str, path: str | None) -> None:
         self.key, self.path = key, path
@@ -71,22 +71,22 @@ class _Trie:
         self.labels: list[tuple[int, ...]] = []
         self.finals: dict[int, tuple[float, float, tuple[int, ...]]] = {}
 
-    def add(self, each: Hypothesis, ids: list[int]) -> None:
+    def add(self, hypothesis: Hypothesis, ids: list[int]) -> None:
         at = 0
-        labels = each.labels or ((),) * (len(ids) + 1)
+        labels = hypothesis.labels or ((),) * (len(ids) + 1)
         for place, word in enumerate(ids):
             end = self.time[at]
-            if each.begin is not None and each.end is not None:
-                begin, end = each.begin[place], each.end[place]
+            if hypothesis.begin is not None and hypothesis.end is not None:
+                begin, end = hypothesis.begin[place], hypothesis.end[place]
                 if not self.time[at] <= begin <= end <= LARGEST_FRAME:
                     message = f"word {place + 1} begins at frame {begin} and ends at {end}, the one before it at "
-                    self._refuse(message + f"{self.time[at]}; words must not overlap", each)
+                    self._refuse(message + f"{self.time[at]}; words must not overlap", hypothesis)
                 if begin > self.time[at]:
                     at = self._step(at, EPSILON, begin, (0.0, 0.0), ())
-            at = self._step(at, word, end, self._costs(each, place), labels[place])
-        last = (*self._costs(each, len(ids)), labels[-1])
+            at = self._step(at, word, end, self._costs(hypothesis, place), labels[place])
+        last = (*self._costs(hypothesis, len(ids)), labels[-1])
         if self.finals.get(at, last) != last:  # the same words at another cost
-            at = self._step(at, EPSILON, self.time[at], (0.0, 0.0), (), apart=last)
+            at = self._step(at, EPSILON, self.time[at], (0.0, 0.0), (), final=last)
         self.finals[at] = last
 
     def lattice(self, frame_shift: float | None, words: SymbolTable | None, timed: bool) -> Lattice:
@@ -108,72 +108,72 @@ class _Trie:
             cost[:, 1],
             *final,
             ali_begin=np.cumsum([0, *map(len, pool)]),
-            ali=np.array([label for each in pool for label in each], np.int64),
+            ali=np.array([label for labels in pool for label in labels], np.int64),
             final_ali_begin=np.cumsum([0, *map(len, final_pool)]),
-            final_ali=np.array([label for each in final_pool for label in each], np.int64),
+            final_ali=np.array([label for labels in final_pool for label in labels], np.int64),
             time=self.time if timed else None,
             frame_shift=frame_shift,
             words=words,
         )
 
     def _step(
-        self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], apart: object = None
+        self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], final: object = None
     ) -> int:
-        """Follow an arc, made if there is none like it."""
-        like = (word, time, cost, labels, apart)
-        there = self.below[at].get(like)
-        if there is None:
-            there = self.below[at][like] = len(self.below)
+        """Follow an arc and return its destination; make the arc unless there is an equal one."""
+        arc = (word, time, cost, labels, final)
+        dst = self.below[at].get(arc)
+        if dst is None:
+            dst = self.below[at][arc] = len(self.below)
             self.below.append({})
             self.time.append(time)
             self.src.append(at)
-            self.dst.append(there)
+            self.dst.append(dst)
             self.word.append(word)
             self.cost.append(cost)
             self.labels.append(labels)
-        return there
+        return dst
 
-    def _costs(self, each: Hypothesis, place: int) -> tuple[float, float]:
-        """Return costs as they will be stored, so that those that become the same are the same."""
+    def _costs(self, hypothesis: Hypothesis, place: int) -> tuple[float, float]:
+        """Return the costs of a word in single precision, in which they are stored and compared."""
+        costs = hypothesis.graph[place], hypothesis.acoustic[place]
         with np.errstate(over="ignore"):
-            graph, acoustic = float(np.float32(each.graph[place])), float(np.float32(each.acoustic[place]))
+            graph, acoustic = (float(np.float32(cost)) for cost in costs)
         if not np.isfinite(graph) or not np.isfinite(acoustic):
-            self._refuse(f"a hypothesis has the costs {each.graph[place]} and {each.acoustic[place]}", each)
+            self._refuse(f"a hypothesis has the costs {costs[0]} and {costs[1]}", hypothesis)
         return graph + 0.0, acoustic + 0.0  # no -0.0
 
-    def _refuse(self, message: str, each: Hypothesis) -> None:
-        raise LatticeError(message, self.path, key=self.key, line=each.line)
+    def _refuse(self, message: str, hypothesis: Hypothesis) -> None:
+        raise LatticeError(message, self.path, key=self.key, line=hypothesis.line)
 
 
-def _ids(each: Hypothesis, words: SymbolTable | None, key: str, path: str | None) -> list[int]:
-    """Return the ids of a hypothesis's words."""
+def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str | None) -> list[int]:
+    """Return the word ids of a hypothesis."""
     ids = []
-    names = [word for word in each.words if isinstance(word, str)]
-    known = dict(zip(names, [-1] * len(names) if words is None else words.intern(names), strict=True))
-    for word in each.words:
-        number = word if isinstance(word, int) else known[word]
+    names = [word for word in hypothesis.words if isinstance(word, str)]
+    id_of = dict(zip(names, [-1] * len(names) if words is None else words.intern(names), strict=True))
+    for word in hypothesis.words:
+        number = word if isinstance(word, int) else id_of[word]
         if number < 0:
             if word == EPSILON_NAME:
                 number = EPSILON
             else:
                 message = f"word {word!r} is not in the symbol table; is it the right one?"
-                raise SymbolError(message, path, key=key, line=each.line)
+                raise SymbolError(message, path, key=key, line=hypothesis.line)
         if number == EPSILON:
-            raise SymbolError(f"a hypothesis has the word {word!r}, which means no word", path, key=key, line=each.line)
+            message = f"a hypothesis has the word {word!r}, which is epsilon"
+            raise SymbolError(message, path, key=key, line=hypothesis.line)
         ids.append(number)
     return ids
 
 
 def list_entries(lists: Iterable[NBest | NinjaError], content: Content, words: SymbolTable | None) -> Iterator[Entry]:
-    """Yield the n-best lists of a file as lattices whose hypotheses share their beginnings."""
-    for each in lists:
-        if isinstance(each, NinjaError):
-            yield each.key or "", each
+    """Yield the n-best lists of a file as lattices."""
+    for nbest in lists:
+        if isinstance(nbest, NinjaError):
+            yield nbest.key or "", nbest
             continue
         try:
-            lattice = nbest_lattice(each, words, content.name)
+            yield nbest.key, nbest_lattice(nbest, words, content.name)
         except NinjaError as error:
-            error.key = error.key or each.key
-            yield each.key, error
-            continue
-        yield each.key, lattice
+            error.key = error.key or nbest.key
+            yield nbest.key, error

@@ -16,7 +16,7 @@ from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
-from ninja.formats.textual import check_encoding, kept_costs
+from ninja.formats.textual import check_choice, check_encoding, kept_costs
 from ninja.formats.window import Pieces
 from ninja.lattice.list_lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
@@ -34,20 +34,19 @@ def read_nemo(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> Iterator[NBest]:
-    """Read the beams that NeMo's beam search writes: on each line a sentence, a tab and its score.
+    """Read the beams of NeMo's beam search, with a sentence, a tab and its score on each line.
 
-    The file does not say where an utterance ends: each has as many lines as the others, those of the beam.
+    All utterances have the same number of lines, as the file does not mark where one ends.
 
     Args:
-        content: The whole file, unpacked, or what gives its blocks of whole lines as often as it is called.
+        content: The whole file, unpacked, or a function that yields its blocks of whole lines on each call.
         keys: The utterances in the order of the manifest (``manifest_keys``); None: they are numbered from 1.
-        beam: Lines of each utterance; None: as many as come to each of the keys.
-        score_as: Which cost the score becomes. It is a natural log-probability, more is better, of the acoustic model
-            or, after a search with a language model, of both.
+        beam: Lines of each utterance; None: the number of lines divided by that of the keys.
+        score_as: Cost that the score becomes. The score is a natural log-probability, more is better, of the acoustic
+            model or, after a search with a language model, of both models.
 
     Raises:
-        FormatError: A line is no sentence and score, the last one does not end, or there are not as many for each
-            utterance.
+        FormatError: A line is no sentence and score, the last one lacks a newline, or the number of lines does not fit.
         OptionError: Neither keys nor a beam, or a beam below 1.
 
     Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its
@@ -64,13 +63,13 @@ def read_nemo(
     count = len(keys) if keys is not None else -(-num_lines // beam)
     hypotheses = _hypotheses(again(), path, score_as, encoding)
     if num_lines != beam * count or not count:
-        for _ in hypotheses:  # a bad line is the better message
+        for _ in hypotheses:  # raises the error of a bad line, if any
             pass
         message = f"there are {num_lines} lines, but {count} utterances of {beam}; is it the right manifest?"
         raise FormatError(message, path)
     place = 0
-    while taken := tuple(islice(hypotheses, beam)):
-        yield NBest(str(place + 1) if keys is None else keys[place], taken)
+    while batch := tuple(islice(hypotheses, beam)):
+        yield NBest(str(place + 1) if keys is None else keys[place], batch)
         place += 1
 
 
@@ -95,9 +94,9 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 
 
 def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the objects of a manifest by utterance id: on each line one, in which the field names the utterance.
+    """Return the objects of a manifest, one a line, by utterance id, which is a field of the object.
 
-    Of the name of a file the folder and what follows the last dot are left out.
+    From a file name, the folder and the extension are removed.
     """
     keys: dict[str, int] = {}
     objects: dict[str, dict[str, Any]] = {}
@@ -121,34 +120,33 @@ def read_manifest(content: bytes, field: str = "audio_filepath", path: str | Non
 def write_nemo(
     nbest: NBest, words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
 ) -> bytes:
-    """Return a list as lines of a file of beams; scores have nine digits."""
+    """Write a list as lines of a file of beams; scores have nine digits."""
     lines = []
-    for each in nbest.hypotheses:
-        known = {"graph": each.graph_cost, "acoustic": each.acoustic_cost}
-        cost = known.get(score_as, each.graph_cost + each.acoustic_cost)
-        lines.append(f"{' '.join(spelled(each, words, nbest.key))}\t{0.0 - cost:.9g}\n")
+    for hypothesis in nbest.hypotheses:
+        costs = {"graph": hypothesis.graph_cost, "acoustic": hypothesis.acoustic_cost}
+        cost = costs.get(score_as, sum(costs.values()))
+        lines.append(f"{' '.join(spelled(hypothesis, words, nbest.key))}\t{0.0 - cost:.9g}\n")
     return "".join(lines).encode()
 
 
 def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
-    """Return the graph and the acoustic cost of a sentence that has one score."""
+    """Return the graph and the acoustic cost of a sentence with one score."""
     return (cost, 0.0) if score_as == "graph" else (0.0, cost)
 
 
 def check_score_as(score_as: str) -> None:
-    """Refuse a value that names neither cost."""
-    if score_as not in ("acoustic", "graph"):
-        raise OptionError(f"score_as is {score_as!r}, but must be acoustic or graph")
+    """Check the value of ``score_as``."""
+    check_choice("score_as", score_as, "acoustic", "graph")
 
 
 @dataclass(frozen=True, slots=True)
 class NemoOptions:
-    """Options of reading the beams of NeMo: the file does not say where an utterance ends."""
+    """Options of reading the beams of NeMo."""
 
-    manifest: str | None = None  # file that names the utterances in their order
-    field: str = "audio_filepath"  # of the manifest, that names the utterance
-    beam: int | None = None  # lines of each utterance, where there is no manifest
-    score_as: ScoreAs = "acoustic"  # which cost the score becomes
+    manifest: str | None = None  # file with the utterances in order
+    field: str = "audio_filepath"  # field of the manifest with the utterance id
+    beam: int | None = None  # lines of each utterance, without a manifest
+    score_as: ScoreAs = "acoustic"  # cost that the score becomes
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -158,12 +156,12 @@ class NemoOptions:
         """Read the lists of a file.
 
         Raises:
-            FormatError: The file, or the manifest, is not what it should be; or neither a manifest nor a beam is given.
+            FormatError: The file or the manifest has another form, or there is neither a manifest nor a beam.
         """
         path = content.name
         if self.manifest is None and self.beam is None:
             message = "NeMo's files do not say where an utterance ends; give --from nemo:manifest=FILE or nemo:beam=N"
-            raise FormatError(message, path)  # not of the options: a .tsv may also hold something else
+            raise FormatError(message, path)  # no OptionError: the .tsv may be another file
         again = content.readings()
         if self.manifest is not None:
             objects = read_manifest(utf8.content(self.manifest), self.field, self.manifest)
@@ -193,17 +191,17 @@ class NemoWriteOptions(ListOptions):
 
 
 class _Encoder:
-    """Lists one after the other, each with as many lines."""
+    """Writer of lists with the same number of lines each."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings
         self._beam = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Return the lines of a list."""
+        """Encode the lines of a list."""
         length = len(nbest.hypotheses)
         if self._beam and length != self._beam:
-            message = f"{length} hypotheses, but lists before have {self._beam}; a file of beams has as many of each"
+            message = f"{length} hypotheses, but the lists before have {self._beam}; all need the same number"
             raise LatticeError(f"{message}, so ask for fewer: to='nemo:n=…' (--to nemo:n=…)", key=nbest.key)
         options = self._settings.options
         joined = scaled(nbest, options) if options.score_as == "total" else nbest

@@ -1,4 +1,4 @@
-"""N-best lists of SRILM, in its three formats (nbest-format(5)): one utterance a file."""
+"""N-best lists of SRILM in its three formats (nbest-format(5)), one utterance a file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
-from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.errors import FormatError, LatticeError
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import FIELDS, HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, scaled, spelled
 from ninja.formats.slf import SILENCES, SILENT
-from ninja.formats.textual import check_encoding, checked_shift, encoded, kept_costs
+from ninja.formats.textual import check_choice, check_encoding, checked_shift, encoded, kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, check, sentence, with_silence
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names
@@ -29,7 +30,7 @@ _LOG = rb"(?:" + _SCORE + rb"|-inf(?:inity)?)"
 _SCORES = re.compile(_LOG + rb"\s+" + _LOG + rb"\s+(\d{1,9})(?=\s|\Z)", re.IGNORECASE)
 _NUMBER = re.compile(_SCORE)
 _PART = re.compile(r"[^\W_]+")
-_SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is no id of a state
+_SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is no state id
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
 _STATE = re.compile(r".+-[0-9]")
 _IMPOSSIBLE = re.compile(r"-inf(inity)?", re.IGNORECASE)
@@ -43,7 +44,7 @@ class SrilmOptions:
 
     frame_shift: float = 0.01  # seconds; times of NBestList2.0 are rounded to frames
     encoding: str = "utf-8"
-    silent: frozenset[str] = SILENT  # words that are left out
+    silent: frozenset[str] = SILENT  # words that are dropped
 
     def __post_init__(self) -> None:
         checked_shift(self.frame_shift)
@@ -51,22 +52,22 @@ class SrilmOptions:
 
 
 def read_srilm(content: bytes, key: str, path: str | None = None, options: SrilmOptions | None = None) -> NBest:
-    """Read a list.
+    """Read the list of a file.
 
-    * ``NBestList1.0``: ``(score) words``; the header may be missing. The score, in bytelogs, is of both models; it
-      becomes the acoustic cost, as in SRILM.
-    * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states below words, whose times lie
-      within their word's, are left out. What the score of the line has beyond its words' is acoustic cost of the end.
-    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is not read, as it is what
-      SRILM's language model counted: pauses, noises and tags may count for none, multiwords (``you_know``) for several.
-      Hypotheses of probability 0 are left out.
+    * ``NBestList1.0``: ``(score) words``; the header may be missing. The score of both models, in bytelogs, becomes the
+      acoustic cost, as in SRILM.
+    * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states, whose times lie within those
+      of their word, are dropped. The rest of the line's score is the acoustic cost of the end.
+    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is not used, as the
+      language model of SRILM may count pauses, noises and tags as 0 and multiwords (``you_know``) as several words.
+      Hypotheses of probability 0 are dropped.
 
     Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Silent words such as
-    ``<s>`` are left out; what they cost is added to the next word's cost, or to that of the end. Empty lines and
-    comments (``##``) are passed over. A header alone is an empty sentence.
+    ``<s>`` are dropped and their costs added to the next word, or to the end. Empty lines and comments (``##``) are
+    ignored. A header alone is an empty sentence.
 
     Raises:
-        FormatError: A line is none of the format's, the last one does not end, or there is none.
+        FormatError: A line has another form, the last one lacks a newline, or there are no hypotheses.
 
     Source: SRILM manual, nbest-format(5).
     """
@@ -83,15 +84,15 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
         if variant == "scores":
             if any(_IMPOSSIBLE.fullmatch(field) for field in fields[:2]):
                 continue
-            each = _scores(fields, path, key, line)
+            hypothesis = _scores(fields, path, key, line)
         else:
             score = _bytelog(fields[0], path, key, line)
             words = fields[1:]
             if variant == FIRST:
-                each = sentence(words, 0.0, -score * BYTELOG, line)
+                hypothesis = sentence(words, 0.0, -score * BYTELOG, line)
             else:
-                each = _timed(words, score, options.frame_shift, path, key, line)
-        hypotheses.append(_spoken(each, options.silent))
+                hypothesis = _timed(words, score, options.frame_shift, path, key, line)
+        hypotheses.append(_without_silence(hypothesis, options.silent))
     if not hypotheses and variant not in (FIRST, SECOND):
         raise FormatError("there are no hypotheses", path, key=key)
     return with_silence(NBest(key, tuple(hypotheses), options.frame_shift if variant == SECOND else None))
@@ -101,12 +102,11 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 class SrilmWriteOptions(ListOptions):
     """Options of ``write_srilm``."""
 
-    variant: Variant = "scores"  # the header, or "scores" for the format without
+    variant: Variant = "scores"  # the header; "scores": the format without one
 
     def __post_init__(self) -> None:
         super(SrilmWriteOptions, self).__post_init__()
-        if self.variant not in (FIRST, SECOND, "scores"):
-            raise OptionError(f"variant is {self.variant!r}, but must be {FIRST}, {SECOND} or scores")
+        check_choice("variant", self.variant, FIRST, SECOND, "scores")
 
 
 def write_srilm(
@@ -115,11 +115,11 @@ def write_srilm(
     options: SrilmWriteOptions = SrilmWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Return a list as the bytes of a file.
+    """Write a list as the bytes of a file.
 
-    "NBestList1.0" rounds the sum of both costs to whole bytelogs (0.1 nats); "NBestList2.0" does so with each word's,
-    and needs times; a word that lasts for no time gets a frame of its neighbour's. "scores" keeps both costs of a
-    sentence, to nine digits. Labels stay behind.
+    "NBestList1.0" rounds the sum of both costs to whole bytelogs (0.1 nats); "NBestList2.0" rounds the costs of each
+    word, and needs times; a word of duration 0 gets a frame of the next or previous word. "scores" stores both costs of
+    a sentence with nine digits. Alignments are not written.
 
     Raises:
         LatticeError: NBestList2.0 without times, or a cost that is no number.
@@ -130,20 +130,21 @@ def write_srilm(
     check(nbest)
     check_encoding(encoding)
     lines: list[str] = [] if variant == "scores" else [variant]
-    for each in nbest.hypotheses:
-        names = spelled(each, words, nbest.key)
+    for hypothesis in nbest.hypotheses:
+        names = spelled(hypothesis, words, nbest.key)
+        costs = hypothesis.acoustic_cost, hypothesis.graph_cost
         if variant == "scores":
-            scores = [_digits(-cost / LOG10) for cost in (each.acoustic_cost, each.graph_cost)]
+            scores = [f"{-cost / LOG10 + 0.0:.9g}" for cost in costs]
             lines.append(" ".join([*scores, str(len(names)), *names]))
         elif variant == FIRST:
-            lines.append(" ".join([f"({_whole(each.acoustic_cost + each.graph_cost)})", *names]))
+            lines.append(" ".join([f"({_bytelogs(sum(costs))})", *names]))
         else:
-            lines.append(_timed_line(each, names, nbest))
+            lines.append(_timed_line(hypothesis, names, nbest))
     return encoded("\n".join(lines) + "\n", encoding, nbest.key)
 
 
 def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothesis:
-    """Return a hypothesis of a line without words' scores."""
+    """Parse a line of the format without a header."""
     if len(fields) < 3:
         raise FormatError("expected two scores and the number of words", path, key=key, line=line)
     acoustic = number(fields[0], "an acoustic score", path, line, key)
@@ -158,29 +159,26 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
 
 
 def _most_counted(words: Sequence[str]) -> int:
-    """Return how many words SRILM may count: of multiwords each part, be they joined by _, by - or otherwise."""
+    """Return the maximum number of words that SRILM may count; each part of a multiword counts."""
     return sum(max(1, len(_PART.findall(word))) for word in words)
 
 
-def _spoken(each: Hypothesis, silent: frozenset[str]) -> Hypothesis:
-    """Return a hypothesis without its silent words."""
-    if silent.isdisjoint(each.words):
-        return each
-    kept = [place for place, word in enumerate(each.words) if word not in silent]
-    ends = [place + 1 for place in kept]
-    last = ends[-1] if ends else 0
+def _without_silence(hypothesis: Hypothesis, silent: frozenset[str]) -> Hypothesis:
+    """Drop the silent words of a hypothesis; their costs go to the next word or the end."""
+    if silent.isdisjoint(hypothesis.words):
+        return hypothesis
+    places = [place for place, word in enumerate(hypothesis.words) if word not in silent]
+    bounds = [0, *(place + 1 for place in places), len(hypothesis.graph)]
     graph, acoustic = (
-        (*(math.fsum(cost[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)), math.fsum(cost[last:]))
-        for cost in (each.graph, each.acoustic)
+        tuple(math.fsum(cost[begin:end]) for begin, end in pairwise(bounds))
+        for cost in (hypothesis.graph, hypothesis.acoustic)
     )
-    return replace(
-        each,
-        words=tuple(str(each.words[place]) for place in kept),
-        graph=graph,
-        acoustic=acoustic,
-        begin=None if each.begin is None else tuple(each.begin[place] for place in kept),
-        end=None if each.end is None else tuple(each.end[place] for place in kept),
+    begin, end = (
+        None if times is None else tuple(times[place] for place in places)
+        for times in (hypothesis.begin, hypothesis.end)
     )
+    words = tuple(str(hypothesis.words[place]) for place in places)
+    return replace(hypothesis, words=words, graph=graph, acoustic=acoustic, begin=begin, end=end)
 
 
 def _bytelog(text: str, path: str | None, key: str, line: int) -> float:
@@ -197,29 +195,29 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
     ends: list[int] = []
     graph: list[float] = []
     acoustic: list[float] = []
-    until, said, below = -1.0, 0.0, False
+    until, sum_of_words, is_part = -1.0, 0.0, False
     for place in range(0, len(fields), 11):
         word, *rest = fields[place : place + 11]
         if (rest[0], *rest[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
-        start, stop, lm, am = (number(each, f"a number after {word!r}", path, line, key) for each in rest[2::2])
-        # A phone or a state of the word before; Decipher lets states outlast their words.
-        below = start <= until or (below and _STATE.fullmatch(word) is not None)
-        if below:
+        start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in rest[2::2])
+        # A phone or a state of the word before; in Decipher states may end later than their words.
+        is_part = start <= until or (is_part and _STATE.fullmatch(word) is not None)
+        if is_part:
             continue
         first, last = start / shift, stop / shift
         if not 0 <= first <= last < 2**31 - 2:
             raise FormatError(f"{word!r} begins at {start} s and ends at {stop} s", path, key=key, line=line)
         begin = max(round(first), ends[-1] if ends else 0)
-        end = max(round(last) + 1, begin)  # its end is when its last frame begins
+        end = max(round(last) + 1, begin)  # the file has the begin of the last frame
         words.append(word)
         begins.append(begin)
         ends.append(end)
         graph.append(-lm * BYTELOG)
         acoustic.append(-am * BYTELOG)
-        said += lm + am
+        sum_of_words += lm + am
         until = stop
-    rest_cost = -(score - said) * BYTELOG
+    rest_cost = -(score - sum_of_words) * BYTELOG
     return Hypothesis(
         tuple(words),
         (*graph, 0.0),
@@ -230,28 +228,28 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
     )
 
 
-def _timed_line(each: Hypothesis, names: list[str], nbest: NBest) -> str:
-    if each.begin is None or each.end is None:
-        if names or each.labels is not None:
+def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
+    if hypothesis.begin is None or hypothesis.end is None:
+        if names or hypothesis.labels is not None:
             raise LatticeError(f"its words have no times, which {SECOND} needs", key=nbest.key)
-        return f"({_whole(each.acoustic_cost + each.graph_cost)})"
+        return f"({_bytelogs(hypothesis.acoustic_cost + hypothesis.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
-    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two, which tell frames of 0.01 s apart
-    begins, ends = _lasting(each.begin, each.end)
-    fields, said = [], 0
+    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two, for frames of 0.01 s
+    begins, ends = _with_durations(hypothesis.begin, hypothesis.end)
+    fields, total = [], 0
     for place, name in enumerate(names):
         begin, end = (f"{frame * shift:.{digits}f}" for frame in (begins[place], ends[place] - 1))
-        graph, acoustic = _whole(each.graph[place]), _whole(each.acoustic[place])
-        said += graph + acoustic
+        graph, acoustic = _bytelogs(hypothesis.graph[place]), _bytelogs(hypothesis.acoustic[place])
+        total += graph + acoustic
         fields.append(f"{name} ( st: {begin} et: {end} g: {graph} a: {acoustic} )")
-    return " ".join([f"({said + _whole(each.graph[-1] + each.acoustic[-1])})", *fields])
+    return " ".join([f"({total + _bytelogs(hypothesis.graph[-1] + hypothesis.acoustic[-1])})", *fields])
 
 
-def _lasting(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the begins and ends of words that last a frame at least, each after the one before it.
+def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the begins and ends of words, each at least one frame long and after the word before.
 
-    A word that began with the one before it would be taken for a phone of that one. One that lasts for no time gets its
-    frame from the next word, or, where there is none to give, from those before it.
+    Readers take a word that begins with the word before for a phone of it. A word of duration 0 gets a frame of the
+    next word or, if there is none to spare, of the words before.
     """
     begins, ends = list(begin), list(end)
     until = 0
@@ -267,12 +265,8 @@ def _lasting(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[
     return begins, ends
 
 
-def _whole(cost: float) -> int:
+def _bytelogs(cost: float) -> int:
     return round(-cost / BYTELOG)
-
-
-def _digits(score: float) -> str:
-    return f"{score + 0.0:.9g}"
 
 
 def _entries(content: Content, words: SymbolTable | None, options: SrilmOptions) -> Iterator[Entry]:
@@ -280,13 +274,13 @@ def _entries(content: Content, words: SymbolTable | None, options: SrilmOptions)
 
 
 def begins_srilm(head: bytes) -> bool:
-    """Tell whether a file begins with a header, or a line of two scores, a number of words, and words."""
+    """Tell whether a file begins with a header, or with a line of two scores, a number of words, and words."""
     rows = _rows(head[: 1 << 12])
     return bool(rows) and (rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows[:1]))
 
 
 def all_srilm(head: bytes) -> bool:
-    """Tell whether it has a header, or all lines are hypotheses, as not all lines of other tables of numbers are."""
+    """Tell whether a file has a header or all lines are hypotheses, unlike other tables of numbers."""
     rows = _rows(head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head)
     return rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows)
 
@@ -300,11 +294,11 @@ def _is_list(rows: list[bytes]) -> bool:
 
 
 def _is_hypothesis(row: bytes) -> bool:
-    found = _SCORES.match(row)
-    if found is None:
+    match = _SCORES.match(row)
+    if match is None:
         return False
-    words = row[found.end() :].split()
-    return int(found[1]) <= len(words) or not all(map(_NUMBER.fullmatch, words))
+    words = row[match.end() :].split()
+    return int(match[1]) <= len(words) or not all(map(_NUMBER.fullmatch, words))
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
@@ -319,14 +313,14 @@ def _kept(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Fiel
 
 
 def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Return the loss of silent words, of times of words that last no frame, and of graph costs of ends."""
+    """Report silent words, times of words of duration 0, and graph costs of ends."""
     lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
     if settings.options.variant == SECOND:
-        for each in nbest.hypotheses:
-            times = [*(each.begin or ())], [*(each.end or ())]
-            if FIELDS["times"] not in lost and _lasting(*times) != times:
+        for hypothesis in nbest.hypotheses:
+            times = [*(hypothesis.begin or ())], [*(hypothesis.end or ())]
+            if FIELDS["times"] not in lost and _with_durations(*times) != times:
                 lost.append(FIELDS["times"])
-            if FIELDS["apart"] not in lost and each.graph[-1]:
+            if FIELDS["apart"] not in lost and hypothesis.graph[-1]:
                 lost.append(FIELDS["apart"])
     return lost
 

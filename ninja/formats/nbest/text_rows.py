@@ -1,4 +1,4 @@
-"""Lines, words and numbers of text files, with the line in every error; lines of one utterance as a block."""
+"""Lines, words and numbers of text files, with line numbers in errors; blocks of lines of one utterance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.files.text import without_mark
 from ninja.formats.textual import check_encoding, cut_short, unended_line
 from ninja.formats.window import Pieces, numbered_lines
 
-# Other blanks, such as Unicode's, are letters of words in some vocabularies.
+# Unicode spaces are letters in some vocabularies.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 LONGEST_NUMBER = 400
@@ -32,7 +32,7 @@ def rows(
 ) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, from 1, without line ends.
 
-    A comment may lack an end, and so may the last line where lines are `marked`: they say themselves where they end.
+    The last line must have a newline unless it is a comment, or lines are `marked`, as in JSON, which closes objects.
     """
     for line, row in each_row(content, path, encoding, comment=comment, marked=marked):
         if isinstance(row, FormatError):
@@ -50,9 +50,9 @@ def each_row(
     marked: bool = False,
     key_of: Callable[[list[str]], str] | None = None,
 ) -> Iterator[tuple[int, str | FormatError]]:
-    """Yield the lines of a file as ``rows`` does, or the error of one.
+    """Yield the lines of a file as ``rows`` does, or the error of a line.
 
-    ``key_of`` tells whose line it is of the fields that stand whole on a last line that does not end, for its error.
+    ``key_of`` returns the key of an incomplete last line from its complete fields, for its error.
     """
     check_encoding(encoding)
     for line, row, ends in numbered_lines(content):
@@ -67,7 +67,7 @@ def each_row(
 
 
 def decoded(row: bytes, path: str | None = None, line: int | None = None, encoding: str = "utf-8") -> str:
-    """Return bytes as a string."""
+    """Decode a line."""
     try:
         return row.decode(encoding)
     except UnicodeDecodeError as error:
@@ -80,20 +80,16 @@ def split(text: str) -> list[str]:
     return [word for word in _BLANKS.split(text) if word]
 
 
-def number(text: str, what: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
-    """Return a finite number.
-
-    Raises:
-        FormatError: The text is none; the message says that it should be `what`.
-    """
+def number(text: str, name: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
+    """Parse a finite number; the FormatError for another text says that `name` was expected."""
     if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
         value = float(text)
         if math.isfinite(value):
             return value
-    raise FormatError(f"expected {what}, found {text[:60]!r}", path, key=key, line=line)
+    raise FormatError(f"expected {name}, found {text[:60]!r}", path, key=key, line=line)
 
 
-Line = tuple[str, int, T | FormatError]  # key ("": unknown), line, its content or its error
+Line = tuple[str, int, T | FormatError]  # key ("" if unknown), number, content or error
 
 
 @dataclass(eq=False, slots=True)
@@ -101,59 +97,51 @@ class Block(Generic[T]):
     """The lines of an utterance."""
 
     key: str
-    found: list[T] = field(default_factory=list)
-    error: FormatError | None = None  # what is wrong with the first bad one
+    items: list[T] = field(default_factory=list)
+    error: FormatError | None = None  # of the first bad line
 
-    def spoil(self, error: FormatError) -> None:
-        """Note an error, unless there is one already."""
+    def add_error(self, error: FormatError) -> None:
+        """Assign an error to this utterance; the first one counts."""
         self.error = self.error or error
 
 
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """Group consecutive lines by their keys, and yield each group once it is complete.
 
-    A bad line spoils the utterance whose key it has, and the one that it stands within; any other is an entry of its
-    own. An utterance that goes on after another one is one, too.
+    The error of a line belongs to the utterance of its key, or to the one whose lines are around it; any other error is
+    a group of its own. An utterance that goes on after another one is an error.
     """
-    seen: set[str] = set()
+    keys: set[str] = set()
     last: Block[T] | None = None
-    stray: list[Block[T]] = []  # bad lines since that one
-    for key, line, found in lines:
+    stray: list[Block[T]] = []  # errors since the last sound line, by key
+    for key, line, item in lines:
         if last is not None and key == last.key:
-            block = last
-            for each in stray:
-                _spoil(block, each)
-            stray = []
-        elif isinstance(found, FormatError):
+            block, others = last, []
+            errors = stray
+        elif isinstance(item, FormatError):
             if not stray or stray[-1].key != key or not key:
-                stray.append(Block(key, error=found))
+                stray.append(Block(key, error=item))
             continue
         else:
             if last is not None:
                 yield last
             block = last = Block(key)
-            for each in stray:
-                if each.key == key:
-                    _spoil(block, each)
-                else:
-                    yield each
-            stray = []
-            if key in seen:
-                block.spoil(
-                    FormatError("the utterance goes on after another one; sort the file", path, key=key, line=line)
-                )
-            seen.add(key)
-        if isinstance(found, FormatError):
-            block.spoil(found)
+            errors = [error for error in stray if error.key == key]
+            others = [error for error in stray if error.key != key]
+        for bad in errors:
+            assert bad.error is not None
+            bad.error.key = key
+            block.add_error(bad.error)
+        yield from others
+        stray = []
+        if not block.items and key in keys:
+            message = "the utterance goes on after another one; sort the file"
+            block.add_error(FormatError(message, path, key=key, line=line))
+        keys.add(key)
+        if isinstance(item, FormatError):
+            block.add_error(item)
         else:
-            block.found.append(found)
+            block.items.append(item)
     if last is not None:
         yield last
     yield from stray
-
-
-def _spoil(block: Block[T], stray: Block[T]) -> None:
-    """Assign a bad line to an utterance."""
-    assert stray.error is not None
-    stray.error.key = block.key
-    block.spoil(stray.error)
