@@ -33,7 +33,7 @@ LIBRARIES = {
     "kaldialign": Library("word error rates", "pip install kaldialign"),
     "jinja2": Library("ninja show, ninja report", "pip install jinja2"),
     "rich": Library("the progress line", "pip install rich"),
-    "pyarrow": Library("Ninja's own format (Arrow)", "pip install pyarrow"),
+    "pyarrow": Library("the native format (Arrow)", "pip install pyarrow"),
     "transformers": Library("Hugging Face models", "pip install transformers"),
     "kenlm": Library("KenLM's binaries", "pip install kenlm (compiles C++)"),
     "onnx": Library("ONNX models", "pip install onnx"),

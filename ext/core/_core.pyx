@@ -103,9 +103,9 @@ def parse_image(bytes image not None, int64_t begin=0):
     """Parse the binary image of a vector or const FST, from an offset on.
 
     Returns:
-        (error, byte, size, fields): what is wrong, or ""; its offset behind `begin`, or -1 if the image is well formed;
-        the bytes it takes; and (arc_begin, dst, ilabel, olabel, cost, final_cost, input symbols, output symbols), the
-        symbols as (name, id) or None. Arcs of infinite weight are left out.
+        (error, byte, size, fields): a message, or ""; its offset from `begin`, or -1 if the image is well formed; the
+        number of bytes of the image; and (arc_begin, dst, ilabel, olabel, cost, final_cost, input symbols, output
+        symbols), the symbols as (name, id) or None. Arcs of infinite weight are left out.
     """
     if not 0 <= begin <= len(image):
         raise ValueError("an image that begins outside the bytes")
@@ -127,10 +127,10 @@ cdef tuple _arrays(const c.ParsedFst& fst):
 
 
 def parse_machine(bytes image not None):
-    """Parse the binary image of a vector FST in whatever order its states are.
+    """Parse the binary image of a vector FST with its order of states.
 
     Returns:
-        (error, byte, fields): what is wrong, or ""; its offset, or -1; and (start, arc_begin, dst, ilabel, olabel,
+        (error, byte, fields): a message, or ""; its offset, or -1; and (start, arc_begin, dst, ilabel, olabel,
         cost, final_cost), the arcs of each state in the order of their input labels.
     """
     cdef const char* content = PyBytes_AS_STRING(image)
@@ -195,7 +195,7 @@ def num_crossings(object lattice not None, object time not None, int64_t frames)
 
 
 def gathered(lattices not None):
-    """Return the items of lattices, which must be kept: their arrays are only borrowed."""
+    """Return the items of lattices, which borrow their arrays and must not outlive them."""
     cdef Items items
     cdef Item* item
     for number, lattice in enumerate(lattices):
@@ -208,12 +208,12 @@ def gathered(lattices not None):
 
 
 def count(object items not None):
-    """Return how many items there are."""
+    """Return the number of items."""
     return items_of(items).size()
 
 
 def arcs_in(object items not None):
-    """Return how many arcs all items have."""
+    """Return the number of arcs of all items."""
     cdef int64_t arcs = 0
     cdef size_t number
     cdef Items* given = items_of(items)
@@ -248,13 +248,13 @@ cdef inline str _key(const Item& item):
 
 def lattice_at(object items not None, size_t number, object blank, tuple slots not None, object words,
                origins not None):
-    """Fill a blank lattice with the arrays of an item, without copying them; one that is as it came is returned.
+    """Fill a blank lattice with the arrays of an item, without copying them; return an unchanged lattice itself.
 
     Args:
         blank: ``object.__new__(Lattice)``.
-        slots: Where a lattice keeps its fields, in their order.
-        words: Symbol table of items that were made of no lattice.
-        origins: The lattices that the others were made of.
+        slots: Slots of the fields of a lattice, in their order.
+        words: Symbol table of items without an original lattice.
+        origins: The original lattices of the other items.
     """
     cdef Items* given = items_of(items)
     if number >= given.size():
@@ -270,5 +270,5 @@ def lattice_at(object items not None, size_t number, object blank, tuple slots n
 
 
 def unsafe_option():
-    """Return an option of the compiler, that changes sums and comparisons, which this build was made with; "": none."""
+    """Return a compiler option of this build that changes sums and comparisons, or ""."""
     return c.unsafe_option().decode()

@@ -1,9 +1,9 @@
-// Options of the compiler that change what sums and comparisons give.
+// Compiler options that change the results of sums and comparisons.
 #pragma once
 
 namespace ninja {
 
-// Return such an option that this file is compiled with; empty: none that the compiler tells of.
+// Return such an option of this build, or an empty string.
 inline const char* unsafe_option() {
 #if defined(__FAST_MATH__)
   return "-ffast-math";

@@ -1,9 +1,7 @@
-// Which stretch of a word sequence each state of a long lattice is compared with.
+// Windows of a word sequence that the states of a long lattice are compared with.
 //
-// Comparing all states with all words takes time and memory that grow with the square of a recording. A state in the
-// first minute has nothing to do with the words of the last: it is enough to compare it with some words around those
-// said when it is, if that window is wide enough. How wide is enough is for the algorithm to say: it looks whether
-// what it found comes near a window's edge, and widens there.
+// Comparing all states with all words takes quadratic time and memory. It is enough to compare a state with a window of
+// words around its time. The algorithm checks whether its result touches the edge of a window, and widens it there.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +12,8 @@
 
 namespace ninja {
 
-// A count of words fits a state if begin[state] <= count < end[state]. On the way from a state to the next, windows
-// overlap and never begin earlier: a word can always be left over.
+// A count of words fits a state if begin[state] <= count < end[state]. Windows of consecutive states overlap and never
+// begin earlier.
 struct Band {
   std::vector<int32_t> begin, end;
 
@@ -26,17 +24,16 @@ struct Band {
   }
 };
 
-// How near the edge of a window counts as touching it, in words. With two, one decoding in 5,000 of lattices that are
-// nearly flat missed what lay outside a window of nine words, and did not tell; with four, none in 16,000.
+// Distance from the edge of a window that counts as touching it, in words. With two, one decoding in 5,000 of nearly
+// flat lattices missed a better result outside a window of nine words; with four, none in 16,000.
 inline int32_t margin_of(int32_t window) { return std::max(4, window / 8); }
 
 inline Band whole_band(int64_t num_states, int64_t num_words) {
   return {std::vector<int32_t>(num_states, 0), std::vector<int32_t>(num_states, static_cast<int32_t>(num_words + 1))};
 }
 
-// Where the states of a lattice lie between its start, 0, and its ends, 1, for want of times: by how many words come
-// before and after, on the average of arcs. Both ways, so that what runs side by side for long, as the lattices of two
-// systems do, stays side by side.
+// Positions of states between the start, 0, and the ends, 1, of a lattice without times: from the mean number of words
+// before and after. Both are used, so that long parallel parts, as in a union of lattices, stay aligned.
 inline std::vector<double> relative_places(const Arcs& arcs) {
   std::vector<double> before(arcs.num_states, 0.0), after(arcs.num_states, 0.0);
   std::vector<int32_t> ways(arcs.num_states, 0);
@@ -65,12 +62,12 @@ inline std::vector<double> relative_places(const Arcs& arcs) {
     if (after[state] >= 0.0 && all > 0.0) place[state] = before[state] / all;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       double& there = place[arcs.dst[arc]];
-      there = std::max(there, place[state]);  // a dead end is where it is entered
+      there = std::max(there, place[state]);  // a dead end has the position of its entry
     }
   }
   for (int64_t state = arcs.num_states - 1; state > 0; --state) {
     if (ways[state] > 0) continue;
-    place[state] = 1.0;  // nothing leads there: it is where it is left
+    place[state] = 1.0;  // unreachable: use the position of its successors
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       place[state] = std::min(place[state], place[arcs.dst[arc]]);
     }
@@ -78,7 +75,7 @@ inline std::vector<double> relative_places(const Arcs& arcs) {
   return place;
 }
 
-// How many words lie before each state: those that end no later than the state is. `word_end` rises.
+// Count the words that end no later than each state. `word_end` is sorted.
 inline std::vector<int32_t> words_before(const std::vector<double>& place, const std::vector<double>& word_end) {
   std::vector<int32_t> count(place.size());
   for (size_t state = 0; state < place.size(); ++state) {
@@ -111,7 +108,7 @@ Band band_around(const Links& links, const std::vector<int32_t>& count, const st
   return band;
 }
 
-// Double the width of touched states, and of all whose words those are compared with.
+// Double the width of touched states, and of all states near the words in their windows.
 inline void widen(const Band& band, const std::vector<int32_t>& count, const std::vector<char>& touched,
                   int64_t num_words, std::vector<int32_t>& width) {
   std::vector<int32_t> change(num_words + 2, 0);

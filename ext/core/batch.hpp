@@ -16,20 +16,20 @@
 
 namespace ninja {
 
-// A lattice with whatever owns its arrays.
+// A lattice and the owner of its arrays.
 struct Item {
   std::string key;
   Arcs arcs{};
   Alignments labels{};
   const int32_t* time = nullptr;  // [num_states], or null
   bool compact = true;
-  int64_t origin = -1;            // the Python object, by its number, whose other fields are this one's, too; -1: none
-  std::shared_ptr<void> memory;   // null: the arrays are those of the Python object
+  int64_t origin = -1;            // number of the Python object with the other fields, or -1
+  std::shared_ptr<void> memory;   // null: the Python object owns the arrays
 };
 
 using Items = std::vector<Item>;
 
-// Return an item without arrays, for a lattice that is made of another one.
+// Return an item without arrays, for a lattice that is made from another one.
 inline Item item_like(const Item& item) {
   Item made;
   made.key = item.key;
@@ -38,7 +38,7 @@ inline Item item_like(const Item& item) {
   return made;
 }
 
-// Give an item the arrays of a block, which it owns from now on.
+// Move the arrays of a block to an item.
 inline void adopt(Block& block, Item& item) {
   item.memory = std::shared_ptr<void>(block.memory, std::free);
   block.memory = nullptr;
@@ -47,7 +47,7 @@ inline void adopt(Block& block, Item& item) {
   item.time = block.time;
 }
 
-// The same for arrays that a kernel made.
+// The same for the arrays of a kernel.
 inline void adopt(LatticeArrays&& made, Item& item) {
   auto kept = std::make_shared<LatticeArrays>(std::move(made));
   item.arcs = kept->arcs();
@@ -70,7 +70,7 @@ struct Results {
 
 inline const char* const kNoPathLeads = "no path leads from the start to a final state";
 
-// Apply an operation to each item: `make(item, made)` fills in the arrays and returns "", or what is wrong.
+// Apply an operation to each item: `make(item, made)` fills in the arrays and returns "", or an error.
 template <class Make>
 Results each(const Items& items, const Make& make) {
   Results results;
@@ -81,7 +81,7 @@ Results each(const Items& items, const Make& make) {
     try {
       wrong = make(items[place], made);
     } catch (const std::bad_alloc&) {
-      wrong = "it takes more memory than there is; prune it first";
+      wrong = "out of memory; prune it first";
     }
     if (wrong.empty()) {
       results.items.push_back(std::move(made));
@@ -92,8 +92,8 @@ Results each(const Items& items, const Make& make) {
   return results;
 }
 
-// Apply an operation to items up to the first that needs more than it does: `make(item, made)` returns false there, and
-// may have made a lattice or not. Return whether there is no such item.
+// Apply an operation to items until `make(item, made)` returns false, with or without a lattice. Return whether all
+// items were processed.
 template <class Make>
 bool all(const Items& items, const Make& make, Items& results) {
   results.reserve(items.size());
@@ -106,7 +106,7 @@ bool all(const Items& items, const Make& make, Items& results) {
   return true;
 }
 
-// Call `take` with one item after the other until it returns false; returns the place of that item, -1: there is none.
+// Call `take` for each item until it returns false; return the place of that item, or -1.
 template <class Take>
 int64_t first_failure(const Items& items, const Take& take) {
   for (size_t place = 0; place < items.size(); ++place) {
@@ -115,7 +115,8 @@ int64_t first_failure(const Items& items, const Take& take) {
   return -1;
 }
 
-// The frame of each state of an item: its own times, or what its labels say, in `space`; null where they contradict.
+// Return the frame of each state of an item, from its times or its labels (stored in `space`), or null if they
+// contradict.
 inline const int32_t* state_times(const Item& item, std::vector<int32_t>& space) {
   if (item.time != nullptr) return first_backward_arc(item.arcs, item.time) == kConsistent ? item.time : nullptr;
   space.resize(item.arcs.num_states);
@@ -127,8 +128,8 @@ void append(const std::vector<T>& from, std::vector<T>& to) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// The results of a second operation on what a first one made, with the failures of both: places are those of the first
-// operation's items, of which the second saw those that did not fail.
+// Join the failures of two operations, the second of which got the items that did not fail in the first; places are
+// those of the first operation.
 inline Results joined(std::vector<Failure> first, Results second) {
   if (first.empty()) return second;
   std::vector<Failure> failures;

@@ -1,4 +1,4 @@
-// The arrays of a lattice in one piece of memory: eleven pieces take longer than most kernels do on a small lattice.
+// The arrays of a lattice in one allocation: eleven allocations take longer than most kernels on a small lattice.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ninja {
 
 // See ninja/lattice.py for what each array means.
 struct Block {
-  void* memory = nullptr;  // to be given back with std::free
+  void* memory = nullptr;  // freed with std::free
   bool compact = true;
   int64_t num_states = 0, num_arcs = 0, num_labels = 0, num_final_labels = 0;
   int64_t* arc_begin = nullptr;
@@ -27,7 +27,7 @@ struct Block {
   float* final_acoustic = nullptr;
   int32_t* final_ali = nullptr;
   int32_t* ali = nullptr;
-  int32_t* time = nullptr;  // [num_states], where wanted
+  int32_t* time = nullptr;  // [num_states], or null
 
   Arcs arcs() const {
     return {num_states, num_arcs, arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic};
@@ -35,7 +35,7 @@ struct Block {
   Alignments alignments() const { return {ali_begin, ali, final_ali_begin, final_ali}; }
 };
 
-// Readable bytes behind every window, writable ones behind every pool of labels.
+// Readable bytes after every window, writable bytes after every pool of labels.
 constexpr int64_t kSlack = 4 * kLabelSlack;
 
 inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels,

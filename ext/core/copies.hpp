@@ -1,4 +1,4 @@
-// Lattices made of copies of another one's states and arcs, whose words, acoustic costs and alignments they keep.
+// Lattices made of copies of the states and arcs of another one, with their words, acoustic costs and alignments.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ struct Copies {
   std::vector<int32_t> dst;         // [num_arcs]
   std::vector<int64_t> arc_map;     // [num_arcs] old arc
   std::vector<float> graph;         // [num_arcs] new cost
-  std::vector<float> final_graph;   // [num_states] new cost, +inf: no longer final
+  std::vector<float> final_graph;   // [num_states] new cost, +inf: not final
 };
 
 // Copies made by composition with a language model.
 struct Composed : Copies {
   bool too_large = false;
-  int64_t impossible = -1;          // arc of the old lattice whose word the model does not allow; num_arcs: </s>
+  int64_t impossible = -1;          // old arc with a word of probability 0, or num_arcs for </s>
 };
 
 // Copy labels of arcs or states, and note where those of each begin.

@@ -14,7 +14,7 @@ namespace ninja {
 
 constexpr size_t kMaxNumber = 16;  // bytes print_cost and print_integer may touch at most
 
-// An integer below 10,000 as text with '_' behind it, so that alignments are copied rather than divided.
+// An integer below 10,000 as text followed by '_', for fast printing of alignments.
 struct SmallInteger {
   char text[7];
   uint8_t length;  // with the '_'
@@ -43,7 +43,7 @@ inline char* print_integer(char* out, int32_t number) {
   return std::to_chars(out, out + kMaxNumber, number).ptr;
 }
 
-// Print a cost as `std::ostream << float` does, with OpenFst's names for what is not finite.
+// Print a cost as `std::ostream << float` does, with OpenFst's names of infinity and NaN.
 inline char* print_cost(char* out, float cost) {
   static constexpr double kPower[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9};
   const auto name = [&](const char* text, size_t length) {

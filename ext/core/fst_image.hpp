@@ -4,8 +4,8 @@
 //   i32 magic; str "vector"; str arc type; i32 version 2; i32 flags; u64 properties; i64 start, states, arcs;
 //   [symbol tables]; per state: weight, i64 arcs, arcs x {i32 input label, i32 output label, weight, i32 next state}
 // with str = i32 length and that many bytes. A const FST says "const" and has, behind the same header and symbols, its
-// states as {weight, u32 first arc, u32 arcs, u32 input epsilons, u32 output epsilons} and then all arcs, both as they lie
-// in memory (log64: arcs of 24 bytes) and, in aligned files, each from a multiple of 16 bytes on.
+// states as {weight, u32 first arc, u32 arcs, u32 input epsilons, u32 output epsilons} and then all arcs, both as they
+// lie in memory (log64: arcs of 24 bytes) and, in aligned files, each from a multiple of 16 bytes on.
 #pragma once
 
 #include <algorithm>
@@ -36,10 +36,11 @@ struct FstArcs {
   const double* final_cost = nullptr;   // [num_states], +inf = not final
 };
 
-// The same, owned, as parsed: states in topological order, state 0 the start. If `error` is not empty nothing else holds.
+// The same with its memory, after parsing: states in topological order, state 0 the start. With an error the arrays are
+// undefined.
 struct ParsedFst {
   std::string error;
-  int64_t byte = -1;          // where the image is malformed; -1: it is well formed, but no lattice
+  int64_t byte = -1;          // of the damage; -1: the image is well formed, but no lattice
   std::string arc_type;
   int64_t end = 0;            // bytes the image took
   std::vector<int64_t> arc_begin;
@@ -92,9 +93,9 @@ struct Malformed {
   int64_t byte;
 };
 
-// Parse, and note in the result what is malformed.
+// Run `work` and store its error in the result.
 template <class Result, class Work>
-void noting(Result& result, const Work& work) {
+void store_error(Result& result, const Work& work) {
   try {
     work();
   } catch (const Malformed& malformed) {
@@ -132,7 +133,7 @@ class Cursor {
     if (bytes > left()) throw Malformed{std::string("the image ends inside ") + what, at_};
   }
 
-  // The caller has made sure that there are so many bytes.
+  // The caller has checked the number of bytes.
   void skip(int64_t bytes) { at_ += bytes; }
 
   int64_t at() const { return at_; }
@@ -184,7 +185,7 @@ inline void get_states(Cursor& cursor, ParsedFst& fst, int64_t num_states, std::
   }
 }
 
-// A const FST; the header has said how many states and arcs there are.
+// Read a const FST; the counts are those of the header.
 template <typename Weight>
 inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_t num_arcs, bool aligned,
                       std::vector<int64_t>& arc_byte) {
@@ -240,8 +241,8 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
 
 inline bool is_zero(double weight) { return std::isinf(weight) && weight > 0; }
 
-// Returns what forbids the machine to be a lattice, or nothing. Where arcs of the semiring's zero, which no path can
-// take, are to be dropped, they forbid nothing.
+// Return why the machine is no lattice, or an empty string. Arcs of the semiring's zero are ignored if they will be
+// dropped.
 inline std::string flaw(const ParsedFst& fst, bool without_zeros = false) {
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
   for (int64_t state = 0; state < num_states; ++state) {
@@ -306,7 +307,7 @@ inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
   fst.final_cost.swap(sorted.final_cost);
 }
 
-// Parse header, symbols, states and arcs as they stand; every arc enters a state. Returns the start, or -1: none.
+// Parse header, symbols, states and arcs in the order of the file; every arc enters a state. Returns the start, or -1.
 inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   if (cursor.get<int32_t>("the header") != kFstMagic) throw Malformed{"not an OpenFst file: the magic number is wrong", 0};
   int64_t here = cursor.at();
@@ -334,7 +335,7 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   here = cursor.at();
   const int64_t start = cursor.get<int64_t>("the header");
   const int64_t num_states = cursor.get<int64_t>("the header");
-  const int64_t num_arcs = cursor.get<int64_t>("the header");  // 0 in most vector FSTs: relied on in const ones alone
+  const int64_t num_arcs = cursor.get<int64_t>("the header");  // used in const FSTs only; 0 in most vector FSTs
   if (num_states < -1 || num_states > std::numeric_limits<int32_t>::max() || num_states > cursor.left() / 12) {
     throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
                     std::to_string(cursor.left()) + " bytes are left", here + 8};
@@ -378,7 +379,7 @@ inline void parse(Cursor& cursor, ParsedFst& fst) {
   }
   fst.error = flaw(fst, true);
   if (!fst.error.empty()) return;
-  drop_zeros(fst);  // before cycles are looked for, which they close no more
+  drop_zeros(fst);  // before the search for cycles
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
   bool sorted = start == 0;
   for (int64_t state = 0; state < num_states && sorted; ++state) {
@@ -419,11 +420,12 @@ inline void write_image(const FstArcs& fst, const std::string& arc_type, std::st
   }
 }
 
-// Parse an image; states already in topological order from start 0 keep their numbers, else the reachable ones are sorted.
+// Parse an image; states already in topological order from start 0 keep their numbers, else the reachable ones are
+// sorted.
 inline ParsedFst parse_image(const char* bytes, int64_t size) {
   ParsedFst fst;
   fst_image::Cursor cursor(bytes, size);
-  fst_image::noting(fst, [&] { fst_image::parse(cursor, fst); });
+  fst_image::store_error(fst, [&] { fst_image::parse(cursor, fst); });
   return fst;
 }
 

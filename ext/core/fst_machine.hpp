@@ -1,4 +1,4 @@
-// Parses the image of an FST of any shape: one that composes with lattices, cycles and all.
+// Parses the image of any FST, with or without cycles, for composition with lattices.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 namespace ninja {
 
-// An FST as it was parsed; see ParsedFst for errors.
+// A parsed FST; see ParsedFst for errors.
 struct Machine {
   ParsedFst fst;
   int64_t start = -1;
 };
 
-// Parse an image behind which nothing follows.
+// Parse an image that ends the bytes.
 inline Machine parse_any(const char* bytes, int64_t size) {
   Machine machine;
   fst_image::Cursor cursor(bytes, size);
-  fst_image::noting(machine.fst, [&] {
+  fst_image::store_error(machine.fst, [&] {
     machine.start = fst_image::get_machine(cursor, machine.fst);
     if (cursor.left() > 0) {
       throw fst_image::Malformed{std::to_string(cursor.left()) + " bytes follow the end of the FST", cursor.at()};
@@ -30,7 +30,7 @@ inline Machine parse_any(const char* bytes, int64_t size) {
   return machine;
 }
 
-// Parse an image, and put the arcs of each state in the order of their input labels.
+// Parse an image, and sort the arcs of each state by input label.
 inline Machine parse_machine(const char* bytes, int64_t size) {
   Machine machine = parse_any(bytes, size);
   if (!machine.fst.error.empty()) return machine;

@@ -1,9 +1,8 @@
-// Hash functions with a random key per process. Without the key, nobody can construct texts or numbers that collide,
-// which would make each table access linear. Hash values differ between processes, so no result may depend on the order
-// of the slots of a table.
+// Hash functions with a random key per process, so that untrusted input cannot be made to collide and slow tables down.
+// Hash values differ between processes, so no result may depend on the order of the slots of a table.
 //
-// Source: Wang Yi, wyhash (github.com/wangyi-fudan/wyhash), the folded multiplication, here with a random key in place of
-// the constants, as the maps of Go hash where the processor has no AES instructions (runtime/hash64.go).
+// Source: Wang Yi, wyhash (github.com/wangyi-fudan/wyhash), the folded multiplication, here with a random key in place
+// of the constants, as the maps of Go hash where the processor has no AES instructions (runtime/hash64.go).
 #pragma once
 
 #include <cstddef>
@@ -18,13 +17,13 @@ struct HashKey {
   uint64_t word[8];
   HashKey() {
     std::random_device source;  // of the operating system or the processor
-    for (uint64_t& each : word) each = static_cast<uint64_t>(source()) << 32 | source();
+    for (uint64_t& random : word) random = static_cast<uint64_t>(source()) << 32 | source();
   }
 };
 
 inline const HashKey kHashKey;
 
-// The two halves of a product of 128 bits, one on the other.
+// The exclusive or of the two halves of a 128-bit product.
 inline uint64_t folded(uint64_t a, uint64_t b) {
   const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);

@@ -10,7 +10,7 @@
 namespace ninja {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kNever = std::numeric_limits<double>::infinity();  // cost of what cannot be reached
+constexpr double kNever = std::numeric_limits<double>::infinity();  // cost of unreachable states
 
 // See ninja/lattice.py for what each array means and which invariants hold.
 struct Arcs {

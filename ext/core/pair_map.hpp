@@ -1,4 +1,4 @@
-// A hash table from pairs of numbers to the place of what is kept for them.
+// A hash table from pairs of numbers to indices.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace ninja {
 
 class PairMap {
  public:
-  // Place kept for (a, b), -1 in it if the pair is new. The reference lasts until the next call.
+  // Return the index of (a, b), -1 if the pair is new. The reference is valid until the next call.
   int32_t& operator()(int32_t a, int32_t b) {
     if (2 * (num_ + 1) > cells_.size()) grow();
     return find(joined(a, b)).place;
   }
-  // The same without room being made for a new pair.
+  // Return the index of a pair, or -1, without inserting it.
   int32_t get(int32_t a, int32_t b) const {
     const uint64_t key = joined(a, b);
     size_t at = home(key);
@@ -28,7 +28,7 @@ class PairMap {
     uint64_t key = kEmpty;
     int32_t place = -1;
   };
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // (-1, -1), which nobody asks for
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // (-1, -1), which is no valid pair
 
   size_t home(uint64_t key) const { return keyed_hash(key) & (cells_.size() - 1); }
 
@@ -55,12 +55,12 @@ class PairMap {
   size_t num_ = 0;
 };
 
-// Pairs of a lattice state and a state of something else, numbered in the order in which they are met.
+// Pairs of a lattice state and another state, numbered in the order of insertion.
 class StatePairs {
  public:
   explicit StatePairs(int64_t num_states) : first_(num_states, -1), last_(num_states, -1) {}
 
-  // Not inline: the loops over arcs that call it are a tenth faster so.
+  // Not inlined: the loops over arcs that call it are a tenth faster.
   [[gnu::noinline]] int32_t operator()(int32_t state, int32_t other) {
     int32_t& found = known_(state, other);
     if (found >= 0) return found;
@@ -71,12 +71,12 @@ class StatePairs {
     return made;
   }
 
-  // The first pair of a lattice state, and the next one of the same state; -1: none.
+  // The first pair of a lattice state, and the next one of the same state, or -1.
   int32_t first(int64_t state) const { return first_[state]; }
   int32_t next(int32_t pair) const { return pairs_[pair].next; }
   int32_t other(int32_t pair) const { return pairs_[pair].other; }
 
-  // Let a pair be a state of the new lattice; arcs that were made to enter pairs enter these states in the end.
+  // Assign a state of the new lattice to a pair; `renumber` converts destinations from pairs to states.
   void number(int32_t pair, size_t new_state) { pairs_[pair].number = static_cast<int32_t>(new_state); }
   void renumber(std::vector<int32_t>& dst) const {
     for (int32_t& pair : dst) pair = pairs_[pair].number;

@@ -1,4 +1,4 @@
-// Memory that grows and is kept.
+// Growable memory that is reused.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace ninja {
 template <class T>
 class Pool {
  public:
-  // Make room for `size` elements, the first `used` of which are kept.
+  // Reserve `size` elements and keep the first `used` ones.
   T* reserve(int64_t size, int64_t used) {
     if (size > capacity_) {
       const int64_t capacity = std::max(size, 2 * capacity_);
@@ -33,11 +33,11 @@ class Pool {
   int64_t capacity_ = 0;
 };
 
-// Bytes on their way to a file.
+// Bytes to be written to a file.
 class Output {
  public:
-  // Return where `size` bytes may be written; `keep` says up to where they were.
-  char* room(int64_t size) { return bytes_.reserve(size_ + size, size_) + size_; }
+  // Reserve `size` bytes and return their begin; `keep` sets the end of the bytes that were written.
+  char* reserve(int64_t size) { return bytes_.reserve(size_ + size, size_) + size_; }
   void keep(const char* end) { size_ = end - bytes_.begin(); }
   void clear() { size_ = 0; }
   const char* data() const { return bytes_.begin(); }

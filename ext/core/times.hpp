@@ -1,4 +1,4 @@
-// When the states of a lattice are, counted in frames, and how many arcs cross each frame.
+// The frames of states, and the number of arcs that cross each frame.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace ninja {
 
 constexpr int64_t kConsistent = -1;
 
-// Fill in the frame of each state, -1 where no path leads.
-// Returns the first arc whose labels contradict the paths before it, or kConsistent.
+// Fill in the frame of each state, -1 for unreachable ones.
+// Returns the first arc whose labels contradict another path, or kConsistent.
 inline int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32_t* time) {
   std::fill(time, time + arcs.num_states, -1);
   time[0] = 0;
@@ -27,7 +27,7 @@ inline int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32
   return kConsistent;
 }
 
-// Returns the first arc that ends before it begins, or kConsistent: what `time` must satisfy where a format gave it.
+// Return the first arc that ends before it begins by the times of a file, or kConsistent.
 inline int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) {
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
@@ -37,7 +37,7 @@ inline int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) {
   return kConsistent;
 }
 
-// Frames until the last final state that can be reached is over.
+// Return the frame at which the last reachable final state ends.
 inline int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const int32_t* time) {
   int64_t frames = 0;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
@@ -48,7 +48,7 @@ inline int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const 
   return frames;
 }
 
-// Call `take(start, end)` with the frames, up to `frames`, of each arc and of each final state with labels.
+// Call `take(start, end)` with the frames of each arc and of each final state with labels, clipped to `frames`.
 template <class Take>
 void for_each_stretch(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
                       const Take& take) {
@@ -56,7 +56,7 @@ void for_each_stretch(const Arcs& arcs, const Alignments& alignments, const int3
     if (time[state] < 0) continue;
     const int64_t start = std::min<int64_t>(time[state], frames);
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      take(start, std::min<int64_t>(time[arcs.dst[arc]], frames));  // a dead end may last longer than any whole path
+      take(start, std::min<int64_t>(time[arcs.dst[arc]], frames));  // a dead end may be longer than any path
     }
     if (!is_final(arcs, state)) continue;
     const int64_t length = alignments.final_ali_begin[state + 1] - alignments.final_ali_begin[state];
@@ -75,7 +75,7 @@ inline void depth_per_frame(const Arcs& arcs, const Alignments& alignments, cons
   for (int64_t frame = 1; frame < frames; ++frame) depth[frame] += depth[frame - 1];
 }
 
-// Sum the same counts over all frames, in time and memory that do not grow with these.
+// Return the sum of these counts; time and memory do not depend on the number of frames.
 inline int64_t num_crossings(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames) {
   int64_t sum = 0;
   for_each_stretch(arcs, alignments, time, frames, [&](int64_t start, int64_t end) { sum += end - start; });

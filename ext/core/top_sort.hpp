@@ -10,16 +10,16 @@
 
 namespace ninja {
 
-// Orders states as OpenFst's TopSort does: the start first, in the reversed finishing order of a depth-first search that
-// follows arcs in their order. States that the start does not reach are left out. Memory is kept between calls.
+// Orders states as OpenFst's TopSort does: the start first, in the reversed finishing order of a depth-first search
+// that follows arcs in their order. States that the start does not reach are left out. Memory is kept between calls.
 class TopSorter {
  public:
   Pool<int32_t> state_at;  // [num_kept], old state of each new one
   Pool<int32_t> place_of;  // [num_states], new state of each old one, -1 where left out
   int64_t num_kept = 0;
 
-  // Sort states whose arcs lie at `begin[state]` to `begin[state + 1]`; `dst_of(arc)` is the state an arc enters. Returns
-  // false if there is a cycle.
+  // Sort states whose arcs lie at `begin[state]` to `begin[state + 1]`; `dst_of(arc)` is the state an arc enters.
+  // Returns false if there is a cycle.
   template <class DstOf>
   bool sort(int64_t num_states, const int64_t* begin, const DstOf& dst_of, int32_t start) {
     constexpr int32_t kUnseen = -1, kOpen = -2;

@@ -1,4 +1,4 @@
-// A trie of words that grows: equal prefixes are one node, whoever brings them.
+// A growing trie of words: equal prefixes share a node.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class Trie {
  private:
   static constexpr size_t kMost = size_t{1} << 30;
 
-  // Where a node stands in the table, or where it would.
+  // Return the slot of a node, or the free slot for it.
   size_t locate(int32_t prefix, int32_t word) const {
     const size_t mask = table_.size() - 1;
     size_t place = keyed_hash(joined(prefix, word)) & mask;
@@ -72,7 +72,7 @@ inline void add_sequences(Trie& trie, const int32_t* word, const int64_t* begin,
   }
 }
 
-// Add another trie below a node and write what its nodes are in this one; there, too, parents come before children.
+// Add another trie below a node and write the new number of each of its nodes, in which parents precede children.
 inline void add_nodes(Trie& trie, const int32_t* parent, const int32_t* word, int64_t count, int32_t below,
                       int32_t* node) {
   for (int64_t other = 0; other < count; ++other) {

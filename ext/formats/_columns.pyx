@@ -1,4 +1,4 @@
-"""The columns of our own files, into lattices whose arrays lie in them; conversions only."""
+"""Lattices whose arrays are views of the columns of a native file: conversions only."""
 
 cimport numpy as np
 from cpython.buffer cimport PyBUF_READ
@@ -27,10 +27,10 @@ cdef object _new = object.__new__
 cdef dict _FLAWS = {
     1: "the lengths of its arrays disagree or leave their columns, or it has no states",
     2: "arc_begin does not rise from 0 to the number of arcs",
-    3: "arc {} enters a state that is not there, or not behind its own",
+    3: "arc {} enters a state that does not exist or is not later than its source",
     4: "arc {} has a word id that is negative or beyond the symbol table",
     5: "arc {} has a cost that is not finite",
-    6: "state {} has a final cost that is -inf or no number",
+    6: "state {} has a final cost of -inf or NaN",
     7: "no state is final",
     8: "ali_begin does not rise from 0 to the number of labels",
     9: "final_ali_begin does not rise from 0 to the number of labels",
@@ -57,9 +57,9 @@ cdef class _Array:
 
 
 class Unread(Lattice):
-    """A lattice of a file whose arrays nobody has asked for yet; whoever does makes it a plain ``Lattice``.
+    """A lattice of a file that is checked, and becomes a plain ``Lattice``, on first use of its arrays.
 
-    Only then is it checked. In the slots of ``arc_begin`` and ``dst`` stand its columns and its row meanwhile.
+    Until then the slots of ``arc_begin`` and ``dst`` have its columns and its row.
     """
 
     __slots__ = ()
@@ -126,10 +126,10 @@ cdef object _crc32(const Piece* piece, int count):
 
 
 def checksum(object lattice not None):
-    """Return the CRC-32 that a file keeps of a lattice.
+    """Return the CRC-32 of a lattice that a file stores.
 
-    It goes over the key in UTF-8; the frame shift (0: none) as a float64; whether it is raw, the numbers of states,
-    arcs, labels and final labels, and whether it has times, as int64; and the arrays as they lie in the columns.
+    It covers the key in UTF-8; the frame shift (0 if unknown) as a float64; whether it is raw, the numbers of states,
+    arcs, labels and final labels, and whether it has times, as int64; and the arrays in the order of the columns.
     """
     cdef bytes key = lattice.key.encode()
     cdef tuple arrays = tuple([getattr(lattice, name) for name in _FIELDS[1:_KIND]])
@@ -159,24 +159,24 @@ def checksum(object lattice not None):
 
 
 cdef class Columns:
-    """The lattices that lie in the columns of one batch of a file, made when they are asked for.
+    """The lattices of a record batch, made on demand.
 
     Args:
-        offsets: For each of the twelve lists below where each lattice's stretch begins, int64 [lattices + 1].
+        offsets: Begin of each lattice in each of the twelve lists below, int64 [lattices + 1] each.
         lists: (arc_begin, dst, word, graph, acoustic, ali_begin, ali, final_graph, final_acoustic, final_ali_begin,
             final_ali, time), one array a column, of the types of a lattice.
-        keys: (int32 [lattices + 1], uint8 [bytes]): where each key begins, and all of them; valid UTF-8.
+        keys: (int32 [lattices + 1], uint8 [bytes]): begins of the keys, and their bytes, valid UTF-8.
         kinds: The same of the kinds.
         frame_shifts: float64 [lattices], NaN: unknown.
         timed: Whether each lattice has times, uint8 [lattices].
         checksums: uint32 [lattices].
         summed: Whether each lattice has a checksum, uint8 [lattices].
-        num_words: Word ids end before it.
+        num_words: Limit of word ids.
         path: File name for error messages.
 
     Raises:
         ValueError: The keys leave their column.
-        FormatError: A lattice is of no kind that there is.
+        FormatError: A lattice is of an unknown kind.
     """
 
     cdef list _offsets
@@ -224,7 +224,7 @@ cdef class Columns:
             length = self._kind_at[row + 1] - self._kind_at[row]
             if not ((length == 3 and memcmp(names + self._kind_at[row], b"raw", 3) == 0)
                     or (length == 7 and memcmp(names + self._kind_at[row], b"compact", 7) == 0)):
-                raise FormatError("a lattice without a key, or of no kind that there is", path)
+                raise FormatError("a lattice without a key, or of an unknown kind", path)
         self._shifts = <const double*>data_of(frame_shifts, np.NPY_FLOAT64, self.size)
         self._timed = <const uint8_t*>data_of(timed, np.NPY_UINT8, self.size)
         self._checksums = <const uint32_t*>data_of(checksums, np.NPY_UINT32, self.size)
@@ -242,7 +242,7 @@ cdef class Columns:
         return self._at[column][row + 1] - self._at[column][row]
 
     cdef bint _fits(self, Py_ssize_t row) noexcept nogil:
-        """Return whether a lattice's arrays lie in their columns and their lengths agree."""
+        """Return whether the arrays of a lattice are within their columns and their lengths agree."""
         cdef int column
         cdef int64_t states, arcs
         for column in range(12):
@@ -256,7 +256,7 @@ cdef class Columns:
                 and (not self._timed[row] or self._length(11, row) == states))
 
     cdef int64_t _sized(self, int column, Py_ssize_t row) except -1:
-        """Return the length of an array of a lattice, if its arrays belong together."""
+        """Return the length of an array of a lattice, after checking that its arrays fit together."""
         if not self._fits(row):
             raise LatticeError(_FLAWS[1], self._path, key=self._key(row))
         return self._length(column, row)
@@ -297,7 +297,7 @@ cdef class Columns:
         return _view(self._lists[column], self._first(column, row), self._length(column, row))
 
     cdef object _checksum(self, Py_ssize_t row):
-        """Return what `checksum` would of a lattice whose arrays lie in their columns."""
+        """Return the `checksum` of a lattice whose arrays are within their columns."""
         cdef int64_t head[7]
         cdef double shift = self._shifts[row] if self._shifts[row] == self._shifts[row] else 0
         cdef Piece piece[14]
@@ -319,20 +319,20 @@ cdef class Columns:
         return _crc32(piece, 14 if self._timed[row] else 13)
 
     cdef int _verify(self, Py_ssize_t row, str key) except -1:
-        """Refuse a lattice that breaks an invariant, or whose checksum is another."""
+        """Check the invariants, the checksum and the key of a lattice."""
         cdef c.NativeFlaw flaw
         with nogil:
             flaw = self._check(row)
         if flaw.flaw != c.Flaw.kNone:
             raise LatticeError(_FLAWS[<int>flaw.flaw].format(flaw.place), self._path, key=key)
         if self._summed[row] and self._checksum(row) != self._checksums[row]:
-            raise FormatError("damaged: it is not what its checksum was taken of", self._path, key=key)
+            raise FormatError("damaged: its checksum differs", self._path, key=key)
         if not self._is_named(row):
-            raise FormatError(f"the key {key!r} is empty or holds a control character", self._path, key=key)
+            raise FormatError(f"the key {key!r} is empty or has a control character", self._path, key=key)
         return 0
 
     cdef bint _is_named(self, Py_ssize_t row) noexcept nogil:
-        """Return whether the key is one that lists and tables can hold."""
+        """Return whether the key is not empty and has no control characters."""
         cdef const uint8_t* at = <const uint8_t*>self._keys + self._key_at[row]
         cdef const uint8_t* end = <const uint8_t*>self._keys + self._key_at[row + 1]
         if at == end:
@@ -358,13 +358,13 @@ cdef class Columns:
         )
 
     cdef int _read(self, object lattice, Py_ssize_t row) except -1:
-        """Check an unread lattice and give it its arrays."""
+        """Check an unread lattice and set its arrays."""
         cdef tuple values = self._values(row, None, True)
         cdef int slot
         for slot in range(1, _TIME + 1):
             if slot != _COLUMNS and slot != _KIND:
                 set_slot(_SLOTS, slot, lattice, values[slot])
-        set_slot(_SLOTS, _COLUMNS, lattice, values[_COLUMNS])  # last: it tells other threads that all is there
+        set_slot(_SLOTS, _COLUMNS, lattice, values[_COLUMNS])  # last, as other threads check it
         object.__setattr__(lattice, "__class__", Lattice)
         return 0
 
@@ -383,33 +383,33 @@ cdef class Columns:
         return [self._key(row) for row in range(self.size)]
 
     def lattice(self, Py_ssize_t row, object words, *, bint check):
-        """Return a lattice whose arrays lie in the columns.
+        """Return a lattice whose arrays are views of the columns.
 
         Raises:
             LatticeError: With `check`: it breaks an invariant.
-            FormatError: With `check`: it is not what its checksum was taken of.
+            FormatError: With `check`: its checksum differs.
         """
         if not 0 <= row < self.size:
             raise IndexError("there is no such lattice")
         return filled(_new(Lattice), _SLOTS, self._values(row, words, check))
 
     def entries(self, Py_ssize_t first, Py_ssize_t last, object words, *, bint check):
-        """Return (key, lattice, or what is wrong with it) of the lattices `first : last`; see `lattice`."""
+        """Return (key, lattice or error) of the lattices `first : last`; see `lattice`."""
         cdef Py_ssize_t row
         cdef tuple values
-        cdef list found = []
+        cdef list entries = []
         if not 0 <= first <= last <= self.size:
             raise IndexError("there are no such lattices")
         for row in range(first, last):
             try:
                 values = self._values(row, words, check)
-                found.append((values[_KEY], filled(_new(Lattice), _SLOTS, values)))
+                entries.append((values[_KEY], filled(_new(Lattice), _SLOTS, values)))
             except NinjaError as error:
-                found.append((error.key or "", error))
-        return found
+                entries.append((error.key or "", error))
+        return entries
 
     def unread(self, Py_ssize_t first, Py_ssize_t last, object words):
-        """Return the lattices `first : last`, which are checked when they are used."""
+        """Return the lattices `first : last`, which are checked on first use."""
         cdef Py_ssize_t row
         if not 0 <= first <= last <= self.size:
             raise IndexError("there are no such lattices")
@@ -417,7 +417,7 @@ cdef class Columns:
 
 
 cdef const int32_t* _begins(tuple strings, Py_ssize_t count) except NULL:
-    """Return where strings begin, when all of them lie in their bytes."""
+    """Return the begins of strings after checking that they are within their bytes."""
     cdef const int32_t* begin = <const int32_t*>data_of(strings[0], np.NPY_INT32, count + 1)
     data_of(strings[1], np.NPY_UINT8, -1)
     cdef int64_t length = np.PyArray_DIM(<np.ndarray>strings[1], 0)
@@ -425,6 +425,6 @@ cdef const int32_t* _begins(tuple strings, Py_ssize_t count) except NULL:
     cdef int32_t before = 0
     for row in range(count + 1):
         if begin[row] < before or begin[row] > length:
-            raise ValueError("the offsets of a column leave it")
+            raise ValueError("the offsets of a column exceed it")
         before = begin[row]
     return begin

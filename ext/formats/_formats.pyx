@@ -1,4 +1,4 @@
-"""Lattices of HTK, Sphinx, SRILM, Moses, OpenFst's text and k2 between bytes and arrays: converts only."""
+"""Lattices of HTK, Sphinx, SRILM, Moses, OpenFst's text and k2 between bytes and arrays: conversions only."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -84,10 +84,10 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, i
         content: The whole file.
         path, key: For error messages.
         frame_shift: Seconds.
-        words: Where the words of nodes begin or end: 0 as the file says, 1 begin, 2 end.
+        words: Whether words begin or end at their nodes: 0 as in the file, 1 begin, 2 end.
         fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
-        missing_score: Score, a natural logarithm, that links get which lack one that others have; None: refuse them.
+        missing_score: Score, a natural logarithm, of links without one that others have; None: refuse them.
         silent: Words that are read as epsilon.
         null: Names of the null word.
 
@@ -120,8 +120,8 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
     """Read the bytes of a Sphinx lattice.
 
     Args:
-        base: Of the logarithms where the file does not say; 0: refuse such a file.
-        bracketed: Words within [] or ++ are silence.
+        base: Base of the logarithms if the file does not give it; 0: refuse such a file.
+        bracketed: Words in [] or ++ are silence.
         silent: Words that are read as epsilon.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
@@ -132,7 +132,7 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
 
 
 def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str key, *, int fold, list null not None):
-    """Read the PFSG at an offset and line of a file; ``stop`` and ``line`` of the result say where the next one is."""
+    """Read the PFSG at an offset and line of a file; ``stop`` and ``line`` of the result are those of the next one."""
     if not 0 <= at <= len(content):
         raise ValueError("not in the file")
     cdef const char* begin = PyBytes_AS_STRING(content)
@@ -149,11 +149,11 @@ def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str ke
 
 def read_plf(bytes content not None, int64_t line, str path, str key, *, int kind, int32_t graph, int32_t acoustic,
              int fold, list null not None):
-    """Read the bytes of one PLF lattice, which stands on that line of its file.
+    """Read the bytes of a PLF lattice on a line of a file.
 
     Args:
-        kind: What the scores are: 0 seen from them, 1 logarithms of probabilities, 2 probabilities, 3 any logarithms.
-        graph, acoustic: Which score is the cost, -1 for none.
+        kind: Kind of the scores: 0 guessed, 1 logarithms of probabilities, 2 probabilities, 3 any logarithms.
+        graph, acoustic: Index of the score that becomes the cost, or -1.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
@@ -168,12 +168,12 @@ def slf_lines(object lattice, object place, list texts not None, object time, *,
 
     Args:
         lattice: The lattice, its costs finite.
-        place: int32 [num_arcs], which of the texts is each arc's word.
-        texts: bytes, quoted where need be.
+        place: int32 [num_arcs], index of each arc's word in the texts.
+        texts: Words as bytes, quoted if necessary.
         time: int32 [num_states], frames, or None.
-        frame_shift, decimals: Seconds a frame, and with how many decimals they are written.
-        log_base, linear: What scores are divided by, or whether they are probabilities.
-        end, end_time: Add an end node behind the final states, at this frame.
+        frame_shift, decimals: Seconds a frame, and the decimals of times.
+        log_base, linear: Divisor of the scores, or whether they are probabilities.
+        end, end_time: Add an end node after the final states, at this frame.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* places = <const int32_t*>data_of(place, np.NPY_INT32, arcs.num_arcs)
@@ -189,11 +189,11 @@ def slf_lines(object lattice, object place, list texts not None, object time, *,
 
 
 def look_at_fst_text(bytes content not None):
-    """Tell what the lines have.
+    """Return the properties of the lines that distinguish an acceptor from a transducer.
 
     Returns:
-        Whether there are lines of three fields; of five; and, where there are neither, whether the last of four fields
-        is always an integer; always a weight; and each of them once.
+        Whether there are lines of three fields; of five; and, if there are neither, whether the last of four fields is
+        always an integer; always a weight; and the distinct last fields.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
@@ -216,10 +216,10 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
 
     Returns:
         (fault, line, field, number of fields, None): 1 a number of fields that neither arcs nor final states have, 2 no
-        state, 3 no weight, 4 there is no line at all, 5 a state that is entered has no line. Or (0, -1, b"", 0,
-        machine), which is (labels, ids, arc_begin, dst, label, cost, final_cost): (output label, its first line) each
-        once, empty if they are integers and not wanted; what they are as integers, int32 [labels + 1], after a 0, or
-        None if some are none; labels of arcs by their places there, from 1.
+        state, 3 no weight, 4 an empty file, 5 a state that an arc enters has no line. Or (0, -1, b"", 0, machine) with
+        the machine (labels, ids, arc_begin, dst, label, cost, final_cost): distinct output labels with their first
+        lines, empty if they are integers and `spelled` is false; labels as integers, int32 [labels + 1], after a 0, or
+        None if one is no integer; labels of arcs are indices of these from 1.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
@@ -242,26 +242,25 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
 
 def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_states, object word, object lm, object am,
             *, bint as_graph):
-    """Make the arrays of a lattice of the arcs `first : last` of a k2 tensor.
+    """Make the arrays of a lattice from the arcs `first : last` of a k2 tensor.
 
     Args:
         arcs: int32 [4 * all arcs].
-        first: Where the FSA begins, in arcs; the caller has made sure that the stretch is there.
-        last: Where it ends.
-        num_states: Its states, the final one included.
+        first, last: First arc of the FSA, and the first arc after it.
+        num_states: Number of its states, with the final one.
         word: int32 [all arcs] or None.
         lm: float32 [all arcs] or None.
         am: float32 [all arcs] or None.
         as_graph: Scores without `lm` become graph costs.
 
     Returns:
-        (error, arc, malformed, arrays): what is wrong, or ""; the arc, counted from `first`, or -1; whether k2 would
-        refuse it; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic).
+        (error, arc, malformed, arrays): a message, or ""; the arc, counted from `first`, or -1; whether k2 would refuse
+        it, too; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic).
     """
     cdef c.K2Fsa fsa
     cdef int64_t count = np.PyArray_DIM(<np.ndarray?>arcs, 0) // 4
     if not 0 <= first <= last <= count or num_states < 0 or num_states > 0x7fffffff:
-        raise ValueError("a stretch of arcs that is not there")
+        raise ValueError("arcs outside the tensor")
     fsa.num_arcs = last - first
     fsa.num_states = num_states
     fsa.arcs = <const int32_t*>data_of(arcs, np.NPY_INT32, -1) + 4 * first
@@ -297,7 +296,7 @@ def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_state
 
 def whole_lattice(str key not None, tuple arrays not None, ali_begin, ali, final_ali_begin, final_ali, str kind, time,
                   frame_shift, words):
-    """Return the lattice that ``read_k2`` found, with what it did not find; the caller answers for the invariants."""
+    """Return a lattice of the arrays of ``read_k2`` and other fields; nothing is checked."""
     return filled(_new(Lattice), _SLOTS, (
         key, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], ali_begin, ali, arrays[5], arrays[6],
         final_ali_begin, final_ali, kind, time, frame_shift, words,

@@ -17,7 +17,7 @@
 
 namespace ninja {
 
-// What the lines have, as far as it tells an acceptor from a transducer.
+// Properties of the lines that distinguish an acceptor from a transducer.
 struct FstTextLook {
   bool three = false;        // a line of three fields
   bool five = false;
@@ -28,14 +28,14 @@ struct FstTextLook {
 
 enum class FstTextFault : int { kNone, kFields, kState, kWeight, kEmpty, kLost };
 
-// The machine as the lines tell it. If there is a fault nothing else holds.
+// The machine, or a fault; with a fault the other fields are undefined.
 struct FstText {
   FstTextFault fault = FstTextFault::kNone;
-  int64_t line = 0;                     // where it is
-  std::string_view field;               // what it is
+  int64_t line = 0;                     // of the fault
+  std::string_view field;               // the invalid field
   int64_t num_fields = 0;
   Vocabulary labels;                    // output labels, by their spelling, numbered from 1
-  std::vector<int32_t> ids;             // [labels + 1], what each is as an integer, after a 0; empty: some are none
+  std::vector<int32_t> ids;             // [labels + 1], labels as integers, after a 0; empty if one is no integer
   std::vector<int64_t> arc_begin;       // [states + 1]
   std::vector<int32_t> dst, label;      // [arcs]
   std::vector<double> cost;             // [arcs]
@@ -44,7 +44,7 @@ struct FstText {
 
 namespace fst_text {
 
-constexpr int kMostFields = 6;  // that are looked at; the others are only counted
+constexpr int kMostFields = 6;  // fields that are stored; further ones are only counted
 
 inline bool is_digit(char letter) { return static_cast<unsigned char>(letter - '0') < 10; }
 
@@ -112,10 +112,10 @@ inline bool to_weight(std::string_view text, double& weight) {
     return true;
   }
   if (parse_decimal(at, at + text.size(), weight) == nullptr) weight = std::strtod(at, nullptr);
-  return std::isfinite(weight);  // what is more than a double holds is not the semiring's zero
+  return std::isfinite(weight);  // a number beyond double is not the semiring's zero
 }
 
-// Number the states in the order of their names, the start first, whose place that one's takes.
+// Numbers states by their names, except that the start and the first state change places.
 class Places {
  public:
   Places(const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
@@ -179,7 +179,7 @@ inline void find_entry(const char* at, const char* end, int32_t state, FstText& 
   }
 }
 
-// Look at the lines before it is known whether they are an acceptor's.
+// Find the properties of the lines before their kind is known.
 inline FstTextLook look_at_fst_text(const char* at, const char* end) {
   using namespace fst_text;
   FstTextLook look;
@@ -249,7 +249,7 @@ inline void read_fst_text(const char* at, const char* end, int64_t line, bool ac
 
   const Places place(src, dst, finals, start);
   made.final_cost.assign(place.count(), INFINITY);
-  for (const auto& [name, weight] : finals) made.final_cost[place(name)] = weight;  // the last line of a state holds
+  for (const auto& [name, weight] : finals) made.final_cost[place(name)] = weight;  // the last line of a state counts
   made.arc_begin.assign(place.count() + 1, 0);
   for (int32_t& name : src) {
     name = place(name);

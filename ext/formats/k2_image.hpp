@@ -1,4 +1,4 @@
-// One k2 Fsa, as its tensor of arcs holds it, into the arrays of a lattice.
+// Converts the tensor of arcs of a k2 Fsa to the arrays of a lattice.
 //
 // A row of the tensor is {i32 source, i32 destination, i32 label, f32 score}, sources never fall, the last state is the
 // only final one, and just the arcs into it have the label -1 (k2/csrc/fsa.h; k2 calls anything else invalid).
@@ -20,27 +20,27 @@ struct K2Fsa {
   int64_t num_arcs = 0;
   int64_t num_states = 0;
   const int32_t* arcs = nullptr;   // [4 * num_arcs]
-  const int32_t* word = nullptr;   // [num_arcs]; none: labels are words
-  const float* lm = nullptr;       // [num_arcs], the part of the score that becomes the graph cost; none: see below
-  const float* am = nullptr;       // [num_arcs], the rest, used where both add up to the score; none: score - lm
+  const int32_t* word = nullptr;   // [num_arcs]; null: labels are words
+  const float* lm = nullptr;       // [num_arcs], the part of the score that becomes the graph cost; null: see below
+  const float* am = nullptr;       // [num_arcs], the rest, used if both add up to the score; null: score - lm
   bool as_graph = false;           // without `lm`: the score becomes the graph cost rather than the acoustic one
 };
 
-// What is wrong with an FSA, if anything.
+// The error of an FSA, if any.
 struct K2Fault {
   std::string error;
-  int64_t arc = -1;                // the arc that is wrong, -1: none alone is
-  bool malformed = false;          // against k2's own rules, rather than no lattice
+  int64_t arc = -1;                // the invalid arc, or -1
+  bool malformed = false;          // invalid for k2, too, rather than only no lattice
 };
 
-// What becomes of an FSA. If there is a fault nothing else holds.
+// The order and the size of the lattice, or a fault; with a fault the other fields are undefined.
 struct K2Plan {
   K2Fault fault;
-  bool fold = true;                // arcs into the final state become final costs, and the state goes
+  bool fold = true;                // arcs into the final state become final costs, and the state is removed
   bool sorted = true;              // states keep their numbers, and `state` and `number` are empty
   std::vector<int64_t> row;        // [k2 states + 1], first arc of each k2 state
   std::vector<int32_t> state;      // [num_states], the k2 state each state is
-  std::vector<int32_t> number;     // [k2 states], the state each k2 state becomes, -1: none
+  std::vector<int32_t> number;     // [k2 states], the state of each k2 state, or -1
   int64_t num_states = 0;
   int64_t num_arcs = 0;
 };
@@ -55,7 +55,7 @@ inline float score_of(const K2Fsa& fsa, int64_t arc) {
   return score;
 }
 
-// k2 puts -1 on arcs into the final state in its word labels, too; other than that words are not negative.
+// k2 also sets the word labels of arcs into the final state to -1; other words are not negative.
 inline int32_t word_of(const K2Fsa& fsa, int64_t arc) {
   const int32_t label = row_of(fsa, arc)[2];
   const int32_t word = fsa.word == nullptr ? label : fsa.word[arc];
@@ -66,7 +66,7 @@ struct Costs {
   float graph, acoustic;
 };
 
-enum class Split { kNone, kLm, kBoth };  // what there is to tell the parts of a score
+enum class Split { kNone, kLm, kBoth };  // attributes that split a score
 
 template <Split split>
 inline Costs costs_of(const K2Fsa& fsa, int64_t arc) {
@@ -94,7 +94,7 @@ inline K2Fault malformed(const K2Fsa& fsa, int64_t arc, int64_t before) {
     message = "enters state " + std::to_string(row[1]) + " of " + states;
   } else {
     message = "has the label " + std::to_string(row[2]) + " and enters state " + std::to_string(row[1]) + " of " +
-              states + "; -1 stands on arcs into the last state, and there alone";
+              states + "; arcs into the last state, and only these, have the label -1";
   }
   return {message, arc, true};
 }
@@ -115,7 +115,7 @@ inline void inspect(const K2Fsa& fsa, K2Plan& plan) {
     if (row[1] != last) continue;
     plan.fold = plan.fold && word_of(fsa, arc) == 0 && ending != row[0];
     ending = row[0];
-    --plan.num_arcs;  // of those that stay arcs; put right below
+    --plan.num_arcs;  // corrected below
   }
   for (; before < fsa.num_states; ++before) plan.row[before + 1] = fsa.num_arcs;
   plan.num_arcs = plan.fold ? plan.num_arcs + fsa.num_arcs : fsa.num_arcs;
@@ -138,9 +138,9 @@ inline void sort(const K2Fsa& fsa, K2Plan& plan) {
     plan.fault.error = "the final state cannot be reached, so there is no path";
     return;
   }
-  if (plan.fold) {  // the final state goes; those behind it move up
-    const int32_t gone = plan.number[last];
-    for (int32_t& number : plan.number) number -= number > gone;
+  if (plan.fold) {  // remove the final state
+    const int32_t removed = plan.number[last];
+    for (int32_t& number : plan.number) number -= number > removed;
     plan.number[last] = -1;
   }
   plan.num_states = plan.num_arcs = 0;
@@ -155,7 +155,7 @@ inline void sort(const K2Fsa& fsa, K2Plan& plan) {
   }
 }
 
-// Returns whether every cost is finite and every word one.
+// Returns whether all costs are finite and all words valid.
 template <Split split>
 inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
   const int64_t last = fsa.num_states - 1;
@@ -189,7 +189,7 @@ inline bool fill(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
   return sound;
 }
 
-// Returns the first arc whose word or cost is none.
+// Returns the first arc with an invalid word or cost.
 template <Split split>
 inline K2Fault unsound(const K2Fsa& fsa) {
   for (int64_t arc = 0; arc < fsa.num_arcs; ++arc) {
@@ -210,7 +210,7 @@ inline K2Fault filled(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
 
 }  // namespace k2_image
 
-// Find out how many states and arcs the lattice has, and in which order.
+// Determine the number of states and arcs of the lattice, and their order.
 inline K2Plan plan_k2(const K2Fsa& fsa) {
   K2Plan plan;
   if (fsa.num_states < 1) {

@@ -19,7 +19,7 @@ namespace ninja {
 enum class Scan {
   kComplete,  // an entry was read, or a lattice was found faulty and passed over
   kMore,      // the window ends inside the entry
-  kFatal,     // what follows cannot be understood
+  kFatal,     // the rest cannot be parsed
 };
 
 constexpr int32_t kOpenFstMagic = 2125659606;
@@ -41,7 +41,7 @@ inline std::string spell(float cost) {
   return cost > 0 ? "+infinity" : "-infinity";
 }
 
-// Record the first fault of a lattice; later ones are its consequences.
+// Record the first fault of a lattice; later ones may be its consequences.
 inline void note(Fault& fault, Fault::Kind kind, const std::string& message) {
   if (fault.kind != Fault::kNone) return;
   fault.kind = kind;
@@ -161,7 +161,7 @@ class BinaryScanner {
                                "--clear_osymbols)", fault);
     }
     lattice.start = load<int64_t>(cursor + 16);
-    num_states = load<int64_t>(cursor + 24);  // the header's number of arcs is not to be trusted
+    num_states = load<int64_t>(cursor + 24);  // the number of arcs in the header may be wrong
     const int64_t bytes = lattice.compact ? (wide ? 28 : 20) : (wide ? 24 : 16);
     if (num_states < 0 || num_states > std::numeric_limits<int32_t>::max()) {
       return fatal(cursor + 24, "the header counts " + std::to_string(num_states) + " states", fault);

@@ -1,4 +1,4 @@
-// Kaldi tables: key, blank, lattice, again and again. A window of bytes goes in, lattices come out.
+// Parses Kaldi tables, sequences of key, blank and lattice, in windows of bytes.
 // Source: Kaldi util/kaldi-table-inl.h (SequentialTableReaderArchiveImpl::Next), lat/kaldi-lattice.cc.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ninja {
 struct Entry {
   std::string_view key;          // points into the window
   const char* object = nullptr;  // where the lattice begins in it
-  Block block;                   // no memory where the lattice is faulty
+  Block block;                   // without memory if the lattice is faulty
   Fault fault;
 };
 
@@ -40,12 +40,12 @@ constexpr int64_t kMaxKey = 4096;
 
 class TableParser {
  public:
-  // Words that may occur; null: any.
+  // Mask of valid words; null: all are valid.
   const uint8_t* known = nullptr;
   int64_t num_known = 0;
 
   int64_t line = 1;          // of the next entry, in text
-  bool broken = false;       // nothing more can be read of this archive
+  bool broken = false;       // the rest of the archive cannot be read
 
   // Read the entries of a window; returns the bytes consumed.
   int64_t parse(const Window& window, std::vector<Entry>& entries) {
@@ -76,7 +76,7 @@ class TableParser {
     return at - window.begin;
   }
 
-  // Read the one lattice at the window's begin, whose key is the caller's, and move `at` behind it.
+  // Read the lattice at the begin of the window, without a key, and move `at` to its end.
   Scan parse_one(const Window& window, const char*& at, Entry& entry) {
     broken = false;
     line = 1;
@@ -138,7 +138,7 @@ class TableParser {
     return state;
   }
 
-  // Order the states, check what only the whole lattice shows, and make its arrays.
+  // Order the states, check the whole lattice, and make its arrays.
   void finish(Entry& entry) {
     Staging& lattice = staging_;
     Fault& fault = entry.fault;
@@ -174,7 +174,7 @@ class TableParser {
     entry.block = sorted ? settle<false>(lattice, nullptr) : settle<true>(lattice, &order_);
   }
 
-  bool after_text_ = false;  // text can be taken up again at an empty line
+  bool after_text_ = false;  // the last entry was text, where reading can resume at an empty line
   BinaryScanner binary_;
   TextScanner text_;
   Staging staging_;

@@ -19,14 +19,14 @@ inline const char* skip_blanks(const char* at) {
   return at;
 }
 
-// Return what an error message may show of a piece of a file: 40 bytes, ASCII.
+// Quote at most 40 bytes of a file as ASCII, for messages.
 inline std::string quote(const char* at, const char* end) {
   std::string shown(at, std::min<int64_t>(end - at, 40));
   for (char& letter : shown) letter = letter == '\t' ? ' ' : letter >= 32 && letter < 127 ? letter : '?';
   return "'" + shown + "'";
 }
 
-// Reads one text lattice at a time into a Staging. A faulty one is passed over up to its empty line.
+// Reads a text lattice at a time into a Staging. A faulty one is skipped up to its empty line.
 class TextScanner {
  public:
   // Args: window [at, end) from the end of the key's line on; whether the file ends with it; the line `at` is on.
@@ -71,7 +71,7 @@ class TextScanner {
  private:
   enum class Kind { kUnknown, kCompact, kRaw };
 
-  // The lines' own kind of lattice must not change on the way.
+  // All lines must have the same kind of lattice.
   bool is(Kind kind) {
     if (kind_ == Kind::kUnknown) kind_ = kind;
     return kind_ == kind;
@@ -169,7 +169,7 @@ class TextScanner {
   // Number the arcs by their source state.
   void assemble(Staging& lattice, Fault& fault) {
     lattice.compact = kind_ != Kind::kRaw;
-    if (max_state_ > 1024 + 16 * num_lines_) {  // memory must not grow beyond what the text can justify
+    if (max_state_ > 1024 + 16 * num_lines_) {  // bound the memory by the size of the text
       note(fault, Fault::kLattice, "state " + std::to_string(max_state_) + " in a lattice of " +
                                        std::to_string(num_lines_) + " lines; number the states from 0");
       return;

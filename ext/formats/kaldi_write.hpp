@@ -1,4 +1,4 @@
-// Kaldi's lattices written, binary and text.
+// Writes Kaldi lattices, binary and text.
 // Source: OpenFst vector-fst.h (VectorFst::WriteFst), script/print-impl.h (FstPrinter::PrintState); Kaldi
 // lat/kaldi-lattice.cc (WriteCompactLattice), fstext/lattice-utils-inl.h (ConvertLattice).
 #pragma once
@@ -18,9 +18,9 @@
 
 namespace ninja {
 
-// Make a lattice with at most one label an arc and none on final states: what Kaldi calls a Lattice. States keep their
-// numbers; the states that long alignments need come behind them, as in Kaldi's ConvertLattice. So the result is no
-// longer in topological order.
+// Make a lattice with at most one label an arc and no labels on final states (a Lattice of Kaldi). States keep their
+// numbers, and the states of long alignments come after them, as in Kaldi's ConvertLattice, so the result is not in
+// topological order.
 inline LatticeArrays expand(const Arcs& arcs, const Alignments& alignments) {
   struct Link {
     int32_t dst, word, label;
@@ -93,7 +93,7 @@ inline void write_binary(std::string_view key, const Arcs& arcs, const Alignment
                          Output& output) {
   const int64_t num_labels = alignments.ali_begin[arcs.num_arcs];
   const int64_t num_final_labels = alignments.final_ali_begin[arcs.num_states];
-  char* to = output.room(static_cast<int64_t>(key.size()) + 128 + 20 * arcs.num_states + 24 * arcs.num_arcs +
+  char* to = output.reserve(static_cast<int64_t>(key.size()) + 128 + 20 * arcs.num_states + 24 * arcs.num_arcs +
                          4 * (num_labels + num_final_labels) + kSlack);
   const auto text = [&to](std::string_view value) {
     std::memcpy(to, value.data(), value.size());
@@ -109,7 +109,7 @@ inline void write_binary(std::string_view key, const Arcs& arcs, const Alignment
   text(arc_type);
   to = store<int32_t>(to, 2);    // version
   to = store<int32_t>(to, 0);    // flags: no symbol tables
-  to = store<uint64_t>(to, 3);   // properties: expanded, mutable; OpenFst finds out the others
+  to = store<uint64_t>(to, 3);   // properties: expanded, mutable; OpenFst computes the others
   to = store<int64_t>(to, 0);    // start
   to = store(to, arcs.num_states);
   to = store(to, arcs.num_arcs);
@@ -173,7 +173,7 @@ inline char* print_weight(char* to, float graph, float acoustic, const int32_t* 
 inline void write_text(std::string_view key, const Arcs& arcs, const Alignments& alignments, bool compact,
                        Output& output) {
   const int64_t num_labels = alignments.ali_begin[arcs.num_arcs] + alignments.final_ali_begin[arcs.num_states];
-  char* to = output.room(static_cast<int64_t>(key.size()) + 64 + 64 * arcs.num_states + 96 * arcs.num_arcs +
+  char* to = output.reserve(static_cast<int64_t>(key.size()) + 64 + 64 * arcs.num_states + 96 * arcs.num_arcs +
                          12 * num_labels + kSlack);
   std::memcpy(to, key.data(), key.size());
   to += key.size();
@@ -195,7 +195,7 @@ inline void write_text(std::string_view key, const Arcs& arcs, const Alignments&
       to = print_weight(to, arcs.graph[arc], arcs.acoustic[arc], labels, length, compact);
       *to++ = '\n';
     }
-    // A state that is not final is printed only where nothing else would name it.
+    // A state that is not final gets a line only if no arc leaves it.
     if (is_final(arcs, state) || arcs.arc_begin[state] == arcs.arc_begin[state + 1]) {
       to = print_integer(to, static_cast<int32_t>(state));
       to = print_weight(to, arcs.final_graph[state], arcs.final_acoustic[state],
@@ -208,8 +208,8 @@ inline void write_text(std::string_view key, const Arcs& arcs, const Alignments&
   output.keep(to);
 }
 
-// Tell whether the costs of a lattice can be read again: those of arcs are finite, and those of ending in a state, too,
-// unless both are infinite, where it is not final. Sums of costs may be larger than a float holds.
+// Tell whether the costs of a lattice can be read again: costs of arcs are finite, and the two final costs of a state
+// are finite or both infinite. Sums of costs may overflow a float.
 inline bool is_readable(const Arcs& arcs) {
   using namespace native_check;
   if (!all_finite(arcs.graph, arcs.num_arcs) || !all_finite(arcs.acoustic, arcs.num_arcs)) return false;
@@ -224,8 +224,8 @@ inline bool is_readable(const Arcs& arcs) {
   return ends;
 }
 
-// Write all items of a batch, as compact lattices (kind 1), raw ones (0), or each as it is (-1); `begins` gets where each
-// lattice begins, behind its key. False at the first lattice that could not be read again.
+// Write all items of a batch as compact lattices (kind 1), raw ones (0), or in their own kind (-1). `begins` gets the
+// offset of each lattice after its key. Returns false at the first lattice that could not be read again.
 inline bool write_all(const Items& items, int kind, bool text, std::vector<int64_t>& begins, Output& output) {
   for (const Item& item : items) {
     if (!is_readable(item.arcs)) return false;

@@ -1,7 +1,6 @@
-// The invariants of lattices that lie, one behind the other, in the columns of a file.
+// Checks the invariants of lattices in the columns of a file.
 //
-// Nothing here is trusted but the lengths of the columns: whatever the file says, a lattice that passes can be given to
-// any kernel.
+// Only the lengths of the columns are trusted: a lattice that passes is safe for all kernels.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ enum class Flaw : int {
   kFinalAliBegin,
 };
 
-// One lattice as it lies in the columns.
+// One lattice in the columns.
 struct NativeRow {
   int64_t num_begins = 0;            // of arc_begin: states + 1
   int64_t num_arcs = 0;
@@ -44,14 +43,14 @@ struct NativeRow {
 
 struct NativeFlaw {
   Flaw flaw = Flaw::kNone;
-  int64_t place = 0;  // arc or state, where one is to blame
+  int64_t place = 0;  // the arc or state, if any
 };
 
 namespace native_check {
 
-// The loops below gather what is wrong in a sign bit rather than branching, so that they become vector instructions.
+// The loops below collect errors in a sign bit without branches, so that they are vectorised.
 
-// Differences of what is not negative cannot overflow; that nothing is negative is asked first.
+// Differences of non-negative numbers cannot overflow.
 NINJA_CLONES bool rises(const int64_t* begin, int64_t count, int64_t end) {
   uint64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -66,7 +65,7 @@ inline int32_t bits(const float* cost, int64_t place) {
   return value;
 }
 
-constexpr int32_t kInfiniteBits = 0x7f800000;  // with it or above it, the sign aside, nothing is finite
+constexpr int32_t kInfiniteBits = 0x7f800000;  // of infinity; larger ones, apart from the sign, are NaN
 
 inline int32_t size_bits(const float* cost, int64_t place) { return bits(cost, place) & 0x7fffffff; }
 
@@ -85,15 +84,15 @@ inline bool all_below(const int32_t* id, int64_t count, int64_t limit) {  // and
   return static_cast<int32_t>(wrong) >= 0;
 }
 
-// Arcs are stored by source, so an arc leads onwards if the arcs of the state it enters lie behind it. States are there.
+// Arcs are stored by source, so an arc leads to a later state if the arcs of that state follow it. States are valid.
 inline bool all_onward(const int64_t* arc_begin, const int32_t* dst, int64_t count) {
   int64_t right = -1;
   for (int64_t arc = 0; arc < count; ++arc) right &= arc - arc_begin[dst[arc]];
   return right < 0;
 }
 
-// What may be said of the costs of ending in a state: neither -inf nor NaN.
-inline int32_t wrong_end(const float* cost, int64_t state) {  // negative if it is
+// Returns a negative number if a final cost is -inf or NaN.
+inline int32_t wrong_end(const float* cost, int64_t state) {
   const int32_t size = size_bits(cost, state);
   return (kInfiniteBits - size) | (~(size - kInfiniteBits) & bits(cost, state));
 }
@@ -129,7 +128,7 @@ NINJA_CLONES NativeFlaw check_native(const NativeRow& row) {
               return !finite(row.graph, arc) || !finite(row.acoustic, arc);
             })};
   }
-  int32_t ends = 0, wrong = 0;  // negative: there is one
+  int32_t ends = 0, wrong = 0;  // negative if there is one
   for (int64_t state = 0; state < num_states; ++state) {
     ends |= (size_bits(row.final_graph, state) - kInfiniteBits) & (size_bits(row.final_acoustic, state) - kInfiniteBits);
     wrong |= wrong_end(row.final_graph, state) | wrong_end(row.final_acoustic, state);

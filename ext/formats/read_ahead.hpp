@@ -1,5 +1,4 @@
-// A plain file read and parsed in a thread of its own, which never needs Python's lock: a thread that waits for the lock
-// slows down whoever holds it.
+// Reads and parses a plain file in a thread that never takes the GIL.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,7 +26,7 @@ namespace ninja {
 // Entries in their order, with the bytes of their keys.
 struct EntryBatch {
   std::vector<Entry> entries;
-  std::vector<char> keys;  // what `Entry::key` points into; a moved string might move its letters
+  std::vector<char> keys;  // `Entry::key` points into it; a string might store its letters inline
   int64_t size = 0;  // bytes of the file
 
   EntryBatch() = default;
@@ -47,8 +46,8 @@ class FileReader {
  public:
   enum State { kBatch, kWait, kEnd, kFailed, kTooLarge };
 
-  // Args: an open file, which is closed in the end; where in it reading begins and ends; word ids that may occur (null:
-  // any); bytes read at once; bytes read ahead at most (or one batch); bytes an entry may take.
+  // Args: an open file, which is closed at the end; its byte range; mask of valid word ids (null: all); bytes read at
+  // once; maximum number of bytes read ahead (or one batch); maximum number of bytes of an entry.
   FileReader(int file, int64_t begin, int64_t end, const uint8_t* known, int64_t num_known, int64_t chunk, int64_t ahead,
              int64_t largest)
       : file_(file), stop_(end), chunk_(chunk), ahead_(ahead), largest_(largest), position_(begin) {
@@ -62,12 +61,12 @@ class FileReader {
       std::lock_guard<std::mutex> lock(mutex_);
       stopped_ = true;
     }
-    room_.notify_one();
+    space_.notify_one();
     thread_.join();
     ::close(file_);
   }
 
-  // Wait for the next batch, at most so long; kWait: none came.
+  // Wait for the next batch; kWait: the time is over.
   State next(EntryBatch& batch, int milliseconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     ready_.wait_for(lock, std::chrono::milliseconds(milliseconds), [this] { return !batches_.empty() || end_ != kWait; });
@@ -76,12 +75,12 @@ class FileReader {
     batches_.pop_front();
     waiting_ -= batch.size;
     lock.unlock();
-    room_.notify_one();
+    space_.notify_one();
     return kBatch;
   }
 
-  // In a process forked off the one that opened the file there is no thread, and its lock may be held for ever: there a
-  // reader can only be left as it is.
+  // A process forked from the one that opened the file has no thread, and the lock may never be released: there the
+  // reader is leaked.
   bool was_forked() const { return ::getpid() != process_; }
   static void end(FileReader* reader) {
     if (reader != nullptr && reader->was_forked()) {
@@ -99,7 +98,7 @@ class FileReader {
     State end = kFailed;
     try {
       end = read_all();
-    } catch (const std::exception&) {  // what else can fail here is the memory
+    } catch (const std::exception&) {  // out of memory
       error_number_ = ENOMEM;
     }
     {
@@ -155,10 +154,10 @@ class FileReader {
     }
   }
 
-  // Returns false when nobody wants the batch any more.
+  // Returns false if the reader was closed.
   bool hand_over(EntryBatch&& batch) {
     std::unique_lock<std::mutex> lock(mutex_);
-    room_.wait(lock, [&] { return stopped_ || batches_.empty() || waiting_ + batch.size <= ahead_; });
+    space_.wait(lock, [&] { return stopped_ || batches_.empty() || waiting_ + batch.size <= ahead_; });
     if (stopped_) return false;
     waiting_ += batch.size;
     batches_.push_back(std::move(batch));
@@ -175,7 +174,7 @@ class FileReader {
   int error_number_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable ready_, room_;
+  std::condition_variable ready_, space_;
   std::deque<EntryBatch> batches_;
   int64_t waiting_ = 0;  // bytes of the batches
   bool stopped_ = false;

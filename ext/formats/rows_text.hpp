@@ -14,7 +14,7 @@
 
 namespace ninja {
 
-// A column; which members it has depends on its kind.
+// A column; its kind determines the members that are used.
 struct TextColumn {
   enum Kind { kIntegers, kNumbers, kNames, kRuns };
   Kind kind;
@@ -27,10 +27,10 @@ struct TextColumn {
   bool may_lack;           // kRuns: there is no tab where a row has none
 };
 
-constexpr int64_t kMostOfInteger = 12;  // bytes, with what parts it from the next
+constexpr int64_t kMostOfInteger = 12;  // bytes, with a separator
 constexpr int64_t kMostOfNumber = 24;
 
-// As printf prints %.7g, and what is no number without a sign.
+// Print a number as printf prints %.7g, and NaN without a sign.
 inline char* print_number(char* to, double number) {
   if (std::isnan(number)) number = std::fabs(number);
 #ifdef __cpp_lib_to_chars
@@ -62,7 +62,7 @@ inline void print_rows(std::string_view prefix, const std::vector<TextColumn>& c
         most += kMostOfNumber;
       }
     }
-    char* to = output.room(most);
+    char* to = output.reserve(most);
     std::memcpy(to, prefix.data(), prefix.size());
     to += prefix.size();
     for (const TextColumn& column : columns) {

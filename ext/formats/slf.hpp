@@ -25,7 +25,7 @@ struct SlfOptions {
   double frame_shift = 0.01;  // seconds
   SlfWords words = SlfWords::kAuto;
   std::vector<SlfCost> costs;  // 32 at most
-  bool fill = false;           // give links that lack a score of a cost this one; else they are refused
+  bool fill = false;           // links without a score get the missing score; else they are refused
   double missing_score = 0;    // natural logarithm
 };
 
@@ -105,7 +105,7 @@ class SlfParser : public SlfScanner {
     }
   }
 
-  // Go from the end of a line to the next one with fields; tell whether nodes or links begin there.
+  // Go from the end of a line to the next line with fields; return whether nodes or links begin there.
   bool body_begins() {
     while (true) {
       new_line();
@@ -126,7 +126,7 @@ class SlfParser : public SlfScanner {
       const double base = decimal(name);
       if (base < 0 || (base > 0 && base < 1)) fail("base=" + std::string(from, at_) + " is no base of logarithms");
       linear_ = base == 0;
-      log_base_ = base == 0 || base == 1 ? 1 : std::log(base);  // 1 stands for natural logarithms, says HTK
+      log_base_ = base == 0 || base == 1 ? 1 : std::log(base);  // 1 means natural logarithms in HTK
     } else if (name == "tscale") {
       time_scale_ = decimal(name);
       if (!(time_scale_ > 0)) fail("tscale=" + std::string(from, at_) + " is not positive");
@@ -151,10 +151,10 @@ class SlfParser : public SlfScanner {
   }
 
   void only_once(bool first, std::string_view name) const {
-    if (!first) fail(shown(name) + " stands twice in the header");
+    if (!first) fail(shown(name) + " occurs twice in the header");
   }
 
-  // Read how many nodes or links there are: not more than the bytes of the file can hold.
+  // Read the number of nodes or links, which is bounded by the size of the file.
   int32_t count(std::string_view name, int64_t bytes_each) {
     const int32_t number = integer(name, std::numeric_limits<int32_t>::max());
     if (number > size_ / bytes_each) {
@@ -186,7 +186,7 @@ class SlfParser : public SlfScanner {
         }
         break;
       }
-      if (ended) fail("more of the lattice behind its '.'");
+      if (ended) fail("the lattice continues after its '.'");
       if (name == "I") {
         const int32_t node = integer("I", text.num_nodes);
         if (known[node]) fail("node " + std::to_string(node) + " is described twice");
@@ -207,7 +207,7 @@ class SlfParser : public SlfScanner {
     if (num_links < text.num_links()) {
       fail("L=" + std::to_string(text.num_links()) + ", but there are " + std::to_string(num_links) + " links");
     }
-    if (num_nodes > 0 && num_nodes < text.num_nodes) {  // with words and times nowhere, nodes may be left out
+    if (num_nodes > 0 && num_nodes < text.num_nodes) {  // nodes without words and times may be missing altogether
       fail("N=" + std::to_string(text.num_nodes) + ", but there are " + std::to_string(num_nodes) + " nodes");
     }
     if (num_nodes == 0 && text.num_nodes > 2 * num_links + 1) {
@@ -308,7 +308,7 @@ class SlfParser : public SlfScanner {
     return static_cast<int32_t>(rounded);
   }
 
-  // Read a logarithm (or, with base 0, a probability) as a natural-log cost.
+  // Read a logarithm, or a probability with base 0, as a natural-log cost.
   double cost(std::string_view name, int32_t item) {
     const char* from = at_;
     for (int32_t comma = 0; comma < item; ++comma) {
@@ -347,25 +347,25 @@ class SlfParser : public SlfScanner {
     const char* from = at_;
     bool any = false;
     for (size_t number = 0; number < options_.costs.size(); ++number) {
-      const SlfCost& each = options_.costs[number];
-      if (each.field.size() != name.size() || each.field != name) continue;
-      if (costs_seen_ & bits_[number]) fail("field " + shown(name) + " stands twice on this line");
+      const SlfCost& wanted = options_.costs[number];
+      if (wanted.field != name) continue;
+      if (costs_seen_ & bits_[number]) fail("field " + shown(name) + " occurs twice on this line");
       costs_seen_ |= bits_[number];
       ++num_costs[number];
       at_ = from;
-      sums[each.acoustic] += cost(name, each.item);
+      sums[wanted.acoustic] += cost(name, wanted.item);
       any = true;
     }
     return any;
   }
 
   void skip_value(std::string_view name) {
-    if (name == ".") fail("a '.' that does not stand alone on its line");
+    if (name == ".") fail("a '.' must be alone on its line");
     bool plain = true;
     raw_value(name, plain);
   }
 
-  // What takes the word of a node that cannot be cannot be, either.
+  // Links that take the word of an impossible node are impossible, too.
   void settle_impossible(SlfSection& section) {
     TextGraph& text = section.text;
     if (!section.impossible_nodes.empty()) {
@@ -378,15 +378,15 @@ class SlfParser : public SlfScanner {
       }
     }
     if (text.impossible.empty()) return;
-    if (!section.name.empty() || !section.sub.empty()) fail("a score of probability 0 beside sub-lattices is not read");
+    if (!section.name.empty() || !section.sub.empty()) fail("scores of probability 0 beside sub-lattices are not supported");
   }
 
-  // A lattice has times at all of its states or at none.
+  // Keep times only if all states have one.
   void settle_times(TextGraph& text) {
     if (std::count(text.time.begin(), text.time.end(), kNoFrame) > 0) text.time.clear();
   }
 
-  // Find the first and the last node: as the header says, else the ones without links into or out of them.
+  // Find the first and the last node: those of the header, else the nodes without links into or out of them.
   void settle_ends(TextGraph& text) {
     std::vector<uint8_t> entered(text.num_nodes, 0), left(text.num_nodes, 0);
     for (int64_t link = 0; link < text.num_links(); ++link) entered[text.dst[link]] = left[text.src[link]] = 1;
@@ -396,7 +396,7 @@ class SlfParser : public SlfScanner {
         if (passed[node]) continue;
         if (found >= 0) {
           fail("nodes " + std::to_string(found) + " and " + std::to_string(node) + " have no links " + what + " them; which one " +
-               (*field == 's' ? "is first? Say start=" : "is last? Say end="));
+               (*field == 's' ? "is first? Add start=" : "is last? Add end="));
         }
         found = node;
       }
@@ -416,7 +416,7 @@ class SlfParser : public SlfScanner {
   double time_scale_ = 1;
   int32_t start_node_ = -1, end_node_ = -1;  // as the header says
   uint32_t costs_seen_ = 0;                  // on this line
-  bool is_possible_ = true;                  // its scores are those of what can be
+  bool is_possible_ = true;                  // no score on this line has probability 0
 };
 
 }  // namespace ninja

@@ -41,7 +41,7 @@ class SlfScanner {
     if (name.empty() && *at_ == '.') {
       ++at_;
       while (is_blank(*at_)) ++at_;
-      if (at_ < end_ && *at_ != '\n') fail("a '.' that does not stand alone on its line");
+      if (at_ < end_ && *at_ != '\n') fail("a '.' must be alone on its line");
       name = ".";
       return kField;
     }
@@ -71,8 +71,8 @@ class SlfScanner {
     ++line_;
   }
 
-  // Pass over a value and return it with its quotes. A quote that is not closed before a blank is a letter: some makers
-  // write words such as 'em as they are.
+  // Return a value with its quotes and move to its end. A quote that is not closed before a blank is a letter: some
+  // programs write words such as 'em without escapes.
   std::string_view raw_value(std::string_view name, bool& plain) {
     const char* from = at_;
     plain = true;
@@ -91,7 +91,7 @@ class SlfScanner {
     while (!at_break(at_)) {
       if (*at_ == '\\') {
         plain = false;
-        if (at_ + 1 < end_ && at_[1] == '\t') fail("a backslash before a tab: is it to stand for itself? Then write two");
+        if (at_ + 1 < end_ && at_[1] == '\t') fail("a backslash before a tab; write two for a backslash in a word");
         at_ += at_ + 1 < end_ && at_[1] != '\n';  // a blank behind it is a letter
       }
       ++at_;
@@ -100,9 +100,9 @@ class SlfScanner {
     return {from, static_cast<size_t>(at_ - from)};
   }
 
-  // A value without its quotes, escapes resolved: a backslash and three octal digits are a byte, else it is left out.
-  // SRILM writes bytes from 127 on with a zero before their octal digits (\0303, or \037777777703 of a signed letter),
-  // and a digit behind such a byte as a letter; HTK would read a control character and digits, as no word has them.
+  // Return a value without quotes and escapes: a backslash and three octal digits are a byte; any other backslash is
+  // dropped. SRILM writes bytes from 127 on with a zero before their octal digits (\0303, or \037777777703 for a signed
+  // char), and escapes a digit after such a byte; HTK would read a control character and digits.
   std::string_view text_value(std::string_view name) {
     bool plain = true;
     std::string_view raw = raw_value(name, plain);
@@ -118,7 +118,7 @@ class SlfScanner {
       }
       if (at + 1 == raw.size()) fail("a backslash needs a letter or three octal digits behind it: " + shown(raw));
       uint64_t byte = 0;
-      size_t digits = 0;  // octal ones, as many as there are
+      size_t digits = 0;  // number of octal digits
       for (; digits < 12 && at + 1 + digits < raw.size(); ++digits) {
         const uint8_t digit = static_cast<uint8_t>(raw[at + 1 + digits] - '0');
         if (digit >= 8) break;
@@ -139,7 +139,7 @@ class SlfScanner {
     return words.own(std::move(text));
   }
 
-  // Whether it is known that no quote of a kind ends before the line does: a line is searched once for each kind.
+  // Tell whether the rest of the line is known to have no closing quote; a line is searched once for each quote.
   bool is_unclosed(char quote) const {
     const Stretch& searched = unclosed_[quote == '"'];
     return searched.begin <= at_ && at_ < searched.end;

@@ -1,4 +1,4 @@
-// Sub-lattices of HTK's lattice files, put in the place of the nodes that stand for them.
+// Expands the sub-lattices of HTK lattice files in place of the nodes that name them.
 // Source: HTK HNet.c (ExpandLattice).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace ninja {
 
 class SlfExpander {
  public:
-  // Args: `most`: nodes and links of the result, for sub-lattices within sub-lattices can grow beyond all bounds.
+  // Args: `most`: maximum number of nodes and links of the result, which nesting can make exponential.
   SlfExpander(const std::vector<SlfSection>& sections, int64_t most) : sections_(sections) {
     constexpr int32_t kDeepest = 32;  // as in HTK
     std::vector<int64_t> size(sections.size());
@@ -31,7 +31,7 @@ class SlfExpander {
     }
   }
 
-  // Return a section with all its sub-lattices; the nodes are numbered anew, times are left out.
+  // Return a section with all its sub-lattices expanded, new node numbers and no times.
   TextGraph expand(size_t number) const {
     const SlfSection& section = sections_[number];
     const TextGraph& from = section.text;
@@ -47,14 +47,14 @@ class SlfExpander {
         continue;
       }
       const TextGraph inner = expand(sub);
-      for (int64_t each = 0; each < inner.num_nodes; ++each) add_node(inner, each, made);
+      for (int64_t inner_node = 0; inner_node < inner.num_nodes; ++inner_node) add_node(inner, inner_node, made);
       for (int64_t link = 0; link < inner.num_links(); ++link) {
         made.add_link(first + inner.src[link], first + inner.dst[link], inner.word[link], inner.graph[link],
                       inner.acoustic[link], inner.line[link]);
       }
       entry[node] = first + inner.start;
       exit[node] = first + inner.end;
-      // Costs of the node itself belong to what enters it, or to what leaves it where words begin at nodes.
+      // Costs of the node belong to the links into it, or to those out of it if words begin at nodes.
       if (from.node_graph.empty()) continue;
       const int32_t edge = from.word_begins ? exit[node] : entry[node];
       made.node_graph[edge] += from.node_graph[node];

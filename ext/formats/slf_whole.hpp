@@ -1,4 +1,4 @@
-// One section of HTK's lattice files, and whether it is whole: what the other links have must not be missing on one.
+// A section of HTK lattice files, and a check that no link lacks a word or score that others have.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct SlfCost {
 struct SlfSection {
   std::string_view name;     // of a sub-lattice
   TextGraph text;
-  std::vector<int32_t> sub;  // [nodes], the section that stands for the node, -1: none; empty: none at all
+  std::vector<int32_t> sub;  // [nodes], the sub-lattice of each node, or -1; empty if there are no sub-lattices
   std::vector<int32_t> impossible_nodes;  // whose words have probability 0
-  std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes; empty: none], bits of the costs that stand on it
+  std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes] or empty; bits of the costs on each
 };
 
 // Return the bit of each cost; those of "acoustic" and "a", and of "language" and "l", are the same.
@@ -44,7 +44,7 @@ inline std::vector<uint32_t> slf_cost_bits(const std::vector<SlfCost>& costs) {
 
 class SlfWhole {
  public:
-  // `missing`: natural-log cost of a score that a link lacks while others have it; nullptr: that is refused.
+  // `missing`: natural-log cost for links without a score that others have; null: refuse such links.
   SlfWhole(SlfSection& section, const std::vector<SlfCost>& costs, const std::vector<uint32_t>& bits,
            const double* missing)
       : section_(section), text_(section.text), costs_(costs), bits_(bits), missing_(missing) {}
@@ -59,7 +59,7 @@ class SlfWhole {
  private:
   int32_t node_of(int64_t link) const { return text_.word_begins ? text_.src[link] : text_.dst[link]; }
 
-  // Which word a link takes, its own or that of its node; kNoWord: nothing is said of one.
+  // Return the word of a link or its node; kNoWord: there is none, not even the null word.
   int32_t word_of(int64_t link) const {
     if (text_.word[link] != kNoWord || text_.node_word.empty()) return text_.word[link];
     return text_.node_word[node_of(link)];
@@ -71,7 +71,7 @@ class SlfWhole {
     return section_.link_costs[link] | (section_.node_costs.empty() ? 0 : section_.node_costs[node_of(link)]);
   }
 
-  // A score of a node is one of each link that takes the node's word, so it must not stand there, too.
+  // A score of a node belongs to each link that takes its word, so the link must not have it, too.
   void refuse_double_costs() const {
     if (section_.node_costs.empty()) return;
     for (int64_t link = 0; link < text_.num_links(); ++link) {
@@ -81,7 +81,7 @@ class SlfWhole {
     }
   }
 
-  // Where there are words, every link has one, if only the null word. A node to begin or to end with needs none.
+  // If there are words, every link needs one, or the null word. The first and the last node need none.
   void refuse_lost_words() {
     bool on_links = false;
     for (int64_t link = 0; link < text_.num_links() && !on_links; ++link) on_links = text_.word[link] != kNoWord;
@@ -120,7 +120,7 @@ class SlfWhole {
         if (missing_ == nullptr) {
           refuse("the link has no score " + cost.field + "=" +
                      (cost.item < 0 ? "" : " (item " + std::to_string(cost.item) + ")") +
-                     ", but others have; if that stands for one, say which: --from slf:missing_score=0",
+                     ", but others have; give a value for missing ones: --from slf:missing_score=0",
                  text_.line[link]);
         }
         (cost.acoustic ? text_.acoustic : text_.graph)[link] += static_cast<float>(*missing_);

@@ -1,4 +1,4 @@
-// The nodes and links of HTK's standard lattice format, written so that every cost reads back as it was.
+// Writes the nodes and links of HTK's standard lattice format; every cost reads back the same.
 // Source: HTK HNet.c (WriteOneLattice).
 #pragma once
 
@@ -14,12 +14,12 @@
 namespace ninja {
 
 struct SlfStyle {
-  const int32_t* time = nullptr;  // [num_states], frames; null: none
+  const int32_t* time = nullptr;  // [num_states], frames, or null
   double frame_shift = 0.01;      // seconds
   int decimals = 2;               // of times
-  double log_base = 1;            // what natural logarithms are divided by
+  double log_base = 1;            // divisor of natural logarithms
   bool linear = false;            // probabilities instead
-  bool end = false;  // a node more, behind the final states
+  bool end = false;  // add an end node after the final states
   int32_t end_time = -1;
 };
 

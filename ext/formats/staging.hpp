@@ -1,4 +1,4 @@
-// A lattice while it is being read: arcs by source state, in the file's numbering, before they are ordered and copied.
+// A lattice during reading: arcs by source state with the state numbers of the file.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace ninja {
 
-// What is wrong with one lattice. After a fatal fault nothing more of the archive can be read.
+// The error of a lattice. After a fatal fault the rest of the archive cannot be read.
 struct Fault {
   enum Kind { kNone, kLattice, kFormat, kSymbol };
   Kind kind = kNone;
@@ -52,7 +52,7 @@ struct Staging {
   Pool<StagedArc> arcs;      // [num_arcs], by source state
 };
 
-// Copy a staged lattice into its final arrays, states in the given order (null: as they are).
+// Copy a staged lattice into its final arrays, with states in another order (null: their own).
 template <bool kOrdered>
 Block settle(const Staging& lattice, const TopSorter* order) {
   const int64_t* from_begin = lattice.arc_begin.begin();

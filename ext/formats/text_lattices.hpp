@@ -1,4 +1,4 @@
-// Lattices of text formats on their way from what a file says (nodes, links, words on either) to the arrays of a lattice.
+// Converts lattices of text formats (nodes, links, words on either) to the arrays of a lattice.
 #pragma once
 
 #include <algorithm>
@@ -31,14 +31,14 @@ inline bool is_blank(char letter) {
   return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\v' || letter == '\f';
 }
 
-// Return what an error message may show of a piece of a file: 40 bytes, ASCII.
+// Quote at most 40 bytes of a file as ASCII, for messages.
 inline std::string shown(std::string_view text) {
   std::string quoted(text.substr(0, 40));
   for (char& letter : quoted) letter = letter == '\t' ? ' ' : letter >= 32 && letter < 127 ? letter : '?';
   return "'" + quoted + "'";
 }
 
-// What a link or node says about its word; words proper count from 1.
+// Words of links and nodes; real words are numbered from 1.
 enum : int32_t { kNull = 0, kNoWord = -1, kSilent = -2 };
 
 // The words of a file, numbered in the order of their first appearance.
@@ -52,10 +52,10 @@ class Vocabulary {
 
   Vocabulary() : slots_(64, -1) {}
 
-  // Let a text stand for no word: the null word, or one that is read as silence.
+  // Register a spelling of the null word or of silence.
   void add_silent(std::string_view text, int32_t word) { place(own(std::string(text)), -1, word); }
 
-  // Return the word of a text; the text must stay where it is, as the file and what `own` returns do.
+  // Return the word of a text, which must outlive this object, as the file and the results of `own` do.
   int32_t add(std::string_view text, int64_t line) { return place(text, line, num_words_ + 1); }
 
   std::string_view own(std::string text) { return owned_.emplace_back(std::move(text)); }
@@ -92,22 +92,22 @@ class Vocabulary {
   int32_t num_words_ = 0;
 };
 
-// Whether links without a word into the end become the final costs of the states they leave.
+// Links without a word into the end that become final costs of the states they leave.
 enum class Fold : int32_t { kNever, kNull, kSilent };
 
-// A lattice as a file says it. Nodes are numbered as in the file.
+// A lattice as in a file, with its node numbers.
 struct TextGraph {
   int64_t num_nodes = 0;
   std::vector<int32_t> src, dst, word;   // [links]
-  std::vector<int64_t> line;             // [links], of the file; -1: none
+  std::vector<int64_t> line;             // [links], of the file, or -1
   std::vector<float> graph, acoustic;    // [links], costs
-  std::vector<uint8_t> impossible;       // [links], of probability 0, so that they are none; empty: all are possible
-  std::vector<int32_t> node_word;        // [nodes]; empty: no words on nodes
-  std::vector<float> node_graph, node_acoustic;  // [nodes], costs of the node's word; empty: none
-  std::vector<int32_t> time;             // [nodes], frames; empty: none
+  std::vector<uint8_t> impossible;       // [links], have probability 0 and are dropped; empty if there are none
+  std::vector<int32_t> node_word;        // [nodes]; empty if there are no words on nodes
+  std::vector<float> node_graph, node_acoustic;  // [nodes], costs of the node's word, or empty
+  std::vector<int32_t> time;             // [nodes], frames, or empty
   int32_t start = 0, end = 0;
-  bool word_begins = false;              // a node's word begins there, rather than ends there
-  int32_t last_frame = -1;               // where a word that begins at the end is over; -1: not known
+  bool word_begins = false;              // words begin at their node, rather than end there
+  int32_t last_frame = -1;               // end of a word that begins at the end node, or -1
 
   int64_t num_links() const { return static_cast<int64_t>(src.size()); }
   bool is_possible(int64_t link) const {
@@ -128,10 +128,10 @@ struct TextLattice {
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, word;
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
-  std::vector<int32_t> time;        // empty: none
+  std::vector<int32_t> time;        // or empty
 };
 
-// Refuse what leads into the first node or out of the last: no path that begins and ends there would take it.
+// Refuse links into the first node or out of the last, which no path can take.
 inline void refuse_passed_ends(const TextGraph& text, const char* link_name, Fault::Kind kind) {
   for (int64_t link = 0; link < text.num_links(); ++link) {
     const bool leaves = text.src[link] == text.end;
@@ -150,7 +150,7 @@ inline void move_words(TextGraph& text) {
     const int32_t there = text.node_word.empty() ? kNoWord : text.node_word[node];
     int32_t& word = text.word[link];
     if (word == kNoWord) {
-      word = there == kNoWord ? kSilent : there;  // nothing was said of a word, not even that it is null
+      word = there == kNoWord ? kSilent : there;  // no word is given, not even the null word
     } else if (there > 0 && there != word) {
       refuse("the link's word differs from that of node " + std::to_string(node), text.line[link]);
     }
@@ -158,7 +158,7 @@ inline void move_words(TextGraph& text) {
     text.graph[link] += text.node_graph[node];
     text.acoustic[link] += text.node_acoustic[node];
   }
-  // The word of the first node (or, where words begin at nodes, of the last) stands on no link yet.
+  // The word of the first node (or of the last one if words begin at nodes) needs a new link.
   const int32_t edge = text.word_begins ? text.end : text.start;
   const int32_t word = text.node_word.empty() ? kNoWord : text.node_word[edge];
   const float graph = text.node_graph.empty() ? 0 : text.node_graph[edge];
@@ -176,7 +176,7 @@ inline void move_words(TextGraph& text) {
   }
 }
 
-// Whether the links into the end can become final costs: no words, one link from a state at most, nothing behind.
+// Tell whether the links into the end can become final costs: no words, one link from a state, none out of the end.
 inline bool can_fold(const TextGraph& text, Fold fold) {
   if (fold == Fold::kNever || text.start == text.end) return false;
   std::vector<bool> leads(text.num_nodes, false);
@@ -191,8 +191,8 @@ inline bool can_fold(const TextGraph& text, Fold fold) {
   return any;
 }
 
-// Make a lattice of what a file says. The states keep the order of the nodes where every link leads to a later one and
-// the first node is the start; else they are sorted as OpenFst's TopSort does, without those the start does not reach.
+// Make a lattice. States keep the order of the nodes if all links lead to later ones and the first node is the start;
+// else they are sorted as in OpenFst's TopSort, without unreachable ones.
 inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   move_words(text);
   const int64_t num_nodes = text.num_nodes, num_links = text.num_links();

@@ -45,7 +45,7 @@ class SphinxParser : public TextTokens {
   }
 
  private:
-  // Go behind a name at the begin of a line; comments and empty lines before it are passed over.
+  // Skip comments and empty lines, and a name at the begin of a line.
   void seek(const char* name) {
     while (true) {
       skip_space();
@@ -94,7 +94,7 @@ class SphinxParser : public TextTokens {
     }
   }
 
-  // Take the number of the pronunciation off a word.
+  // Remove the pronunciation number of a word.
   int32_t word_of(std::string_view name) {
     const size_t size = name.size();
     if (bracketed_ && size >= 2 && name.front() == '[' && name.back() == ']') return kSilent;
@@ -118,7 +118,7 @@ class SphinxParser : public TextTokens {
   }
 
   void read_edges() {
-    if (base_ == 0) fail("no line '# -logbase' says what the scores are; give the base");
+    if (base_ == 0) fail("no line '# -logbase' gives the base of the scores; give it with --from sphinx:base=");
     const double factor = std::log(base_);
     while (true) {
       skip_space();
@@ -138,12 +138,12 @@ class SphinxParser : public TextTokens {
       if (stop == nullptr || !at_break(stop)) fail("the score is no integer of 32 bits: " + shown(seen()));
       at_ = stop;
       skip_blanks();
-      if (at_ != end_ && *at_ != '\n') fail("more than two nodes and a score: " + shown(seen()));
+      if (at_ != end_ && *at_ != '\n') fail("more fields than two nodes and a score: " + shown(seen()));
       text.add_link(from, to, kNoWord, 0, static_cast<float>(0 - score * factor), line);
     }
     if (word() != "End") fail("expected 'End'");
     skip_space();
-    if (at_ != end_) fail("more behind 'End': " + shown(seen()));
+    if (at_ != end_) fail("the file continues after 'End': " + shown(seen()));
   }
 
   double base_;
@@ -158,7 +158,7 @@ class PfsgParser : public TextTokens {
 
   using TextTokens::TextTokens;
 
-  // Read the lattice at this place; what follows is left.
+  // Read the lattice at this place.
   void parse() {
     expect("name");
     skip_blanks();

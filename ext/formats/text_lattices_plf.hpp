@@ -21,7 +21,7 @@ enum class PlfScores : int32_t { kAuto, kLog, kProbability, kScore };
 // One lattice of Moses: a Python tuple of the arcs out of each state, ('word', score..., distance).
 class PlfParser : public TextTokens {
  public:
-  // `graph` and `acoustic`: which score is the cost, -1: none.
+  // `graph` and `acoustic`: index of the score that becomes the cost, or -1.
   PlfParser(const char* begin, const char* end, int64_t line, PlfScores kind, int32_t graph, int32_t acoustic)
       : TextTokens(begin, end, line), kind_(kind), graph_(graph), acoustic_(acoustic) {}
 
@@ -54,7 +54,7 @@ class PlfParser : public TextTokens {
     text.num_nodes = num_states + 1;
     text.end = static_cast<int32_t>(num_states);
     skip_space();
-    if (at_ != end_) fail("more behind the lattice: " + shown(seen()));
+    if (at_ != end_) fail("the line continues after the lattice: " + shown(seen()));
     if (num_scores_ >= 0 && (graph_ >= num_scores_ || acoustic_ >= num_scores_)) {
       fail("score " + std::to_string(std::max(graph_, acoustic_)) + " is wanted, but arcs have " +
            std::to_string(num_scores_));
@@ -77,8 +77,8 @@ class PlfParser : public TextTokens {
     return true;
   }
 
-  // A comma may stand behind the last element, and must stand behind the others. Without one behind an element that is
-  // alone Python has no tuple, but Joshua's manual shows lattices like that.
+  // Skip a comma, which is optional after the last element. A tuple of one element needs it in Python, but Joshua's
+  // manual has lattices without it.
   void comma() {
     skip_space();
     if (*at_ == ',') {
@@ -120,7 +120,7 @@ class PlfParser : public TextTokens {
     return value;
   }
 
-  // Read an arc; return how many states it leads on.
+  // Read an arc; return its distance in states.
   int64_t read_arc(int32_t state) {
     open();
     const int64_t line = line_;
@@ -154,10 +154,10 @@ class PlfParser : public TextTokens {
     return static_cast<int64_t>(last);
   }
 
-  static constexpr double kRounding = 0.001;  // of logarithms of probabilities that were added up
+  static constexpr double kRounding = 0.001;  // tolerance of logarithms of sums of probabilities
 
-  // Say what the scores in a column are: probabilities if all are above 0, 1 at most, and those of the first state's arcs
-  // add up to 1, or if every one is 1; else logarithms.
+  // Guess the kind of the scores: probabilities if all are in (0, 1] and those of the first state's arcs sum to 1, or
+  // if all are 1; else logarithms.
   PlfScores kind_of(int32_t which) const {
     double first = 0;
     bool ones = true, probabilities = true;
@@ -188,7 +188,7 @@ class PlfParser : public TextTokens {
       return static_cast<float>(0 - std::log(score));
     }
     if (kind == PlfScores::kLog && score > kRounding) {
-      refuse("a score is positive, so it is no logarithm of a probability; say what the scores are", line);
+      refuse("a score is positive, so it is no logarithm of a probability; set the kind of scores", line);
     }
     return static_cast<float>(0 - score);
   }

@@ -1,4 +1,4 @@
-// Reading a file into a lattice: what was found, or the fault; nothing is thrown but memory errors.
+// Reads a file into a lattice, or returns its fault; only memory errors are thrown.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-// Let words stand for no word: for the null word, or for silence.
+// Register spellings of the null word or of silence.
 inline void add_silent(Vocabulary& words, const std::vector<std::string>& names, int32_t word) {
   for (const std::string& name : names) words.add_silent(name, word);
 }
@@ -25,7 +25,7 @@ inline TextGraph whole_graph(SlfParser& parser) {
   return SlfExpander(parser.sections, parser.size()).expand(num_sublattices);
 }
 
-// Make a lattice of what a parser finds.
+// Run a parser and make the lattice.
 template <class Parser>
 Fault read_text(Parser& parser, int32_t fold, const char* node_name, TextLattice& lattice) {
   Fault fault;

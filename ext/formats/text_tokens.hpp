@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-// Words between blanks, with the line each stands on. The bytes must be followed by a NUL.
+// Reads words between blanks and counts lines. The bytes must be followed by a NUL.
 class TextTokens {
  public:
   Vocabulary words;
@@ -73,12 +73,12 @@ class TextTokens {
     return number;
   }
 
-  // Read how many there are of something that takes so many bytes of the file at least.
+  // Read a count of items that have at least `bytes_each` bytes in the file.
   int32_t count(const char* what, int64_t bytes_each) {
     const int32_t number = integer(what, std::numeric_limits<int32_t>::max());
     if (number > (end_ - at_) / bytes_each + 1) {
       fail(std::string(what) + " is " + std::to_string(number) + ", but " + std::to_string(end_ - at_) +
-           " bytes follow only");
+           " bytes follow");
     }
     return number;
   }

@@ -220,7 +220,7 @@ class Reader {
 
 inline NumberedNgrams read_const_arpa(const char* bytes, int64_t size) {
   NumberedNgrams out;
-  fst_image::noting(out, [&] { const_arpa::Reader(bytes, size).read(out); });
+  fst_image::store_error(out, [&] { const_arpa::Reader(bytes, size).read(out); });
   return out;
 }
 

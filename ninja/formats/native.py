@@ -1,8 +1,8 @@
-"""Ninja's own files: lattices as columns of an Arrow file, mapped into memory and used where they lie.
+"""The native format: lattices as columns of an Arrow file, which is mapped into memory.
 
-One row is one lattice and every array of ``Lattice`` is one list in it, so that reading is no more than pointing at the
-file, any lattice can be fetched by its key, and any tool that knows Arrow (pyarrow, Polars, DuckDB, pandas) reads the
-same columns. The column ``word`` is dictionary-encoded by the symbol table: tools show words, we see their ids.
+A row is a lattice, and every array of ``Lattice`` is a list in it: reading makes views of the file, a lattice can be
+fetched by its key, and tools for Arrow (pyarrow, Polars, DuckDB, pandas) read the same columns. The column ``word`` is
+dictionary-encoded by the symbol table: other tools show words, Ninja uses their ids.
 """
 
 from __future__ import annotations
@@ -16,48 +16,46 @@ from typing import Any, Literal
 import numpy as np
 
 from ninja._columns import Columns, checksum
-from ninja.errors import FormatError, InputError, LatticeError, NinjaError, OptionError, TableError
+from ninja.errors import FormatError, InputError, LatticeError, NinjaError, TableError
 from ninja.formats import native_schema
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import ALL_FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
+from ninja.formats.textual import check_choice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
 TOGETHER = 64  # lattices that are made at once
-BATCH = 1 << 25  # bytes of arrays that make a record batch
-BATCH_LATTICES = 1 << 12
+BATCH = 1 << 25  # bytes of the arrays of a record batch
+BATCH_LATTICES = 1 << 12  # maximum number of lattices of a record batch at the end
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
 class NativeFile:
-    """The lattices of a file, read where they lie; use it in a ``with`` block or keep it as long as its lattices.
+    """The lattices of a mapped file; use it as a context manager or keep it.
 
-    Lattices stay valid when the file is closed, but not when the file is cut short meanwhile: like any mapped
-    file, it must be replaced, not overwritten.
+    Lattices stay valid after the file is closed, but not if it is truncated: like any mapped file, it must be replaced,
+    not overwritten.
 
-    A lattice is checked for all invariants, so that nothing in a damaged or hostile file makes a kernel leave its
-    arrays, and against its checksum, so that no flipped bit becomes another cost. Its key must be one that a list can
-    hold, not empty and without control characters.
+    All invariants of a lattice are checked, so that kernels stay within its arrays whatever an untrusted file has, and
+    so is its checksum, so that a flipped bit is an error. Its key must not be empty or have control characters.
 
     Args:
         source: A path, which is mapped, or the bytes of a file.
-        path: File name for error messages, where the source is no path.
-        check: When that is done. "use": when one of its arrays is first used; until then a lattice costs nothing
-            but its key, and what is wrong with it is raised then. "all": when it is fetched. "none": never, nothing
-            but where the lists lie is checked; for files that you wrote and that no one else can write to.
+        path: File name for error messages, if the source is no path.
+        check: When lattices are checked. "use": when one of its arrays is first used, which raises its error. "all":
+            when it is fetched. "none": never, except for the extents of its lists; for trusted files only.
 
     Raises:
-        FormatError: It is no such file, of a newer version, or damaged.
-        SymbolError: Its symbol table names a word twice.
+        FormatError: The file has another format or a newer version, or is damaged.
+        SymbolError: The symbol table has a word twice.
     """
 
     def __init__(
         self, source: str | os.PathLike[str] | bytes, path: str | None = None, *, check: Check = "use"
     ) -> None:
-        if check not in ("use", "all", "none"):
-            raise OptionError(f"check is {check!r}, but one of use, all, none is needed")
+        check_choice("check", check, "use", "all", "none")
         pyarrow = arrow()
         self.path = path if isinstance(source, bytes) else os.fspath(source)
         self._check = check
@@ -65,7 +63,7 @@ class NativeFile:
             whole = pyarrow.py_buffer(source) if isinstance(source, bytes) else _mapped(pyarrow, os.fspath(source))
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror or error}", self.path) from error
-        native_schema.look_through(memoryview(whole), self.path)
+        native_schema.check_layout(memoryview(whole), self.path)
         self._reader = self._guarded(lambda: pyarrow.ipc.open_file(pyarrow.BufferReader(whole)))
         self._schema = self._guarded(lambda: native_schema.checked(self._reader.schema, self.path))
         self._batches: list[Columns | None] = [None] * self._reader.num_record_batches
@@ -85,7 +83,7 @@ class NativeFile:
         self.close()
 
     def close(self) -> None:
-        """Release the file once no lattice of it is in use."""
+        """Release the file; its lattices keep it mapped."""
         self._batches = [None] * len(self._batches)
 
     def __len__(self) -> int:
@@ -100,11 +98,11 @@ class NativeFile:
         return key in self._index()
 
     def __getitem__(self, key: str) -> Lattice:
-        """Return the lattice with a key, the first one if there are several.
+        """Return the first lattice with a key.
 
         Raises:
             LatticeError: It breaks an invariant.
-            FormatError: It, or the part of the file it lies in, is damaged, or its key is none.
+            FormatError: The lattice or its record batch is damaged, or its key is invalid.
         """
         number, row = self._index()[key]
         batch = self._batch(number)
@@ -115,7 +113,7 @@ class NativeFile:
 
         Raises:
             LatticeError: A lattice breaks an invariant.
-            FormatError: A lattice or a part of the file is damaged.
+            FormatError: A lattice or a record batch is damaged.
         """
         for number in range(len(self._batches)):
             batch = self._batch(number)
@@ -126,9 +124,9 @@ class NativeFile:
                 yield from batch.unread(first, min(first + TOGETHER, batch.size), self.words)
 
     def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
-        """Yield each key with its lattice or its error; a damaged part costs the lattices in it.
+        """Yield each key with its lattice or its error; a damaged record batch is one error.
 
-        Each is checked before it is yielded, unless ``check`` is "none".
+        Lattices are checked before they are yielded, unless ``check`` is "none".
         """
         for number in range(len(self._batches)):
             try:
@@ -165,7 +163,7 @@ class NativeFile:
             return action()
         except NinjaError:
             raise
-        except Exception as error:  # Arrow's errors are ValueError, OSError, MemoryError … by the damage
+        except Exception as error:  # Arrow raises ValueError, OSError, MemoryError and others
             raise FormatError(f"not a lattice file, or damaged: {str(error)[:200]}", self.path) from error
 
 
@@ -179,13 +177,13 @@ def _mapped(pyarrow: Any, path: str) -> Any:
 
 
 def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str | None) -> Columns:
-    """Read only the keys of a record batch: all else is far apart and costs page faults."""
+    """Return the columns of a record batch; only keys and numbers are read, to avoid page faults."""
     strings, rows = [], len(table.column("key"))
     for name in ("key", "kind"):
         column = _whole(table.column(name), path)
         column.validate(full=True)
         if column.null_count:
-            raise FormatError("a lattice without a key, or of no kind that there is", path)
+            raise FormatError("a lattice without a key, or of an unknown kind", path)
         strings.append(native_schema.strings(column))
     shifts = _whole(table.column("frame_shift"), path)
     known = native_schema.present(shifts)
@@ -222,7 +220,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
 
 
 def _whole(column: Any, path: str | None) -> Any:
-    """Return a column that has all the bits that say which elements are null, so that Arrow may count them."""
+    """Check that the null mask of a column is complete, so that Arrow can count nulls."""
     missing = column.buffers()[0]
     if missing is not None and 8 * missing.size < len(column):
         raise FormatError("a column that is cut short", path)
@@ -231,19 +229,19 @@ def _whole(column: Any, path: str | None) -> Any:
 
 def _entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
     with NativeFile(content.mapped(), content.name) as file:
-        yield from ((each.key, each) for each in file) if content.late else file.entries()
+        yield from ((lattice.key, lattice) for lattice in file) if content.late else file.entries()
 
 
 class NativeEncoder:
-    """Writer of a Ninja file, a record batch at a time; the format gives access by key.
+    """Writer of record batches.
 
-    The file begins with its symbol table: one that grows is written in the end, the lattices behind it.
+    The file begins with its symbol table; lattices are kept in memory if the table still grows.
     """
 
     def __init__(self, settings: WriteSettings) -> None:
         self._arrow = arrow()
         self._words = settings.words
-        self._written = _Written()
+        self._buffer = _Buffer()
         self._writer: Any = None
         self._dictionary: Any = None
         self._schema: Any = None
@@ -252,14 +250,14 @@ class NativeEncoder:
         self._num_words = 1 << 31
 
     def add(self, lattice: Lattice) -> bytes:
-        """Take a lattice, and return the bytes that follow those before; the first decides on the symbol table.
+        """Encode a lattice; return the next bytes of the file. The first lattice determines the symbol table.
 
         Raises:
-            LatticeError: Its key is empty or holds a control character.
-            UnicodeEncodeError: Its key is no text that a file can hold.
+            LatticeError: The key is empty or has a control character.
+            UnicodeEncodeError: The key is not UTF-8.
         """
         if _NO_KEY.fullmatch(lattice.key):
-            message = f"the key {lattice.key!r} is empty or holds a control character; give the lattice another"
+            message = f"the key {lattice.key!r} is empty or has a control character; give the lattice another"
             raise LatticeError(message, key=lattice.key)
         lattice.key.encode()  # an error of this lattice only
         if self._words is None:
@@ -275,7 +273,7 @@ class NativeEncoder:
         if self._size >= BATCH and not grows:
             self._flush(self._pending)
             self._pending, self._size = [], 0
-        return self._written.take()
+        return self._buffer.take()
 
     def end(self) -> bytes:
         """Return the last lattices and the footer, without which the file cannot be read."""
@@ -284,13 +282,13 @@ class NativeEncoder:
         for begin in range(0, len(self._pending), BATCH_LATTICES):
             self._flush(self._pending[begin : begin + BATCH_LATTICES])
         self._writer.close()
-        return self._written.take()
+        return self._buffer.take()
 
     def _begin(self) -> None:
         self._schema, self._dictionary = native_schema.schema(self._words)
         if self._dictionary is not None:
             self._num_words = len(self._dictionary)
-        self._writer = self._arrow.ipc.new_file(self._written, self._schema)
+        self._writer = self._arrow.ipc.new_file(self._buffer, self._schema)
 
     def _flush(self, lattices: Sequence[Lattice]) -> None:
         pyarrow = self._arrow
@@ -302,12 +300,12 @@ class NativeEncoder:
         for name, dtype in COLUMNS.items():
             arrays = [getattr(lattice, name) for lattice in lattices]
             empty = np.zeros(0, dtype)
-            values = pyarrow.array(np.concatenate([empty, *(each for each in arrays if each is not None)]))
-            lengths = [0 if each is None else len(each) for each in arrays]
+            values = pyarrow.array(np.concatenate([empty, *(array for array in arrays if array is not None)]))
+            lengths = [0 if array is None else len(array) for array in arrays]
             offsets = pyarrow.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
             if name == "word" and self._dictionary is not None:
                 values = pyarrow.DictionaryArray.from_arrays(values, self._dictionary, safe=False)
-            missing = pyarrow.array([each is None for each in arrays]) if name == "time" else None
+            missing = pyarrow.array([array is None for array in arrays]) if name == "time" else None
             columns.append(
                 pyarrow.LargeListArray.from_arrays(offsets, values, type=self._schema.field(name).type, mask=missing)
             )
@@ -315,29 +313,29 @@ class NativeEncoder:
         self._writer.write_batch(pyarrow.record_batch(columns, schema=self._schema))
 
 
-class _Written(io.RawIOBase):
-    """A stream that Arrow writes to, of which the bytes so far can be taken."""
+class _Buffer(io.RawIOBase):
+    """A stream for Arrow to write to."""
 
     def __init__(self) -> None:
-        self._found: list[bytes] = []
+        self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
         return True
 
     def write(self, content: Any) -> int:
-        self._found.append(bytes(memoryview(content)))
+        self._pieces.append(bytes(memoryview(content)))
         return len(content)
 
     def take(self) -> bytes:
-        """Return the bytes that were written since the last time."""
-        content = b"".join(self._found)
-        self._found = []
+        """Return the bytes written since the last call."""
+        content = b"".join(self._pieces)
+        self._pieces = []
         return content
 
 
 FORMAT = Format(
     name="native",
-    about="Ninja's own: an Arrow file that is mapped, with everything a lattice has",
+    about="Arrow file of Ninja, which is mapped and stores all of a lattice",
     extensions=(".arrow",),
     aliases=("arrow",),
     mark=lambda head: head.startswith(native_schema.MAGIC),

@@ -1,4 +1,4 @@
-"""The schema of Ninja's own files, version 1, and checks of a file before Arrow reads it."""
+"""The schema of Arrow files of lattices, version 1, and checks of a file before Arrow reads it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ninja.libraries import needed_for
 VERSION = 1
 MAGIC = b"ARROW1"
 NAME = b"ninja.lattices"  # key of the version in the metadata of the schema
-WORDS = b"ninja.words"  # key of a symbol table whose ids have too many gaps for a dictionary
+WORDS = b"ninja.words"  # key of a symbol table whose ids are too sparse for a dictionary
 WORDS_SUM = b"ninja.words.crc32"  # key of the checksum of the symbol table
-CHECKSUM = "crc32"  # the column of checksums, which a file may lack
-GAP = 64  # bytes that pieces of an Arrow file may lie apart
-GAPS = 4  # a dictionary has at most so many times the entries of its symbol table
+CHECKSUM = "crc32"  # optional column of checksums
+GAP = 64  # maximum number of bytes between blocks of an Arrow file
+GAPS = 4  # maximum number of dictionary entries for each entry of the symbol table
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]
@@ -48,7 +48,7 @@ MEANING = {
     "kind": "compact (any labels an arc) or raw (Kaldi's Lattice: at most one)",
     "frame_shift": "seconds per frame, where known",
     "arc_begin": "[states + 1] arcs of state s are arc_begin[s] : arc_begin[s + 1]; state 0 is the start",
-    "dst": "[arcs] state each arc enters, behind its own",
+    "dst": "[arcs] destination of each arc, larger than its source",
     "word": "[arcs] word id, 0 = epsilon; the dictionary is the symbol table",
     "graph": "[arcs] graph cost, natural logarithm, lower is better, unscaled",
     "acoustic": "[arcs] acoustic cost, likewise",
@@ -59,33 +59,33 @@ MEANING = {
     "final_ali_begin": "[states + 1]",
     "final_ali": "labels of final states",
     "time": "[states] frame of each state, where a format carries times instead of labels",
-    "crc32": "CRC-32 of all of the lattice, by ninja._columns.checksum; null or no such column: not checked",
+    "crc32": "CRC-32 of the lattice, by ninja._columns.checksum; not checked if null or missing",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Contents of the schema of a file."""
+    """The checked schema of a file."""
 
     has_dictionary: bool
-    words: SymbolTable | None  # kept in the metadata
+    words: SymbolTable | None  # in the metadata
     words_sum: int | None  # checksum of the symbol table
     has_checksums: bool  # of lattices
 
 
 def arrow() -> Any:
     """Return the module pyarrow, imported on first use."""
-    with needed_for("Ninja's own format"):
+    with needed_for("the native format"):
         import pyarrow
         import pyarrow.ipc
     return pyarrow
 
 
 class MappedTable(SymbolTable):
-    """A symbol table of Arrow's array of words by id, null where an id has none, unpacked on first use of a word.
+    """A symbol table from an Arrow array of words by id, null for unused ids; it is converted on first use.
 
-    Raises, with the first question:
-        FormatError: The words are not those whose checksum was taken.
+    Raises, on first use:
+        FormatError: The checksum of the words differs.
         SymbolError: A word has two ids.
     """
 
@@ -111,7 +111,7 @@ class MappedTable(SymbolTable):
 
 
 def strings(values: Any) -> Strings:
-    """Return where each string of a validated Arrow array begins, int32 [strings + 1], and their bytes, uint8."""
+    """Return the begins of the strings of a validated Arrow array, int32 [strings + 1], and their bytes, uint8."""
     if not len(values):
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
     _, offsets, content = values.buffers()
@@ -120,7 +120,7 @@ def strings(values: Any) -> Strings:
 
 
 def present(values: Any) -> npt.NDArray[np.uint8]:
-    """Return which elements of a validated Arrow array are not null, 0 or 1 each."""
+    """Return a mask of the elements of a validated Arrow array that are not null, uint8."""
     if not values.null_count:
         return np.ones(len(values), np.uint8)
     bits = np.unpackbits(np.frombuffer(values.buffers()[0], np.uint8), bitorder="little")
@@ -128,7 +128,7 @@ def present(values: Any) -> npt.NDArray[np.uint8]:
 
 
 def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the numbers of a validated Arrow array, anything where they are null."""
+    """Return the numbers of a validated Arrow array; null elements have any value."""
     content = values.buffers()[1]
     if not len(values):
         return np.zeros(0, dtype)
@@ -136,14 +136,15 @@ def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def words_sum(values: Any) -> int:
-    """Return the CRC-32 of a symbol table: where words begin (int32), their bytes, and whether ids have one (bytes)."""
+    """Return the CRC-32 of a symbol table: begins of words (int32), their bytes, and the mask of used ids (bytes)."""
     begin, content = strings(values)
-    found = isal_zlib.crc32(content[begin[0] : begin[-1]], isal_zlib.crc32(np.ascontiguousarray(begin - begin[0])))
-    return int(isal_zlib.crc32(present(values), found))
+    checksum = isal_zlib.crc32(np.ascontiguousarray(begin - begin[0]))
+    checksum = isal_zlib.crc32(content[begin[0] : begin[-1]], checksum)
+    return int(isal_zlib.crc32(present(values), checksum))
 
 
 def schema(words: SymbolTable | None) -> tuple[Any, Any]:
-    """Return the schema of a file whose lattices have a symbol table, and its words by id, or None."""
+    """Return the schema of a file, and the words of the symbol table by id, or None."""
     pyarrow = arrow()
     metadata = {NAME: str(VERSION).encode()}
     dictionary = None
@@ -176,13 +177,13 @@ def _types(pyarrow: Any) -> dict[str, Any]:
 
 
 def _coded(pyarrow: Any) -> Any:
-    """Return the type of a column of words that are coded by a dictionary."""
+    """Return the type of a column of dictionary-encoded words."""
     return pyarrow.large_list(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 
 
-def checked(found: Any, path: str | None) -> Schema:
-    """Check and return the schema of a file."""
-    metadata = found.metadata or {}
+def checked(schema: Any, path: str | None) -> Schema:
+    """Check the schema of a file."""
+    metadata = schema.metadata or {}
     if NAME not in metadata:
         raise FormatError("an Arrow file, but not one of lattices", path)
     if metadata[NAME] != str(VERSION).encode():
@@ -190,14 +191,14 @@ def checked(found: Any, path: str | None) -> Schema:
         raise FormatError(f"version {version} of lattice files; this is for version {VERSION}, so upgrade", path)
     pyarrow = arrow()
     has_dictionary = False
-    kinds = {name: kind for name, kind in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in found.names}
-    if sorted(found.names) != sorted(kinds):
-        raise FormatError(f"a lattice file with the columns {', '.join(found.names)[:200]}", path)
-    for name, kind in kinds.items():
-        if name == "word" and found.field(name).type == _coded(pyarrow):
+    types = {name: type for name, type in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in schema.names}
+    if sorted(schema.names) != sorted(types):
+        raise FormatError(f"a lattice file with the columns {', '.join(schema.names)[:200]}", path)
+    for name, type in types.items():
+        if name == "word" and schema.field(name).type == _coded(pyarrow):
             has_dictionary = True
-        elif found.field(name).type != kind:
-            raise FormatError(f"the column {name} is of type {found.field(name).type}, but {kind} is needed", path)
+        elif schema.field(name).type != type:
+            raise FormatError(f"the column {name} is of type {schema.field(name).type}, but {type} is needed", path)
     checksum = metadata.get(WORDS_SUM)
     if checksum is not None and not _INTEGER.fullmatch(checksum):
         raise FormatError("the checksum of the symbol table is no number", path)
@@ -209,11 +210,11 @@ def checked(found: Any, path: str | None) -> Schema:
             words = SymbolTable([(str(word), int(number)) for word, number in json.loads(metadata[WORDS])], path)
         except (ValueError, TypeError, RecursionError) as error:
             raise FormatError(f"the symbol table in the metadata is damaged: {error}", path) from error
-    return Schema(has_dictionary, words, None if checksum is None else int(checksum), CHECKSUM in found.names)
+    return Schema(has_dictionary, words, None if checksum is None else int(checksum), CHECKSUM in schema.names)
 
 
-def look_through(content: memoryview, path: str | None) -> None:
-    """Refuse packed columns, which would need parsing and may unpack to any size, and cut or missing parts."""
+def check_layout(content: memoryview, path: str | None) -> None:
+    """Check the layout of an Arrow file: no compressed columns, and blocks that cover the file without gaps."""
     if bytes(content[:6]) != MAGIC or bytes(content[-6:]) != MAGIC or len(content) < 24:
         raise FormatError("not an Arrow file, or cut short: it does not begin and end with ARROW1", path)
     try:
@@ -231,19 +232,19 @@ def look_through(content: memoryview, path: str | None) -> None:
             for number in range(_number("<I", footer, at)):
                 place = at + 4 + 24 * number
                 offset = _number("<q", footer, place)
-                _refuse_packed(content, offset, dictionary=field == 2, path=path)
+                _refuse_compressed(content, offset, dictionary=field == 2, path=path)
                 extents.append((offset, offset + _number("<i", footer, place + 8) + _number("<q", footer, place + 16)))
-        before = 16 + _number("<i", content, 12)  # behind the schema
+        previous = 16 + _number("<i", content, 12)  # end of the schema
         for begin, end in [*sorted(extents), (len(content) - 10 - size,) * 2]:
-            if not 0 <= begin - before <= GAP:
-                message = f"the footer leaves out what stands here, or names it twice: {begin - before} bytes"
-                raise FormatError(message, path, byte=before)
-            before = end
+            if not 0 <= begin - previous <= GAP:
+                message = f"the footer leaves a gap or an overlap of blocks: {begin - previous} bytes"
+                raise FormatError(message, path, byte=previous)
+            previous = end
     except struct.error as error:
         raise FormatError("the footer of the Arrow file is damaged", path) from error
 
 
-def _refuse_packed(content: memoryview, offset: int, *, dictionary: bool, path: str | None) -> None:
+def _refuse_compressed(content: memoryview, offset: int, *, dictionary: bool, path: str | None) -> None:
     size = _number("<i", content, offset + 4)
     message = content[offset + 8 : offset + 8 + size] if size > 0 else content[:0]
     header = _field(message, _number("<I", message, 0), 2)
@@ -256,7 +257,7 @@ def _refuse_packed(content: memoryview, offset: int, *, dictionary: bool, path: 
             raise FormatError("a dictionary without words", path, byte=offset)
         table = inner + _number("<I", message, inner)
     if _field(message, table, 3) is not None:
-        raise FormatError("packed columns; write the file without compression", path, byte=offset)
+        raise FormatError("compressed columns; write the file without compression", path, byte=offset)
 
 
 def _number(form: str, content: memoryview, at: int) -> int:
@@ -266,7 +267,7 @@ def _number(form: str, content: memoryview, at: int) -> int:
 
 
 def _field(content: memoryview, table: int, number: int) -> int | None:
-    """Return where a field of a FlatBuffers table lies; None: it is left out."""
+    """Return the offset of a field of a FlatBuffers table, or None if it is absent."""
     entries = table - _number("<i", content, table)
     if 4 + 2 * number >= _number("<H", content, entries):
         return None

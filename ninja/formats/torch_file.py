@@ -1,8 +1,9 @@
-"""Reader of files of ``torch.save`` without torch: tensors where they lie, numbers, strings, lists, dictionaries.
+"""Read files of ``torch.save`` without torch: mapped tensors, numbers, strings, lists and dictionaries.
 
-The pickle in such a file is a list of steps that build objects. It is followed here step by step and nothing is ever
-called or imported: of the few names that it may mention each stands for one thing we make ourselves. That is less than
-``torch.load(weights_only=True)`` admits. Every part of the file that is used is checked against its CRC-32.
+The opcodes of the pickle are interpreted here and nothing is called or imported: the few allowed names stand for
+objects that this module builds. Compared with ``torch.load(weights_only=True, mmap=True)`` this reader checks the
+CRC-32 of every part that it uses, refuses compressed entries and tensors outside their storage, reads objects of k2
+without k2, and needs no import of torch, which takes a second.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ FLOATS = frozenset(f"torch.{name}Storage" for name in ("Float", "Double", "Half"
 _BFLOAT16 = "torch.BFloat16Storage"
 _TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter"
 _DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
-PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names that stand for tensors and plain things
+PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names of tensors and plain objects
 _LOCAL_HEADER = 30  # bytes
-# Checksums read every page that is used: where the system takes such advice, all pages come at once.
+# Checksums read every page that is used: if the system supports it, map all pages at once.
 _MAPPING: dict[str, int] = (
     {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
     if hasattr(mmap, "MAP_POPULATE")
@@ -43,7 +44,7 @@ _MAPPING: dict[str, int] = (
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor, its numbers where they lie in the file."""
+    """A tensor whose numbers stay in the file."""
 
     storage: Array  # [numbers], read-only
     begin: int
@@ -53,12 +54,12 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Number of elements it claims; a step of 0 lets it claim any number."""
+        """Number of elements by the shape; with strides of 0 it may exceed the storage."""
         return math.prod(self.shape)
 
     @property
     def is_plain(self) -> bool:
-        """True if its numbers lie one behind the other."""
+        """Whether the numbers are contiguous."""
         expected = 1
         for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if length != 1 and stride != expected:
@@ -67,7 +68,7 @@ class Tensor:
         return True
 
     def array(self) -> Array:
-        """Return the numbers, aligned and in order; bfloat16 as float32. Ask for ``size`` first."""
+        """Return the numbers as an aligned, contiguous array, bfloat16 as float32; check ``size`` first."""
         numbers = np.lib.stride_tricks.as_strided(
             self.storage[self.begin :],
             self.shape,
@@ -81,7 +82,7 @@ class Tensor:
 
 @dataclass(slots=True)
 class Instance:
-    """An object of another program's class: nothing but its state."""
+    """The state of an object of a class of another program."""
 
     name: str  # module and class
     state: Any = None
@@ -89,7 +90,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """Stand-in for a name that a pickle would import."""
+    """A name that the pickle refers to."""
 
     name: str
 
@@ -102,11 +103,11 @@ class _Storage:
 
 @dataclass(slots=True)
 class Saved:
-    """A file of torch's."""
+    """The zip file of ``torch.save``."""
 
     content: memoryview
     entries: dict[str, zipfile.ZipInfo] = field(default_factory=dict)
-    folder: str = ""  # that all entries lie in, with a slash
+    folder: str = ""  # of all entries, with a slash
 
     def part(self, name: str) -> memoryview:
         """Return the bytes of an entry."""
@@ -118,17 +119,17 @@ class Saved:
             raise FormatError(f"{name} does not begin where the zip file says", byte=entry.header_offset)
         names, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
         begin = entry.header_offset + _LOCAL_HEADER + names + extra
-        found = self.content[begin : begin + entry.file_size]
-        if len(found) != entry.file_size:
+        part = self.content[begin : begin + entry.file_size]
+        if len(part) != entry.file_size:
             raise FormatError(f"{name} goes beyond the end of the file", byte=begin)
-        if isal_zlib.crc32(found) != entry.CRC:
-            message = f"{name} is damaged: its checksum is another (or was never taken: torch's set_crc32_options)"
+        if isal_zlib.crc32(part) != entry.CRC:
+            message = f"{name} is damaged: its checksum differs (or was never computed: torch's set_crc32_options)"
             raise FormatError(message, byte=begin)
-        return found
+        return part
 
 
 def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
-    """Map a file into memory, as long as something of it is in use."""
+    """Map a file into memory; it stays mapped as long as a part of it is used."""
     try:
         with open(path, "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0
@@ -144,7 +145,7 @@ def opened(content: bytes | memoryview) -> Saved:
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-    except Exception as error:  # what zipfile raises depends on the damage
+    except Exception as error:  # zipfile raises many types
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
     if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
         raise FormatError("a packed entry in the zip file, which torch does not write")
@@ -158,29 +159,30 @@ def opened(content: bytes | memoryview) -> Saved:
     if len(by_name) != len(entries):
         raise FormatError("the zip file has two entries of one name")
     if saved.folder + "byteorder" in saved.entries and bytes(saved.part("byteorder")) != b"little":
-        raise FormatError("numbers in an order of bytes other than little-endian")
+        raise FormatError("the byte order of numbers is not little-endian")
     return saved
 
 
 def load(saved: Saved, names: Collection[str], only: str) -> Any:
-    """Return the saved object: ``Tensor``, ``Instance``, and plain Python.
+    """Return the saved object: ``Tensor``, ``Instance``, and plain Python objects.
 
-    The pickle may name some of ``PLAIN`` and ``STORAGES``, and classes, of which instances are returned; `only` says in
-    an error message what may be in a file.
+    Args:
+        names: Names that the pickle may use: some of ``PLAIN`` and ``STORAGES``, and classes for ``Instance``.
+        only: Description of the allowed objects, for messages.
 
     Raises:
-        FormatError: It names something else, or is damaged.
+        FormatError: The pickle uses another name, or is damaged.
     """
     try:
-        return _Steps(saved, names, only).run(bytes(saved.part("data.pkl")))
+        return _Interpreter(saved, names, only).run(bytes(saved.part("data.pkl")))
     except FormatError:
         raise
-    except Exception as error:  # a step that fits not what was before it
+    except Exception as error:  # an opcode that does not fit the stack
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
 
 
-class _Steps:
-    """The steps of one pickle, protocol 2."""
+class _Interpreter:
+    """Interpreter of the opcodes of a pickle, protocol 2."""
 
     def __init__(self, saved: Saved, names: Collection[str], only: str) -> None:
         self._saved = saved
@@ -207,10 +209,10 @@ class _Steps:
             elif name == "STOP":
                 return stack.pop()
             elif name != "PROTO":
-                step = _STEPS.get(name)
-                if step is None:
+                operation = _OPERATIONS.get(name)
+                if operation is None:
                     raise FormatError(f"a pickle with {name}, which torch does not write")
-                step(self, argument)
+                operation(self, argument)
         raise FormatError("a pickle without an end")
 
     def _marked(self) -> list[Any]:
@@ -228,14 +230,14 @@ class _Steps:
     def _append(self, values: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not list:
-            raise ValueError("an element of no list")
+            raise ValueError("an element without a list")
         target.extend(values)
 
     def _set(self, values: list[Any]) -> None:
         target, keys = self._stack[-1], values[::2]
-        # Tuples in tuples could be so deep that asking for their hash breaks the stack.
+        # Hashing deeply nested tuples could overflow the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
-            raise ValueError("an entry of no dictionary, or with a key that is no name and no number")
+            raise ValueError("an entry without a dictionary, or with a key that is no string or integer")
         target.update(zip(keys, values[1::2], strict=True))
 
     def _import(self, argument: str) -> None:
@@ -245,9 +247,9 @@ class _Steps:
         self._stack.append(_Name(name))
 
     def _persistent(self) -> None:
-        """Take the numbers of a storage: ("storage", kind, key, device, how many)."""
-        what, kind, key, _, count = self._stack.pop()
-        if what != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
+        """Load a storage: ("storage", type, key, device, count)."""
+        tag, kind, key, _, count = self._stack.pop()
+        if tag != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
             raise ValueError("an invalid storage")
         place = (kind.name, key)
         if place not in self._storages:
@@ -260,18 +262,18 @@ class _Steps:
         self._stack.append(self._storages[place])
 
     def _call(self) -> None:
-        arguments, what = self._stack.pop(), self._stack.pop()
-        if type(what) is not _Name or type(arguments) is not tuple:
-            raise ValueError("a call of no function")
-        self._stack.append(_made(what.name, arguments))
+        arguments, function = self._stack.pop(), self._stack.pop()
+        if type(function) is not _Name or type(arguments) is not tuple:
+            raise ValueError("a call without a function")
+        self._stack.append(_build(function.name, arguments))
 
     def _instance(self) -> None:
-        arguments, what = self._stack.pop(), self._stack.pop()
-        if type(what) is not _Name or what.name in PLAIN or what.name in STORAGES or arguments != ():
-            raise ValueError("an instance of no class")
-        self._stack.append(Instance(what.name))
+        arguments, cls = self._stack.pop(), self._stack.pop()
+        if type(cls) is not _Name or cls.name in PLAIN or cls.name in STORAGES or arguments != ():
+            raise ValueError("an instance without a class")
+        self._stack.append(Instance(cls.name))
 
-    def _build(self) -> None:
+    def _set_state(self) -> None:
         state, target = self._stack.pop(), self._stack[-1]
         if type(target) is Instance:
             target.state = state
@@ -279,7 +281,7 @@ class _Steps:
             raise ValueError("a state of an object without state")
 
 
-def _made(name: str, arguments: tuple[Any, ...]) -> Any:
+def _build(name: str, arguments: tuple[Any, ...]) -> Any:
     if name == _TENSOR:
         return _tensor(*arguments[:4])
     if name == PARAMETER and type(arguments[0]) is Tensor:
@@ -290,11 +292,11 @@ def _made(name: str, arguments: tuple[Any, ...]) -> Any:
         return tuple(arguments[0])
     if name == _ENCODE and arguments[1:] == ("latin1",):
         return arguments[0].encode("latin-1")
-    raise ValueError(f"{name} of something else")
+    raise ValueError(f"{name} with other arguments")
 
 
 def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
-    """Make a tensor that does not leave its storage."""
+    """Make a tensor after checking that it lies within its storage."""
     if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
         raise ValueError("an invalid tensor")
     if len(shape) != len(strides) or len(shape) > 16:
@@ -310,24 +312,24 @@ def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
 
 
 _VALUES = frozenset({"BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"})
-_STEPS: dict[str, Any] = {
-    "NONE": lambda steps, _: steps._literal(None),
-    "NEWTRUE": lambda steps, _: steps._literal(True),
-    "NEWFALSE": lambda steps, _: steps._literal(False),
-    "EMPTY_DICT": lambda steps, _: steps._literal({}),
-    "EMPTY_LIST": lambda steps, _: steps._literal([]),
-    "EMPTY_TUPLE": lambda steps, _: steps._literal(()),
-    "TUPLE1": lambda steps, _: steps._tuple(1),
-    "TUPLE2": lambda steps, _: steps._tuple(2),
-    "TUPLE3": lambda steps, _: steps._tuple(3),
-    "TUPLE": lambda steps, _: steps._literal(tuple(steps._marked())),
-    "APPEND": lambda steps, _: steps._append([steps._stack.pop()]),
-    "APPENDS": lambda steps, _: steps._append(steps._marked()),
-    "SETITEM": lambda steps, _: steps._set([steps._stack.pop(-2), steps._stack.pop()]),
-    "SETITEMS": lambda steps, _: steps._set(steps._marked()),
-    "GLOBAL": _Steps._import,
-    "BINPERSID": lambda steps, _: steps._persistent(),
-    "REDUCE": lambda steps, _: steps._call(),
-    "NEWOBJ": lambda steps, _: steps._instance(),
-    "BUILD": lambda steps, _: steps._build(),
+_OPERATIONS: dict[str, Any] = {
+    "NONE": lambda machine, _: machine._literal(None),
+    "NEWTRUE": lambda machine, _: machine._literal(True),
+    "NEWFALSE": lambda machine, _: machine._literal(False),
+    "EMPTY_DICT": lambda machine, _: machine._literal({}),
+    "EMPTY_LIST": lambda machine, _: machine._literal([]),
+    "EMPTY_TUPLE": lambda machine, _: machine._literal(()),
+    "TUPLE1": lambda machine, _: machine._tuple(1),
+    "TUPLE2": lambda machine, _: machine._tuple(2),
+    "TUPLE3": lambda machine, _: machine._tuple(3),
+    "TUPLE": lambda machine, _: machine._literal(tuple(machine._marked())),
+    "APPEND": lambda machine, _: machine._append([machine._stack.pop()]),
+    "APPENDS": lambda machine, _: machine._append(machine._marked()),
+    "SETITEM": lambda machine, _: machine._set([machine._stack.pop(-2), machine._stack.pop()]),
+    "SETITEMS": lambda machine, _: machine._set(machine._marked()),
+    "GLOBAL": _Interpreter._import,
+    "BINPERSID": lambda machine, _: machine._persistent(),
+    "REDUCE": lambda machine, _: machine._call(),
+    "NEWOBJ": lambda machine, _: machine._instance(),
+    "BUILD": lambda machine, _: machine._set_state(),
 }

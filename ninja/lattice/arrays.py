@@ -1,4 +1,4 @@
-"""Read-only arrays, and the pools in which runs of labels lie one behind another."""
+"""Read-only arrays, and pools that concatenate runs of labels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Array = npt.NDArray[Any]
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Make an array read-only, contiguous and of a type; it must have no other user."""
+    """Make an array read-only, contiguous and of a type; it must not be used elsewhere."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array
 
 
 def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
-    """Return values as a contiguous read-only array, copied where others could still write to it."""
+    """Return values as a contiguous read-only array, copied if another array could change it."""
     array = np.ascontiguousarray(values, dtype)
     if array.flags.writeable and (array is values or array.base is not None):
         array = array.copy()
@@ -27,7 +27,7 @@ def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
 
 
 def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return where each run of a pool begins, and where the last one ends, int64 [num_runs + 1], read-only."""
+    """Return the offsets of the runs of a pool, int64 [num_runs + 1], read-only."""
     length = np.asarray(length)
     begin = np.zeros(length.size + 1, np.int64)
     np.cumsum(length, out=begin[1:], dtype=np.int64)
@@ -35,7 +35,7 @@ def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def owners(begin: Array) -> npt.NDArray[np.int64]:
-    """Return the run that each element of a pool lies in, int64 [pool size]."""
+    """Return the run of each element of a pool, int64 [pool size]."""
     return np.repeat(np.arange(begin.size - 1), np.diff(begin))
 
 
@@ -56,10 +56,10 @@ def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
 
 
 def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
-    """Copy runs of a pool, such as labels, into a new one; return its offsets, int64 [num_runs + 1], and it."""
+    """Copy runs of a pool into a new one; return its offsets, int64 [num_runs + 1], and the pool."""
     return offsets(length), frozen(pool[ranges(begin, length)])
 
 
 def gather_labels(pool: Array, begin: Array, chosen: Array, wanted: Array | bool = True) -> tuple[Any, Any]:
-    """Copy the labels of chosen arcs or states, in their new order, into a new pool; drop the others."""
+    """Copy the labels of chosen arcs or states, in this order, into a new pool."""
     return gather(pool, begin[chosen], np.where(wanted, begin[chosen + 1] - begin[chosen], 0))

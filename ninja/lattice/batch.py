@@ -10,21 +10,20 @@ from ninja.errors import LatticeError, NinjaError
 from ninja.lattice.lattice import SLOTS, Lattice
 from ninja.lattice.symbols import SymbolTable
 
-Fault = tuple[int, NinjaError]  # number of the batch's lattices before it, and what is wrong
+Fault = tuple[int, NinjaError]  # number of lattices of the batch before it, and its error
 Made = tuple[object, list[tuple[int, str]]]  # items, and the place and message of each lattice that failed
 
 
 class Batch:
-    """Some lattices in their order, and what is wrong with others among them.
+    """Lattices in order, and the errors of others between them.
 
-    ``ninja.read(source, batches=True)`` gives them; ``for lattice in batch`` makes `Lattice` objects of them, without
-    copying their arrays.
+    ``ninja.read(source, batches=True)`` yields batches; iteration makes `Lattice` objects without copying arrays.
 
     Attributes:
-        faults: (number of lattices before it, error) of each lattice that could not be had.
-        size: Bytes of the file.
-        position: Bytes of the file up to the end of the last lattice; 0: not known.
-        words: Symbol table of the lattices that have none of their own.
+        faults: (number of lattices before it, error) of each lattice that could not be read or processed.
+        size: Bytes of the lattices in the file.
+        position: Bytes of the file up to the end of the last lattice; 0 if unknown.
+        words: Symbol table of the lattices without one.
     """
 
     __slots__ = ("_items", "_keys", "_origins", "faults", "position", "size", "words")
@@ -39,7 +38,7 @@ class Batch:
         size: int = 0,
         position: int = 0,
     ) -> None:
-        self._items = items  # None: they are still to be gathered from the lattices
+        self._items = items  # None: made from the lattices on first use
         self._origins = origins
         self._keys: list[str] | None = None
         self.words = words
@@ -56,22 +55,22 @@ class Batch:
     def of_entries(
         cls, entries: Iterable[tuple[str, Lattice | NinjaError]], *, size: int = 0, position: int = 0
     ) -> Batch:
-        """Make a batch of lattices and of errors, each with its key."""
+        """Make a batch of lattices and errors with their keys."""
         lattices: list[Lattice] = []
         faults: list[Fault] = []
-        for key, found in entries:
-            if isinstance(found, NinjaError):
-                faults.append((len(lattices), found))
+        for key, lattice in entries:
+            if isinstance(lattice, NinjaError):
+                faults.append((len(lattices), lattice))
             else:
-                lattices.append(found if found.key == key else found.with_key(key))
+                lattices.append(lattice if lattice.key == key else lattice.with_key(key))
         return cls(None, origins=lattices, faults=faults, size=size, position=position)
 
     @property
     def items(self) -> object:
-        """The lattices as the kernels take them.
+        """The lattices as kernels take them.
 
         Raises:
-            LatticeError: The arrays of one do not fit together.
+            LatticeError: The arrays of a lattice do not fit together.
         """
         if self._items is None:
             self._items = _core.gathered(self._origins)
@@ -79,7 +78,7 @@ class Batch:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the lattices come from Kaldi's own files, with neither times nor fields of their own."""
+        """Whether the lattices come from Kaldi files, which have no times and no other fields."""
         return not self._origins
 
     @property
@@ -87,9 +86,9 @@ class Batch:
         """Symbol table of all lattices.
 
         Raises:
-            LatticeError: They have several.
+            LatticeError: They have different tables.
         """
-        tables = {id(each.words): each.words for each in self._origins} or {0: self.words}
+        tables = {id(lattice.words): lattice.words for lattice in self._origins} or {0: self.words}
         if len(tables) > 1:
             raise LatticeError("lattices of several symbol tables; take them one by one", key=self.keys[0])
         return next(iter(tables.values()))
@@ -112,7 +111,7 @@ class Batch:
     def keys(self) -> list[str]:
         """Keys of the lattices."""
         if self._keys is None:
-            self._keys = [each.key for each in self._origins] if self._items is None else _core.keys(self._items)
+            self._keys = [lattice.key for lattice in self._origins] if self._items is None else _core.keys(self._items)
         return self._keys
 
     def __len__(self) -> int:
@@ -134,7 +133,7 @@ class Batch:
             yield self[number]
 
     def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
-        """Yield each key with its lattice, or with what is wrong with it, in their order."""
+        """Yield each key with its lattice or its error, in order."""
         faults = list(self.faults)
         for number, lattice in enumerate(self):
             while faults and faults[0][0] <= number:
@@ -145,7 +144,7 @@ class Batch:
             yield error.key or "", error
 
     def map(self, function: Callable[[Lattice], Lattice]) -> Batch:
-        """Return the results of a function of one lattice; faults stay."""
+        """Apply a function to each lattice; faults are kept."""
         return Batch(
             None, origins=tuple(map(function, self)), faults=self.faults, size=self.size, position=self.position
         )
@@ -155,32 +154,32 @@ class Batch:
         return Batch.of([self[place] for place in range(number)])
 
     def without(self, places: Collection[int]) -> Batch:
-        """Return the lattices but those at some places, without faults."""
+        """Return the lattices except those at some places, without faults."""
         return Batch.of([lattice for place, lattice in enumerate(self) if place not in places])
 
     def without_faults(self) -> Batch:
-        """Return the lattices alone."""
+        """Return the batch without its faults."""
         if not self.faults:
             return self
-        alone = self.like(self._items)
-        alone.faults = ()
-        return alone
+        batch = self.like(self._items)
+        batch.faults = ()
+        return batch
 
     def made(self, made: Made, *, several: bool = False) -> Batch:
-        """Return the batch that a kernel has made of this one's items; lattices that failed join the faults.
+        """Return the batch of the result of a kernel for these items; failed lattices become faults.
 
         Args:
-            made: What the kernel returned.
-            several: It makes any number of lattices of one, under other keys; faults then come before all lattices.
+            made: Result of the kernel.
+            several: The kernel makes any number of lattices from one, with other keys; faults come before them.
         """
         items, failures = made
         errors = [(place, LatticeError(message, key=self.keys[place])) for place, message in failures]
         if several:
             return self._with(items, [(0, error) for _, error in [*self.faults, *errors]])
-        found = self._with(items, self.faults)
+        batch = self._with(items, self.faults)
         if not errors:
-            found._keys = self._keys
-            return found
+            batch._keys = self._keys
+            return batch
         faults = [(before, 0, error) for before, error in self.faults]
         faults += [(place, 1, error) for place, error in errors]
         lost = 0
@@ -188,14 +187,14 @@ class Batch:
         for place, failed, error in sorted(faults, key=lambda fault: fault[:2]):
             moved.append((place - lost, error))
             lost += failed
-        found.faults = moved
-        return found
+        batch.faults = moved
+        return batch
 
     def like(self, items: object) -> Batch:
-        """Return the batch of other arrays of the same lattices, which a kernel has made."""
-        made = self._with(items, self.faults)
-        made._keys = self._keys
-        return made
+        """Return the batch of new arrays of the same lattices, made by a kernel."""
+        batch = self._with(items, self.faults)
+        batch._keys = self._keys
+        return batch
 
     def _with(self, items: object | None, faults: Sequence[Fault]) -> Batch:
         return Batch(
@@ -203,7 +202,7 @@ class Batch:
         )
 
 
-Lattices = TypeVar("Lattices", Lattice, Batch)  # of an operation that returns the kind of object that it takes
+Lattices = TypeVar("Lattices", Lattice, Batch)  # of operations that return the type of their argument
 
 
 def as_batch(lattices: Lattice | Batch) -> Batch:

@@ -26,13 +26,12 @@ class Scales:
     word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check that all are finite."""
         if math.isfinite(self.acoustic + self.lm + self.word_penalty):
             return
-        named = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
-        for name, value in named.items():
+        scales = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
+        for name, value in scales.items():
             check_finite(name, value)
-        raise OptionError(", ".join(f"{name} {value}" for name, value in named.items()) + ": too large")
+        raise OptionError(", ".join(f"{name} {value}" for name, value in scales.items()) + ": too large")
 
     def __str__(self) -> str:
         lm = "" if self.lm == 1.0 else f", LM scale {self.lm:g}"
@@ -45,13 +44,13 @@ class Scales:
 
 
 def check_finite(name: str, value: float) -> None:
-    """Refuse a number that is not finite, with an OptionError."""
+    """Raise OptionError unless a number is finite."""
     if not math.isfinite(value):
         raise OptionError(f"{name} is {value}, but must be finite")
 
 
 def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
-    """Refuse an acoustic scale beside costs that are written as they are; only "total" takes one."""
+    """Raise OptionError for an acoustic scale unless `costs` is "total"; other costs are written unscaled."""
     if costs != "total" and acoustic_scale != 1.0:
         message = f"{name}={costs} writes costs unscaled, so there is no acoustic_scale={acoustic_scale:g} to take; "
-        raise OptionError(f"{message}leave it out, or say {name}=total")
+        raise OptionError(f"{message}leave it out, or set {name}=total")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fst:
-    """A weighted transducer, with cycles or without; its arcs are stored state by state, as a lattice's are."""
+    """A weighted transducer, with cycles or without; arcs are stored state by state, as in a lattice."""
 
     arc_begin: npt.NDArray[np.int64]  # [num_states + 1]; arcs of state s are arc_begin[s] : arc_begin[s + 1]
     dst: npt.NDArray[np.int32]  # [num_arcs]

@@ -1,4 +1,4 @@
-"""Checks that lattices come with their keys, as ``ninja.read`` yields them, or without where these are not wanted."""
+"""Check that iterables have lattices with keys, as ``ninja.read`` yields them, or without keys."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_ARCS = 20_000  # of such a batch, unless one lattice has more
 
 
 def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
-    """Yield ``(key, lattice)`` pairs, once it is seen that they are some.
+    """Check and yield ``(key, lattice)`` pairs.
 
     Raises:
-        OptionError: A lattice stands where pairs are wanted, or something else does; at once if it is no iterable.
+        OptionError: An item is no pair of a key and a lattice; raised at once if the argument is no iterable.
     """
     if isinstance(lattices, Lattice):
         advice = "give [(lattice.key, lattice)]"
@@ -29,10 +29,10 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
 
 
 def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
-    """Yield lattices, once it is seen that they are some.
+    """Check and yield lattices.
 
     Raises:
-        OptionError: A pair of a key and a lattice stands where a lattice is wanted.
+        OptionError: An item is a pair of a key and a lattice.
     """
     for lattice in lattices:
         refuse_pair(lattice)
@@ -42,7 +42,7 @@ def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
 def collect_batches(
     lattices: Iterable[Keyed], max_arcs: int = MOST_ARCS, max_lattices: int = MOST_LATTICES
 ) -> Iterator[Batch]:
-    """Yield lattices in batches of at most so many arcs, or one larger lattice, and of at most so many lattices."""
+    """Yield lattices in batches of at most `max_arcs` arcs, or one larger lattice, and `max_lattices` lattices."""
     group: list[Lattice] = []
     arcs = 0
     try:
@@ -54,7 +54,7 @@ def collect_batches(
                 group, arcs = [], 0
             group.append(lattice)
             arcs += lattice.num_arcs
-    except NinjaError:  # of the source: the lattices before are sound
+    except NinjaError:  # from the source: the lattices before it are sound
         if group:
             yield Batch.of(group)
         raise
@@ -63,13 +63,9 @@ def collect_batches(
 
 
 def refuse_pair(lattice: object) -> None:
-    """Refuse a pair of a key and a lattice where a lattice is wanted.
-
-    Raises:
-        OptionError: It is one.
-    """
+    """Raise OptionError for a pair of a key and a lattice."""
     if isinstance(lattice, tuple):
-        raise OptionError("a pair was given, but a lattice is needed; leave the key out, which the lattice has itself")
+        raise OptionError("a pair was given, but a lattice is needed; leave the key out, as the lattice has it")
 
 
 def _checked(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
@@ -77,16 +73,16 @@ def _checked(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
         if isinstance(pair, tuple) and len(pair) == 2 and hasattr(pair[1], "num_arcs"):
             yield pair
             continue
-        found = _named(pair)
+        item = _named(pair)
         if isinstance(pair, Lattice):
-            found += " alone"
+            item += " alone"
             advice = "give (lattice.key, lattice)"
         else:
             advice = "ninja.read yields them"
-        raise OptionError(f"lattices gives {found}, but pairs of a key and a lattice are needed; {advice}")
+        raise OptionError(f"lattices gives {item}, but pairs of a key and a lattice are needed; {advice}")
 
 
 def _named(value: object) -> str:
-    """Return what a value is."""
+    """Return the type of a value with its article."""
     name = type(value).__name__
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"

@@ -53,9 +53,9 @@ class Lattice:
     final_acoustic: npt.NDArray[np.float32]  # [num_states], +inf = not final
     final_ali_begin: npt.NDArray[np.int64]  # [num_states + 1]
     final_ali: npt.NDArray[np.int32]
-    kind: Kind = "compact"  # "raw": Kaldi's Lattice, at most one label an arc; writers give the same kind back
-    time: npt.NDArray[np.int32] | None = None  # [num_states], frames, where a format carries times instead of labels
-    frame_shift: float | None = None  # seconds per frame (per label), where known
+    kind: Kind = "compact"  # "raw": Kaldi's Lattice, at most one label an arc; writers keep the kind
+    time: npt.NDArray[np.int32] | None = None  # [num_states], frames, from formats with times instead of labels
+    frame_shift: float | None = None  # seconds per frame (per label), if known
     words: SymbolTable | None = None  # shared by all lattices of an archive
 
     @classmethod
@@ -79,7 +79,7 @@ class Lattice:
         frame_shift: float | None = None,
         words: SymbolTable | None = None,
     ) -> Lattice:
-        """Make a lattice of arrays from outside and check every invariant.
+        """Make a lattice of arrays and check every invariant.
 
         Arguments are the fields of the class; missing alignments are empty, and ``final_acoustic`` left out is 0 on
         final states.
@@ -90,7 +90,7 @@ class Lattice:
         final_graph = np.asarray(final_graph, np.float32)
         if final_acoustic is None:
             final_acoustic = np.where(np.isposinf(final_graph), np.float32(np.inf), np.float32(0))
-        given = {
+        values = {
             "arc_begin": arc_begin,
             "dst": dst,
             "word": word,
@@ -104,8 +104,8 @@ class Lattice:
             "final_ali": () if final_ali is None else final_ali,
         }
         if time is not None:
-            given["time"] = time
-        arrays = {name: _converted(name, values, key) for name, values in given.items()}
+            values["time"] = time
+        arrays = {name: _converted(name, array, key) for name, array in values.items()}
         lattice = cls(key, **arrays, kind=kind, frame_shift=frame_shift, words=words)
         check(lattice)
         return lattice
@@ -157,7 +157,7 @@ class Lattice:
     def replace(self, **changed: Any) -> Lattice:
         """Return the same lattice with other fields; nothing is checked.
 
-        What ``dataclasses.replace`` does in twice the time, which small lattices are short of.
+        This is twice as fast as ``dataclasses.replace``.
 
         Args:
             changed: New values of fields, by their names in the class; arrays must be read-only and fit each other.
@@ -253,10 +253,10 @@ def check(lattice: Lattice) -> None:
 
 
 def check_costs(lattice: Lattice) -> None:
-    """Refuse a lattice whose costs could not be read again: sums of costs may be larger than a float holds.
+    """Check that costs can be written and read again: sums of costs may overflow a float.
 
     Raises:
-        LatticeError: A cost of an arc is not finite, or one of the two costs of ending in a state; no state is final.
+        LatticeError: A cost of an arc or a final cost is not finite, or no state is final.
     """
     ends = lattice.is_final
     none = np.isposinf(lattice.final_graph) & np.isposinf(lattice.final_acoustic)
@@ -281,13 +281,13 @@ def _restored(*values: Any) -> Lattice:
 
 
 def _converted(name: str, values: npt.ArrayLike, key: str) -> Array:
-    """Return values as the array of that name; integers that would change on the way are refused."""
+    """Convert values to the type of an array; integers must not change."""
     dtype = np.dtype(_DTYPES[name])
     try:
-        with np.errstate(invalid="ignore", over="ignore"):  # infinite costs are named later
+        with np.errstate(invalid="ignore", over="ignore"):  # `check` names infinite costs
             array = frozen_copy(values, dtype)
         if dtype.kind == "f" or np.array_equal(array, values):
             return array
-    except (OverflowError, ValueError, TypeError):  # what numpy raises depends on what it is given
+    except (OverflowError, ValueError, TypeError):  # depends on the values
         pass
-    raise LatticeError(f"{name} holds what is no {dtype}", key=key)
+    raise LatticeError(f"{name} has values that are no {dtype}", key=key)

@@ -1,4 +1,4 @@
-"""``ListLattice``: the lattice of an n-best list, with the fields of its file that pass through Ninja unread."""
+"""``ListLattice``: the lattice of an n-best list, with other fields of its file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ninja.lattice.lattice import SLOTS, Lattice
 
 @dataclass(frozen=True, slots=True)
 class ListRecord:
-    """Fields of an utterance and of its hypotheses, which a reader keeps for the writer of such files.
+    """Fields of an utterance and its hypotheses, stored by a reader for a writer of such files.
 
-    Nothing between the two reads them. A hypothesis is found again by its words.
+    A hypothesis is identified by its words.
     """
 
     utterance: Mapping[str, Any]  # fields of the utterance, in the order of the file
-    hypotheses: Mapping[str, Mapping[str, Any]]  # fields of each hypothesis, by its words with blanks between them
-    others: frozenset[str] = frozenset()  # names of the fields that nothing but the record holds
-    layout: Any = None  # names of the fields, as the reader and the writer understand them; None: the writer's own
+    hypotheses: Mapping[str, Mapping[str, Any]]  # fields of each hypothesis, by its words joined by blanks
+    others: frozenset[str] = frozenset()  # names of the fields that are only in the record
+    layout: Any = None  # names of the fields, for the reader and the writer; None: those of the writer
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:
@@ -33,14 +33,14 @@ def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListR
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ListLattice(Lattice):
-    """A lattice whose paths are the hypotheses of an n-best list, or some of them."""
+    """A lattice whose paths are hypotheses of an n-best list."""
 
     num_hypotheses: int = 0  # of the list; the lattice has no more word sequences
     record: ListRecord | None = None  # other fields of the file
 
     @classmethod
     def of(cls, lattice: Lattice, num_hypotheses: int, record: ListRecord | None = None) -> ListLattice:
-        """Return a lattice as that of a list."""
+        """Convert a lattice to that of a list."""
         values: list[Any] = [slot.__get__(lattice) for slot in SLOTS]
         return cls(*[*values, num_hypotheses, record])
 
@@ -54,7 +54,7 @@ class ListLattice(Lattice):
 
 
 def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
-    """Return a lattice made of some paths of another one as the lattice of a list, if that one is one."""
+    """Return `lattice`, made of paths of `source`, as the lattice of a list if `source` is one."""
     if isinstance(source, ListLattice) and not isinstance(lattice, ListLattice):
         return ListLattice.of(lattice, source.num_hypotheses, source.record)
     return lattice

@@ -1,4 +1,4 @@
-"""``NBest``: the hypotheses of one utterance, as the files of all toolkits hold them."""
+"""``NBest``: the hypotheses of an utterance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Hypothesis:
     """A sentence and its costs, which are unscaled natural-log costs, lower is better."""
 
     words: tuple[str, ...] | tuple[int, ...]  # names, or ids of a symbol table where there are no names
-    graph: Costs  # [words + 1]: of each word, and of the end; all of it where nothing is known of words
+    graph: Costs  # [words + 1]: of each word, and of the end; all at the end if costs of words are unknown
     acoustic: Costs  # [words + 1]
     begin: tuple[int, ...] | None = None  # [words], frame in which each begins
     end: tuple[int, ...] | None = None  # [words], the frame after its last
@@ -59,28 +59,27 @@ def sentence(
     acoustic_cost: float = 0.0,
     line: int | None = None,
 ) -> Hypothesis:
-    """Make a hypothesis of which only the costs as a whole are known; its end carries them."""
+    """Make a hypothesis with the costs of the whole sentence, which become those of its end."""
     none = (0.0,) * len(words)
     return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), line=line)  # type: ignore[arg-type]
 
 
 def with_silence(nbest: NBest) -> NBest:
-    """Return a list with an empty sentence at no cost if it has no hypothesis: the recogniser heard no word."""
+    """Add an empty sentence at no cost to a list without hypotheses: the recogniser found no word."""
     return nbest if nbest.hypotheses else replace(nbest, hypotheses=(sentence(()),))
 
 
 def check(nbest: NBest) -> None:
     """Check that costs, times and labels of hypotheses fit their words."""
-    for number, each in enumerate(nbest.hypotheses, start=1):
-        length = len(each.words)
-        for name, wanted in (("graph", length + 1), ("acoustic", length + 1), ("labels", length + 1)):
-            values = getattr(each, name)
-            if values is not None and len(values) != wanted:
+    for number, one in enumerate(nbest.hypotheses, start=1):
+        length = len(one.words)
+        for name in ("graph", "acoustic", "labels"):
+            values = getattr(one, name)
+            if values is not None and len(values) != length + 1:
                 message = f"hypothesis {number} has {length} words, but {len(values)} values of {name}; "
-                raise LatticeError(message + f"{wanted} are needed", key=nbest.key)
-        if (each.begin is None) != (each.end is None) or (
-            each.begin is not None and not len(each.begin) == len(each.end or ()) == length
-        ):
+                raise LatticeError(message + f"{length + 1} are needed", key=nbest.key)
+        lengths = [None if times is None else len(times) for times in (one.begin, one.end)]
+        if lengths not in ([None, None], [length, length]):
             raise LatticeError(f"hypothesis {number} does not have a begin and an end for each word", key=nbest.key)
-    if len({(each.begin is None, each.labels is None) for each in nbest.hypotheses if each.words}) > 1:
+    if len({(one.begin is None, one.labels is None) for one in nbest.hypotheses if one.words}) > 1:
         raise LatticeError("some hypotheses have times or labels, and others have not", key=nbest.key)

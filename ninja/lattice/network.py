@@ -1,4 +1,4 @@
-"""``ConfusionNetwork``: words in bins with posteriors, spelled, with times in seconds."""
+"""``ConfusionNetwork``: bins of words with posteriors and times in seconds."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy.typing as npt
 from ninja.lattice.arrays import frozen, offsets
 
 Floats = npt.NDArray[np.float32]
-Entry = tuple[str | None, float, float | None, float | None]  # word, posterior, start and duration where known
+Entry = tuple[str | None, float, float | None, float | None]  # word, posterior, start and duration, if known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfusionNetwork:
-    """Bins in a row, each with the words that may stand there and their posteriors."""
+    """A sequence of bins, each with alternative words and their posteriors."""
 
     key: str
     bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
     words: tuple[str | None, ...]  # [num_entries], None: no word
     posterior: Floats  # [num_entries]
-    start: Floats  # [num_entries], seconds; NaN: not known
-    duration: Floats  # [num_entries], seconds; NaN: not known
+    start: Floats  # [num_entries], seconds; NaN if unknown
+    duration: Floats  # [num_entries], seconds; NaN if unknown
 
     @classmethod
     def from_bins(cls, key: str, bins: Sequence[Sequence[Entry]]) -> ConfusionNetwork:
         """Make a network of its bins."""
-        entries = [entry for each in bins for entry in each]
+        entries = [entry for column in bins for entry in column]
         columns = [[np.nan if entry[at] is None else entry[at] for entry in entries] for at in (1, 2, 3)]
         posterior, start, duration = (frozen(np.array(column, np.float32)) for column in columns)
-        begin = offsets([len(each) for each in bins])
+        begin = offsets([len(column) for column in bins])
         return cls(key, begin, tuple(entry[0] for entry in entries), posterior, start, duration)
 
     @property
@@ -43,7 +43,7 @@ class ConfusionNetwork:
         """Return the entries of a bin, in their order."""
         part = slice(int(self.bin_begin[place]), int(self.bin_begin[place + 1]))
         times = (
-            [None if np.isnan(each) else each for each in column[part].tolist()]
+            [None if np.isnan(seconds) else seconds for seconds in column[part].tolist()]
             for column in (self.start, self.duration)
         )
         return list(zip(self.words[part], self.posterior[part].tolist(), *times, strict=True))

@@ -14,19 +14,19 @@ from ninja.files import text as utf8
 EPSILON = 0
 EPSILON_NAME = "<eps>"  # in tables made of a file's own words
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
-SPARSE_IDS = 1 << 24  # of any table that arrays are made of
-IDS_OF_WORD = 64  # and for each word beside
+SPARSE_IDS = 1 << 24  # limit of ids of tables that are converted to arrays, ...
+IDS_OF_WORD = 64  # ... plus this for each word
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # parts no fields, though str.split() takes it so
+_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # no separator, but str.split() splits at it
 _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
-_interning = threading.Lock()  # words come in one after the other, also where a thread reads ahead
+_interning = threading.Lock()  # threads that read ahead may add words
 
 
 class SymbolTable:
     """A two-way map between words and their non-negative integer ids.
 
-    Ids need not be contiguous. One table is shared by all lattices of a run, never copied. A growing table takes in
-    words at its end; no entry ever changes.
+    Ids need not be contiguous. A table is shared by all lattices of a run, never copied. A growing table adds new words
+    at its end; no entry changes.
     """
 
     __slots__ = ("_free", "_id", "_others", "_word", "grows", "path")
@@ -38,11 +38,11 @@ class SymbolTable:
             SymbolError: A word or an id occurs twice, or an id is negative or beyond int32.
         """
         self.path = path
-        self.grows = False  # takes in new words
+        self.grows = False  # adds new words
         self._others: Callable[[], Iterable[tuple[str, int]]] | None = None  # see `complete`
         self._id: dict[str, int] = {}
         self._word: dict[int, str] = {}
-        self._free = 0  # no id from the number of words on that is below this one is free
+        self._free = 0  # ids from the number of words to this one are used
         for word, number in entries:
             if number < 0:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
@@ -64,11 +64,11 @@ class SymbolTable:
         entries: Iterable[tuple[str, int]] = ((EPSILON_NAME, EPSILON),),
         others: Callable[[], Iterable[tuple[str, int]]] | None = None,
     ) -> SymbolTable:
-        """Make a table that takes in the words which readers find.
+        """Make a table that adds the words of readers.
 
         Args:
-            entries: Words and ids to begin with.
-            others: Returns all words that readers will find, for `complete`.
+            entries: Initial words and ids.
+            others: Returns all words that readers will add, for `complete`.
         """
         table = cls(entries)
         table.grows, table._others = True, others
@@ -80,7 +80,7 @@ class SymbolTable:
 
         Raises:
             FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
-            SymbolError: As when a table is made of pairs.
+            SymbolError: As for the constructor.
 
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
         """
@@ -111,25 +111,25 @@ class SymbolTable:
         return self._id.get(word)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each of some words, -1 for those the table lacks."""
+        """Return the ids of words, -1 for those the table lacks."""
         get = self._id.get
         return [get(word, -1) for word in words]
 
     def intern(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each of some words; a growing table takes in those it lacks, of another they are -1."""
+        """Return the ids of words; a growing table adds those it lacks, another one returns -1."""
         names = list(words)
-        found = self.ids(names)
-        if self.grows and -1 in found:
+        ids = self.ids(names)
+        if self.grows and -1 in ids:
             with _interning:
-                found = [self._added(word) if number < 0 else number for word, number in zip(names, found, strict=True)]
-        return found
+                ids = [self._add(word) if number < 0 else number for word, number in zip(names, ids, strict=True)]
+        return ids
 
     def snapshot(self) -> SymbolTable:
         """Return a table that does not grow: this one, or a copy of its present words."""
         return SymbolTable(self) if self.grows else self
 
     def complete(self) -> None:
-        """Take in all words that readers will find, where that is known; the sources are read for it once more."""
+        """Add all words that readers will add, if known; this reads the sources."""
         if self._others is not None:
             others, self._others = self._others, None
             self.merge(others())
@@ -140,14 +140,14 @@ class SymbolTable:
             return list(islice(self._id.items(), count, None))
 
     def merge(self, entries: Iterable[tuple[str, int]]) -> None:
-        """Take in the words of another table; a word keeps its id unless another word has it."""
+        """Add the words of another table; a word keeps its id unless it is used."""
         assert self.grows
         new = list(entries)
         with _interning:
             for word, number in new:
-                self._added(word, number)
+                self._add(word, number)
 
-    def _added(self, word: str, number: int = EPSILON) -> int:
+    def _add(self, word: str, number: int = EPSILON) -> int:
         if word in self._id:
             return self._id[word]
         if number in self._word:
@@ -155,7 +155,7 @@ class SymbolTable:
             while number in self._word:
                 number += 1
             self._free = number
-        self._word[number] = word  # first: an id that is found has a word
+        self._word[number] = word  # before the id, so that every id has a word
         self._id[word] = number
         return number
 
@@ -171,10 +171,10 @@ class SymbolTable:
             raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
 
     def end_of_ids(self) -> int:
-        """Return the id behind the largest one, the size of arrays that are looked up by id.
+        """Return the largest id plus 1, the size of arrays indexed by id.
 
         Raises:
-            SymbolError: It is far beyond the number of words, so that a number in a file would decide the memory.
+            SymbolError: It is far larger than the number of words, so that a number in a file would set the memory.
         """
         largest = max(list(self._word), default=-1)  # a thread may add words
         if largest > SPARSE_IDS + IDS_OF_WORD * len(self._word):
@@ -183,7 +183,7 @@ class SymbolTable:
         return largest + 1
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words of ids, epsilons left out; an id that the table lacks raises ``SymbolError``."""
+        """Return the words of ids without epsilons; a missing id raises ``SymbolError``."""
         return [self.word(int(number)) for number in numbers if number != EPSILON]
 
     def __contains__(self, word: object) -> bool:
@@ -193,7 +193,7 @@ class SymbolTable:
         return len(self._id)
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """Iterate over ``(word, id)`` pairs in the table's own order."""
+        """Iterate over ``(word, id)`` pairs in the order of the table."""
         return iter(list(self._id.items()) if self.grows else self._id.items())
 
     def __eq__(self, other: object) -> bool:
@@ -210,7 +210,7 @@ class SymbolTable:
 
 
 def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
-    """Return ids and words of a table in which all is well; None: it must be looked at line by line."""
+    """Parse a table without irregularities at once; None if it must be parsed line by line."""
     if _ODD_BLANK.search(text) or text.count("\r") != text.count("\r\n"):
         return None
     if _ENTRY.sub("", text).strip():

@@ -1,4 +1,4 @@
-"""Times: the frame of each state, how long a lattice is and how many arcs cross each frame."""
+"""Times: the frame of each state, the length of a lattice and the number of arcs that cross each frame."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ninja import _core
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
-MOST_FRAMES = 1 << 20  # of any lattice in an array of frames
-FRAMES_EACH = 1 << 10  # and for each arc and label beside
+MOST_FRAMES = 1 << 20  # limit of frames of an array, ...
+FRAMES_EACH = 1 << 10  # ... plus this for each arc and label
 
 
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
-    """Return the frame at which each state stands.
+    """Return the frame of each state.
 
-    It is the number of labels on any path to the state, or the lattice's own ``time`` where a format gave one.
+    It is the number of labels on any path to the state, or the ``time`` of the lattice if it has one.
 
     Returns:
-        Frames, int32 [num_states]; -1 where no path leads.
+        Frames, int32 [num_states]; -1 for unreachable states.
 
     Raises:
         LatticeError: Two paths to a state differ in length, or an arc ends before it begins.
@@ -44,18 +44,18 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def is_timed(lattice: Lattice) -> bool:
-    """Tell whether a lattice holds times of its words."""
+    """Tell whether a lattice has times of words."""
     return lattice.time is not None or lattice.has_labels
 
 
 def check_labelled(lattice: Lattice) -> None:
-    """Refuse a lattice that has arcs, but not one label."""
+    """Raise LatticeError for a lattice with arcs, but without labels."""
     if lattice.num_arcs and not lattice.has_labels:
-        raise LatticeError("it has no alignments (transition ids), which this is computed of", key=lattice.key)
+        raise LatticeError("it has no alignments (transition ids), which are needed here", key=lattice.key)
 
 
 def num_frames(lattice: Lattice) -> int:
-    """Return the length of a lattice in frames (labels): when its last final state is over."""
+    """Return the length of a lattice in frames: the end of its last final state."""
     return _core.num_frames(lattice, state_times(lattice))
 
 
@@ -64,7 +64,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
     Raises:
         LatticeError: The times contradict each other, or there are far more frames than arcs and labels (more than 1024
-            for each and 1048576 beside): an array of them would take memory that no number in a file may decide.
+            for each plus 1048576), so that a number in a file would set the memory.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
@@ -80,7 +80,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def crossings(lattice: Lattice) -> tuple[int, int]:
-    """Return the sum of ``depth_per_frame`` and the number of frames, of as many as there may be."""
+    """Return the sum of ``depth_per_frame`` and the number of frames, without a limit of frames."""
     time = state_times(lattice)
     frames = _core.num_frames(lattice, time)
     return _core.num_crossings(lattice, time, frames), frames

@@ -17,10 +17,10 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TransitionModel:
-    """The meaning of each transition id; the arrays are indexed by it, and 0 is none."""
+    """Properties of transition ids, which are indices of the arrays; 0 is unused."""
 
     path: str
-    phone: Ints  # [num_transition_ids + 1]; 0 of the unused id 0, as in all arrays here unless noted
+    phone: Ints  # [num_transition_ids + 1]; index 0 has the value 0 in all arrays unless noted
     hmm_state: Ints  # [num_transition_ids + 1], state of the phone's topology that the transition leaves, from 0
     transition_state: Ints  # [num_transition_ids + 1], from 1: a (phone, state, densities) of the model
     pdf: Ints  # [num_transition_ids + 1], density of a frame spent on the transition; -1 of id 0
@@ -40,11 +40,11 @@ class TransitionModel:
 
     @property
     def phones(self) -> Ints:
-        """Phones that any transition belongs to, sorted."""
+        """Phones with transitions, sorted."""
         return np.unique(self.phone[1:])
 
     def non_self_loop_log_prob(self) -> npt.NDArray[np.float32]:
-        """Return the log probability of leaving the state each transition leaves, float32 [num_transition_ids + 1].
+        """Return the log probability of leaving the source state of each transition, float32 [num_transition_ids + 1].
 
         Source: Kaldi, hmm/transition-model.cc, ComputeDerivedOfProbs.
         """
@@ -56,15 +56,15 @@ class TransitionModel:
         return leaving[self.transition_state].astype(np.float32)
 
     def check(self, lattice: Lattice) -> None:
-        """Refuse a lattice whose labels are not all transition ids of this model; name the arc or final state."""
-        for labels, begin, what in (
+        """Raise LatticeError for a lattice with a label that is no transition id of this model."""
+        for labels, begin, owner in (
             (lattice.ali, lattice.ali_begin, "arc"),
             (lattice.final_ali, lattice.final_ali_begin, "final state"),
         ):
             if labels.size and (labels.min() < 1 or labels.max() > self.num_transition_ids):
                 place = int(np.flatnonzero((labels < 1) | (labels > self.num_transition_ids))[0])
                 at = int(np.searchsorted(begin, place, side="right")) - 1
-                raise self.refusal(lattice.key, int(labels[place]), f"{what} {at}")
+                raise self.refusal(lattice.key, int(labels[place]), f"{owner} {at}")
 
     def refusal(self, key: str, label: int, where: str) -> LatticeError:
         """Make the error for a label that is no transition id of this model."""

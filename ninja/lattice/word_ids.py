@@ -1,4 +1,4 @@
-"""The word ids of lattices: which are used, and whether symbol tables name them alike."""
+"""Word ids of lattices: the used ones, and comparison of symbol tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DENSE = 1_000_000  # word ids up to which a table by id is cheaper than sorting
 
 
 def used_words(lattice: Lattice) -> list[int]:
-    """Return the ids of a lattice's words, each once, in their order."""
+    """Return the sorted distinct word ids of a lattice, without epsilon."""
     largest = int(lattice.word.max(initial=0))
     if largest > DENSE:
         return [word for word in np.unique(lattice.word).tolist() if word != EPSILON]
@@ -28,7 +28,7 @@ def used_words(lattice: Lattice) -> list[int]:
 
 
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
-    """Return the names of an item's words, as far as they have any.
+    """Return the distinct names of an item's words; ids without a name are left out.
 
     Args:
         words: Its symbol table; None: the one attached to a lattice.
@@ -36,7 +36,7 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
     if isinstance(item, ConfusionNetwork):
         return {word for word in item.words if word is not None}
     if isinstance(item, NBest):
-        used = {word for each in item.hypotheses for word in each.words}
+        used = {word for hypothesis in item.hypotheses for word in hypothesis.words}
         names = {word for word in used if isinstance(word, str)}
         ids = [word for word in used if not isinstance(word, str)]
     else:
@@ -44,12 +44,12 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
         names, ids = set(), used_words(item)
     try:
         return names if words is None else names.union(words.spell(ids))
-    except SymbolError:  # refused where the word is written
+    except SymbolError:  # raised again when the word is written
         return names
 
 
 def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
-    """Tell whether two tables give the words of a lattice the same names."""
+    """Tell whether two tables have the same names for the words of a lattice."""
     try:
         return all(one.word(word) == other.word(word) for word in used_words(lattice))
     except SymbolError:
@@ -57,9 +57,9 @@ def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
 
 
 def check_one_table(lattices: Iterable[Lattice]) -> None:
-    """Refuse lattices whose symbol tables name an id differently, as when each was read without a table.
+    """Check that symbol tables of lattices have the same names for their ids.
 
-    A lattice without a table is taken to have the same as the others.
+    A lattice without a table is assumed to have the table of the others.
 
     Raises:
         SymbolError: Two tables give an id different names.

@@ -72,7 +72,7 @@ class _Multiwords(SymbolTable):
             number = len(self) if known is None else known
             self._split[number] = parts  # before the number is known to other threads
             if known is None:
-                self._added(word, number)
+                self._add(word, number)
         return number
 
     def ids(self, words: Iterable[str]) -> list[int]:

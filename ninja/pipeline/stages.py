@@ -153,7 +153,7 @@ def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Resu
         error.key = None
         raise
     except MemoryError:
-        return LatticeError("it takes more memory than there is; prune it first", key=lattice.key)
+        return LatticeError("out of memory; prune it first", key=lattice.key)
     except NinjaError as error:
         error.key = error.key or lattice.key
         return error

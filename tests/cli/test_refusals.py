@@ -102,7 +102,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     "gives base twice": (OptionError, lambda at: split("slf:base=1,base=2")),
     "slf: frame_shift=x is not": (OptionError, lambda at: fill(SlfOptions, {"frame_shift": "x"}, "slf")),
     "a field can be part of one cost, once": (OptionError, lambda at: SlfOptions(graph=("l",), acoustic=("l",))),
-    "leave it out, or say scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
+    "leave it out, or set scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
     "shard 4/3: shards are counted from 1 to their number": (OptionError, lambda at: Shard(4, 3)),
     "shard 0/3: shards are counted": (OptionError, lambda at: Shard(0, 3)),
     "this language model scores no tries": (

@@ -426,7 +426,9 @@ def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
     assert len(list(read_pfsgs(Path("x.pfsg").read_bytes()))) == 1
     with ninja.write("x.tsv") as output:
         output.write(LISTS[0])
-        with pytest.raises(LatticeError, match=r"key 'c': 1 hypotheses, but the lists before have 2; .*\(--to nemo:n=…\)"):
+        with pytest.raises(
+            LatticeError, match=r"key 'c': 1 hypotheses, but the lists before have 2; .*\(--to nemo:n=…\)"
+        ):
             output.write(NBest("c", LISTS[0].hypotheses[:1]))
         output.write(LISTS[1])
     assert len(list(read_nemo(Path("x.tsv").read_bytes(), ["a", "b"]))) == 2

@@ -122,6 +122,7 @@ OTHER_MEANINGS = {
     ("ninja.cli.commands", "nbest"): "the command",
     ("ninja.cli.messages", "ctm"): "what is typed for the command",
     ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
+    ("ninja.graph", "nbest"): "the function",
     ("ninja.io", "nbest"): "what a format holds",
     ("ninja.lm.kaldi.components", "columns"): "a buffer of a component",
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",

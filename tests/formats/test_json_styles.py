@@ -218,7 +218,7 @@ def test_lists_of_one_key_in_succession_are_put_together_as_well():
 
 
 def test_the_error_of_a_key_that_occurs_twice_names_the_option():
-    message = r"f:2, key 'u': the utterance occurs twice; if objects that follow .* say so \(group=true\)"
+    message = r"f:2, key 'u': the utterance occurs twice; if consecutive objects .* set group=true"
     with pytest.raises(FormatError, match=message):
         lists(flat(("u", "a", -1), ("u", "b", -2)), nbest=None)
     with pytest.raises(FormatError, match="f:3, key 'u': the utterance occurs twice, with others between"):
@@ -295,7 +295,7 @@ def test_scores_of_models_that_the_user_names_win_over_that_of_all():
 
 
 def test_a_model_that_has_no_score_is_said_to_have_none(here):
-    message = r"one model's score, but no 'lm_score'; name the one that counts \(score=…\), or that there is none"
+    message = r"one model's score, but no 'lm_score'; name the score to use \(score=…\), or set the missing one to none"
     with pytest.raises(FormatError, match=message):
         lists(ICEFALL, **ICEFALL_NAMES)
     assert first(ICEFALL, **ICEFALL_NAMES, lm_score=None) == [("HE HOPED", 0.0, 10.5)]
@@ -406,9 +406,9 @@ def test_scores_of_segments_are_added_up_where_the_user_names_them():
 def test_a_sum_of_scores_is_a_number():
     row = {"key": "u", "nbest": [{"text": "a", "x": -1e308, "y": -1e308}]}
     for names in ({"score": "x+y"}, {"lm_score": "x+y"}):
-        with pytest.raises(FormatError, match="f, key 'u': the scores add up to more than any number is"):
+        with pytest.raises(FormatError, match="f, key 'u': the sum of the scores overflows"):
             lists(row, **names)
-    with pytest.raises(FormatError, match="the scores add up to more than any number is"):
+    with pytest.raises(FormatError, match="the sum of the scores overflows"):
         lists({"segments": [{"text": "a", "score": 1e308}] * 2}, **PIECES)
 
 

@@ -89,7 +89,7 @@ def test_probabilities_are_seen_from_the_line():
     both = read_plf(b"((('a', 0.5, -3, 1),('b', 0.5, 0, 1),),)", "k", options=PlfOptions(graph=0, acoustic=1))
     assert (both.graph[0], both.acoustic[0]) == (np.float32(math.log(2)), 3)
     for line in (b"((('a', 0.5, 1),),)", b"((('a', 0.5, 1),('b', 0.5, 1),),(('c', -1, 1),),)", b"((('a', 2, 1),),)"):
-        with pytest.raises(FormatError, match="say what the scores are"):
+        with pytest.raises(FormatError, match="set the kind of scores"):
             read_plf(line, "k")
     with pytest.raises(FormatError, match="a score is positive"):
         read_plf(MOSES, "k", options=PlfOptions("log"))
@@ -106,7 +106,7 @@ def test_commas_behind_what_stands_alone_may_be_missing():
 BAD = {
     b"(": "the lattice ends within its parentheses",
     b"x": "expected '(', found 'x'",
-    b"((('a', -1, 1),),) x": "more behind the lattice: 'x'",
+    b"((('a', -1, 1),),) x": "the line continues after the lattice: 'x'",
     b"((('a', -1, 1) ('b', -1, 1)),)": "expected ',' or ')'",
     b"((('a', -1, 2),),)": "an arc leads to state 2, but the last one is 1",
     b"((('a', -1, 0),),)": "an arc needs a distance",

@@ -21,7 +21,7 @@ J=1 S=0 E=2 a=-2 l=-6
 J=2 S=1 E=3 a=-3 l=-7
 J=3 S=2 E=3 a=-4 l=-8
 """
-LACKS = "but others have; if that stands for one, say which: --from slf:missing_score=0"
+LACKS = "but others have; give a value for missing ones: --from slf:missing_score=0"
 
 
 def refused(content: bytes, message: str, options: SlfOptions | None = None) -> None:
@@ -116,7 +116,7 @@ def test_a_missing_score_can_be_said_on_the_command_line(tmp_path) -> None:
 
 
 def test_a_score_has_one_name_on_a_line() -> None:
-    refused(SMALL.replace(b" a=-11", b" a=-11 acoustic=-3"), "10, key 'k': field 'acoustic' stands twice on this line")
+    refused(SMALL.replace(b" a=-11", b" a=-11 acoustic=-3"), "10, key 'k': field 'acoustic' occurs twice on this line")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_links_past_the_ends_are_refused_with_their_line(link: bytes, message: s
 
 def test_which_node_is_last_must_be_clear_and_dead_ends_stay() -> None:
     content = b"%sN=4 L=3\n# ........\nJ=0 S=0 E=1 W=a\nJ=1 S=1 E=2 W=b\nJ=2 S=1 E=3 W=c\n"
-    refused(content % b"", "6, key 'k': nodes 2 and 3 have no links out of them; which one is last? Say end=")
+    refused(content % b"", "6, key 'k': nodes 2 and 3 have no links out of them; which one is last? Add end=")
     lattice = same_as_twin(content % b"end=3\n")[1]
     assert (lattice.num_states, lattice.num_arcs) == (4, 3)
     assert [words for words, *_ in sentences(lattice)] == ["a c"]

@@ -86,11 +86,11 @@ BAD = {
     "BestSegAscr 0": ("BestSegAscr 99", "the file ends within BestSegAscr"),
     "4 3 -10000": ("4 9 -10000", "the second node 9 is out of range"),
     "4 3 -10000\n": ("4 3 nan\n", "the score is no integer of 32 bits: 'nan'"),
-    "3 1 -20000": ("3 1 -20000 5", "more than two nodes and a score: '5'"),
+    "3 1 -20000": ("3 1 -20000 5", "more fields than two nodes and a score: '5'"),
     "End\n": ("", "the file ends within the edges: 'End' is missing"),
-    "# -logbase 1.000100e+00": ("#", "no line '# -logbase' says what the scores are"),
+    "# -logbase 1.000100e+00": ("#", "no line '# -logbase' gives the base of the scores"),
     "# -logbase 1.000100": ("# -logbase 0.5", "the base of logarithms must be greater than 1"),
-    "End": ("End\nmore", "more behind 'End': 'more'"),
+    "End": ("End\nmore", "the file continues after 'End': 'more'"),
     "TO-NODEID": ("ENDFRAME", "the edges lead to frames, not to nodes"),
 }
 

@@ -106,7 +106,7 @@ def test_commands_say_which_library_to_install(light, tmp_path):
         ("tune", lattices, *words, "--ref", text, "-o", "out.toml"): ("a Ninja checkpoint needs torch", TORCH),
         ("train", text, "--dev", text, "-o", "out.pt"): ("training a network needs torch", TORCH),
         ("convert", lattices, "-o", "out.pt"): ("writing a k2 file needs torch", TORCH),
-        ("convert", lattices, "-o", "out.arrow"): ("Ninja's own format needs pyarrow", "pip install pyarrow"),
+        ("convert", lattices, "-o", "out.arrow"): ("the native format needs pyarrow", "pip install pyarrow"),
         ("equivalent", lattices, lattices): ("needs pywrapfst", "pip install pynini"),
         ("show", lattices, *words, "--key", key, "-o", "out.html"): ("a page needs jinja2", "pip install jinja2"),
     }

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.text_rows import split
-from ninja.formats.textual import check_encoding, checked_shift
+from ninja.formats.textual import check_choice, check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
@@ -24,27 +24,27 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 class ObjectFields:
     """Names of the fields, and the meaning of their scores.
 
-    Scores whose names are joined by ``+`` are added up. Who names the score of all models gets that one, even where
-    there are ``am_score`` and ``lm_score``, unless one of these is named as well.
+    Scores whose names are joined by ``+`` are added up. If the user names the score of all models, it is used even
+    beside ``am_score`` and ``lm_score``, unless one of these is named, too.
     """
 
-    key: str | None = "key"  # utterance id; None: objects are numbered, "3" or "2-3" where lists lie within a list
-    nbest: str | None = "nbest"  # list of hypotheses; None: each object is a hypothesis itself, the only one
+    key: str | None = "key"  # utterance id; None: number the objects, "3" or "2-3" in nested lists
+    nbest: str | None = "nbest"  # list of hypotheses; None: each object is the only hypothesis
     text: str = "text"  # the sentence, or a list of its words
     score: str | None = SCORE  # of all models together
     am_score: str | None = AM_SCORE  # of the acoustic model
     lm_score: str | None = LM_SCORE  # of the language model
-    words: str = "words"  # objects with these three fields; where there are any, the text is not read
+    words: str = "words"  # objects with the three fields below; used instead of the text if present
     word: str = "word"
     start: str = "start"
     end: str = "end"
-    meaning: Literal["logprob", "cost"] = "logprob"  # more is better, or less
+    meaning: Literal["logprob", "cost"] = "logprob"  # more is better with logprob, less with cost
     base: float = math.e  # of the logarithms
-    score_as: ScoreAs = "acoustic"  # which cost the score of all models becomes
-    missing_score: float | None = None  # score of hypotheses without one; None: these are refused
-    skip: bool = False  # leave out objects whose list is empty or missing, such as the turns of a system
-    group: bool = False  # objects of one key that follow each other make one list, such as lines of a hypothesis each
-    join: bool = False  # what stands in an object are no hypotheses, but pieces of one, such as Whisper's segments
+    score_as: ScoreAs = "acoustic"  # cost that the score of all models becomes
+    missing_score: float | None = None  # score of hypotheses without one; None: refuse them
+    skip: bool = False  # skip objects whose list is empty or missing, such as the turns of a system
+    group: bool = False  # consecutive objects of one key make one list, for files with a hypothesis a line
+    join: bool = False  # an object has the pieces of one hypothesis, such as Whisper's segments
     frame_shift: float = 0.01  # seconds; times are rounded to frames
     encoding: str = "utf-8"
 
@@ -52,8 +52,7 @@ class ObjectFields:
         check_encoding(self.encoding)
         checked_shift(self.frame_shift)
         check_score_as(self.score_as)
-        if self.meaning not in ("logprob", "cost"):
-            raise OptionError(f"meaning is {self.meaning!r}, but must be logprob or cost")
+        check_choice("meaning", self.meaning, "logprob", "cost")
         if not 1 < self.base < math.inf:
             raise OptionError(f"base is {self.base}, but logarithms need one greater than 1")
         if self.group and self.key is None:
@@ -61,17 +60,17 @@ class ObjectFields:
 
     @property
     def scores(self) -> list[str]:
-        """Every field that has a score."""
+        """Names of all fields with scores."""
         return [name for names in (self.score, self.am_score, self.lm_score) for name in parts(names)]
 
     @property
     def models_apart(self) -> bool:
-        """True if the scores of each model count; not where the user names only that of all."""
+        """Whether scores of the single models are used; not if the user names only that of all."""
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
 def parts(names: str | None) -> list[str]:
-    """Return the fields that are added up."""
+    """Split names that are joined by ``+``."""
     return [] if names is None else names.split("+")
 
 
@@ -83,7 +82,7 @@ class ObjectPlace(NamedTuple):
     line: int | None
 
     def error(self, message: str) -> FormatError:
-        """Return the error with that message."""
+        """Return an error with this place."""
         return FormatError(message, self.path, key=self.key, line=self.line)
 
 
@@ -95,9 +94,9 @@ class Spoken:
     begin: list[int] | None = None  # frames
     end: list[int] | None = None
 
-    def hypothesis(self, found: Costs, line: int | None) -> Hypothesis:
-        """Return it with costs."""
-        graph, acoustic = found
+    def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
+        """Return a hypothesis with costs."""
+        graph, acoustic = costs
         if self.begin is None or self.end is None:
             return sentence(self.words, graph, acoustic, line)
         none = (0.0,) * len(self.words)
@@ -106,40 +105,40 @@ class Spoken:
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
-    """Return the list of an object, joined with scores in separate lists beside it."""
+    """Return the list of hypotheses of an object, with scores from separate lists."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
-    if not isinstance(listed, list) or any(isinstance(each, dict) for each in listed):
+    if not isinstance(listed, list) or any(isinstance(value, dict) for value in listed):
         return listed
-    beside = [name for name in fields.scores if isinstance(entry.get(name), list)]
-    for name in beside:
+    separate = [name for name in fields.scores if isinstance(entry.get(name), list)]
+    for name in separate:
         if len(entry[name]) != len(listed):
             message = f"there are {len(listed)} hypotheses as {fields.nbest!r}, but {len(entry[name])} values as "
             raise where.error(f"{message}{name!r}")
-    if not beside:
+    if not separate:
         return listed
-    return [{fields.text: each, **{name: entry[name][place] for name in beside}} for place, each in enumerate(listed)]
+    return [{fields.text: text, **{name: entry[name][place] for name in separate}} for place, text in enumerate(listed)]
 
 
 def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlace) -> list[Hypothesis]:
     """Return the hypotheses of a list."""
-    found = []
-    for each in listed:
-        entry = {fields.text: each} if isinstance(each, str) or _is_words(each) else each
+    pieces = []
+    for value in listed:
+        entry = {fields.text: value} if isinstance(value, str) or _is_words(value) else value
         if not isinstance(entry, dict):
             raise where.error(f"expected a hypothesis, found {shown(entry)}")
-        scored = _costs(entry, fields, where)
-        if scored is None and not (fields.join and fields.missing_score is None):
-            scored = _missing(entry, fields, where)
-        found.append((_spoken(entry, fields, where), scored))
+        costs = _costs(entry, fields, where)
+        if costs is None and not (fields.join and fields.missing_score is None):
+            costs = _missing(entry, fields, where)
+        pieces.append((_spoken(entry, fields, where), costs))
     if fields.join:
-        return [_joined(found, where)]
-    return [spoken.hypothesis(scored or (0.0, 0.0), where.line) for spoken, scored in found]
+        return [_joined(pieces, where)]
+    return [spoken.hypothesis(costs or (0.0, 0.0), where.line) for spoken, costs in pieces]
 
 
 def text_of(entry: dict[str, Any], name: str, where: ObjectPlace) -> str:
-    """Return a field that must be a string (a number is one, too, where it is a key)."""
+    """Return a field that must be a string, or an integer as text."""
     value = entry.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
         value = str(value)
@@ -153,18 +152,19 @@ def text_of(entry: dict[str, Any], name: str, where: ObjectPlace) -> str:
 
 
 def _is_words(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def _joined(found: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hypothesis:
-    """Make one hypothesis of pieces that follow each other: their costs are added up, if any has one."""
-    scored = [each for _, each in found if each is not None]
-    if scored and len(scored) < len(found):
-        raise where.error(f"{len(found) - len(scored)} of {len(found)} pieces to be joined have no score, others have")
+def _joined(pieces: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hypothesis:
+    """Concatenate the pieces of a hypothesis and add up their costs; either all or none must have costs."""
+    scored = [costs for _, costs in pieces if costs is not None]
+    if scored and len(scored) < len(pieces):
+        missing = len(pieces) - len(scored)
+        raise where.error(f"{missing} of {len(pieces)} pieces to be joined have no score, others have")
     both = (_total((graph for graph, _ in scored), where), _total((acoustic for _, acoustic in scored), where))
-    words = [word for spoken, _ in found for word in spoken.words]
-    timed = [spoken for spoken, _ in found if spoken.begin is not None]
-    if not timed or any(spoken.words and spoken.begin is None for spoken, _ in found):
+    words = [word for spoken, _ in pieces for word in spoken.words]
+    timed = [spoken for spoken, _ in pieces if spoken.begin is not None]
+    if not timed or any(spoken.words and spoken.begin is None for spoken, _ in pieces):
         return Spoken(words).hypothesis(both, where.line)
     begins: list[int] = []
     ends: list[int] = []
@@ -183,16 +183,16 @@ def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) ->
             names = f"neither {names} nor {fields.am_score!r} and {fields.lm_score!r}"
         else:
             names = f"no {names}"
-        seen = ", ".join(repr(str(name)[:20]) for name in list(entry)[:8])
+        present = ", ".join(repr(str(name)[:20]) for name in list(entry)[:8])
         advice = f"name the field of its score (--from json:score={_likely_score(entry)})"
-        advice += ", or say what a missing one is (--from json:missing_score=0)"
-        raise where.error(f"a hypothesis has {names}, but {seen}; {advice}")
+        advice += ", or give a value for missing scores (--from json:missing_score=0)"
+        raise where.error(f"a hypothesis has {names}, but {present}; {advice}")
     sign = 1.0 if fields.meaning == "cost" else -1.0
     return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)
 
 
 def _likely_score(entry: dict[str, Any]) -> str:
-    """Return the name of a field with a number, at best one that is called after a score."""
+    """Return the name of a field with a number, preferably one named after a score."""
     numbers = [
         name
         for name, value in entry.items()
@@ -202,7 +202,7 @@ def _likely_score(entry: dict[str, Any]) -> str:
 
 
 def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
-    """Return the costs of a hypothesis; None: it has no score."""
+    """Return the costs of a hypothesis, or None if it has no score."""
     both = _sum(entry, fields.score, fields, where)
     if not fields.models_apart:
         return None if both is None else costs(both, fields.score_as)
@@ -212,25 +212,22 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
     if (acoustic is None and fields.am_score is not None) or (graph is None and fields.lm_score is not None):
         missing = fields.am_score if acoustic is None else fields.lm_score
         message = f"a hypothesis has one model's score, but no {missing!r}"
-        raise where.error(f"{message}; name the one that counts (score=…), or that there is none (none)")
+        raise where.error(f"{message}; name the score to use (score=…), or set the missing one to none")
     return graph or 0.0, acoustic or 0.0
 
 
 def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: ObjectPlace) -> float | None:
-    """Return the sum of the scores of some names as a cost; None: there is none of them."""
-    if names is None or "+" not in names:
-        value = None if names is None else entry.get(names)
-        return None if names is None or value is None else _cost(names, value, fields, where)
-    found = [(name, entry.get(name)) for name in parts(names)]
-    if all(value is None for _, value in found):
+    """Return the sum of scores as a cost, or None if the object has none of them."""
+    scores = [(name, entry.get(name)) for name in parts(names)]
+    if all(value is None for _, value in scores):
         return None
-    return _total((_cost(name, value, fields, where) for name, value in found), where)
+    return _total((_cost(name, value, fields, where) for name, value in scores), where)
 
 
 def _total(costs: Iterable[float], where: ObjectPlace) -> float:
-    total = sum(costs, start=0.0)  # math.fsum has no infinity for sums that are too large
+    total = sum(costs, start=0.0)  # math.fsum raises OverflowError for large sums
     if not math.isfinite(total):
-        raise where.error("the scores add up to more than any number is")
+        raise where.error("the sum of the scores overflows")
     return total
 
 
@@ -247,9 +244,9 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
 
 
 def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
-    """Return the words of a hypothesis, with times if each of its words has them.
+    """Return the words of a hypothesis, with times if all of its words have them.
 
-    An empty list of words says nothing where there is a text. A word of several parts shares its time among them.
+    An empty list of words beside a text is ignored. A word with blanks is several words that share its time.
     """
     entries = entry.get(fields.words)
     if entries is None or (entries == [] and entry.get(fields.text) is not None):
@@ -266,12 +263,12 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
         parts = split(text_of(word_entry, fields.word, where))
         names += parts
         times += _times(word_entry, len(parts), fields, where)
-    known = [time for time in times if time is not None]
-    if len(known) < len(times):
+    timed = [time for time in times if time is not None]
+    if len(timed) < len(times):
         return Spoken(names)
     begins: list[int] = []
     ends: list[int] = []
-    for start, end in known:
+    for start, end in timed:
         begins.append(max(round(start / fields.frame_shift), ends[-1] if ends else 0))
         ends.append(max(round(end / fields.frame_shift), begins[-1]))
     return Spoken(names, begins, ends)
@@ -280,11 +277,11 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
 def _times(
     word_entry: dict[str, Any], num_parts: int, fields: ObjectFields, where: ObjectPlace
 ) -> list[tuple[float, float] | None]:
-    """Return the start and the end of each part of a word in seconds; None where the word has no times."""
+    """Return the start and the end of each part of a word in seconds, or None if the word has no times."""
     values = [word_entry.get(name) for name in (fields.start, fields.end)]
     if any(value is None for value in values):
         return [None] * num_parts
-    start, end = map(_moment, values)
+    start, end = map(_seconds, values)
     if not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
         raise where.error(f"expected a word, its start and end, found {shown(word_entry)}")
     step = (end - start) / max(num_parts, 1)
@@ -293,20 +290,20 @@ def _times(
 
 
 def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
-    """Return the words of a sentence, or of a list of them: an entry may be empty, or hold several words."""
+    """Return the words of a sentence, or of a list whose entries have any number of words."""
     value = entry.get(name)
     if not isinstance(value, list) or not _is_words(value):
         return split(text_of(entry, name, where))
     return [word for text in value for word in split(text_of({name: text}, name, where))]
 
 
-def _moment(value: object) -> float:
-    """Return seconds, -1 where there are none."""
+def _seconds(value: object) -> float:
+    """Return seconds, or -1 for another value."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else -1
 
 
 def shown(value: object) -> str:
-    """Return a value as messages show it."""
+    """Describe a value for messages."""
     if isinstance(value, dict):
         return f"an object with {[str(name)[:20] for name in value][:6]}"
     if isinstance(value, list):

@@ -4,16 +4,16 @@ The schema, with the names of ``ObjectFields`` as they are by default::
 
     {"key": "utt1", "nbest": [{"text": "a sentence", "score": -1.5}, …]}
 
-One such object a line (JSON lines), a list of them, lists of lists (dialogues of turns), or an object that maps keys to
-lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and may have its words with times:
-``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``, in seconds. The text may be a list of its words; a hypothesis
-may be a text alone, whose score stands at its place in a list beside that of hypotheses. ``ESPnet``, ``icefall``,
-``SpeechBrain`` and ``Whisper`` leave the form of such files to their users; name the fields as yours have them.
+A file has one such object a line (JSON lines), a list of them, lists of lists (dialogues of turns), or an object that
+maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and optionally words
+with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a list of words. A
+hypothesis may be a text alone, with its score in a separate list. ESPnet, icefall, SpeechBrain and Whisper leave the
+names of fields to their users; options name them.
 
-An empty list is an empty sentence: the recogniser heard no word.
+An empty list is an empty sentence: the recogniser found no word.
 
-Other fields are kept for a writer of JSON (``json_records``). Not read: a score of all models beside those of each, the
-times of a hypothesis of which a word has none, and those of a list, or of joined pieces, of which one has none.
+Other fields are kept for a writer of JSON (``json_records``). Not read: a score of all models beside those of each, and
+times if a word of the hypothesis, or a hypothesis of the list, lacks them.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from ninja.lattice.list_lattice import ListRecord, joined_records
 from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable
 
-Object = tuple[str, Any, int | None]  # a name for messages; an object, a key and its list, or an error; the line
+Object = tuple[str, Any, int | None]  # name for messages; an object, a pair of key and list, or an error; line
 
 
 @dataclass(slots=True)
-class _Found:
-    """The hypotheses of a key so far."""
+class _List:
+    """The hypotheses of a key."""
 
     key: str
     hypotheses: list[Hypothesis]
     line: int | None
-    is_pair: bool  # whether the key stands before its list
+    is_pair: bool  # from an object that maps keys to lists
     record: ListRecord | None = None
 
     def nbest(self, fields: ObjectFields) -> NBest:
-        """Return the list, with times if no hypothesis lacks those of its words."""
+        """Return the list, with times if all hypotheses with words have them."""
         spoken = [hypothesis for hypothesis in self.hypotheses if hypothesis.words]
         hypotheses = self.hypotheses
         timed = any(hypothesis.begin is not None for hypothesis in hypotheses)
@@ -63,8 +63,7 @@ class _Found:
         return with_silence(NBest(self.key, tuple(hypotheses), shift, self.record))
 
 
-# The key of an object where it is known; what is found, what is wrong with it, or None: it is to be skipped.
-_Keyed = tuple[str | None, _Found | FormatError | None]
+_Keyed = tuple[str | None, _List | FormatError | None]  # key or None if unknown; list, error, or None to skip it
 
 
 def read_lists(
@@ -73,43 +72,37 @@ def read_lists(
     fields: ObjectFields,
     naming: Content | None = None,
 ) -> Iterator[NBest | FormatError]:
-    """Yield each list of the objects of a file, or its error.
+    """Yield the list of each object of a file, or its error.
 
-    Objects without a key are numbered, in `naming` behind the name of the file.
+    Objects without a key are numbered, with `naming` after the name of the file.
     """
-    seen: set[str] = set()
-    any_made = False
-    found = _found(entries if naming is None else _named(entries, naming, fields), path, fields)
-    for key, each in _grouped(found) if fields.group else found:
-        if each is None:
+    keys: set[str] = set()
+    is_empty = True
+    lists = _lists(entries if naming is None else _named(entries, naming, fields), path, fields)
+    for key, item in _grouped(lists) if fields.group else lists:
+        if item is None:
             continue
-        made: NBest | FormatError
-        if isinstance(each, FormatError):
-            made = each
+        is_empty = False
+        if isinstance(item, FormatError):
             if fields.group and key is not None:
-                seen.add(key)  # what comes of it later would be a part
-        elif each.key in seen:
-            made = FormatError(f"the utterance occurs twice{_why(each, fields)}", path, key=each.key, line=each.line)
+                keys.add(key)  # later objects of this key would be a part of its list
+            yield item
+        elif item.key in keys:
+            hint = ""
+            if fields.group:
+                hint = ", with others between"
+            elif fields.nbest is None and not item.is_pair:
+                hint = "; if consecutive objects are hypotheses of one list, set group=true"
+            yield FormatError(f"the utterance occurs twice{hint}", path, key=item.key, line=item.line)
         else:
-            seen.add(each.key)
-            made = each.nbest(fields)
-        any_made = True
-        yield made
-    if not any_made:
+            keys.add(item.key)
+            yield item.nbest(fields)
+    if is_empty:
         raise FormatError("there are no hypotheses", path)
 
 
-def _why(found: _Found, fields: ObjectFields) -> str:
-    """Explain a key that occurs twice."""
-    if fields.group:
-        return ", with others between"
-    if fields.nbest is None and not found.is_pair:
-        return "; if objects that follow each other are hypotheses of one list, say so (group=true)"
-    return ""
-
-
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
-    """Name objects by their file, for which two of them are awaited; the only one may lack its key."""
+    """Name objects by their file, after reading two of them; the only object of a file may lack its key."""
     ahead: list[Object] = []
     failure: NinjaError | None = None
     try:
@@ -117,7 +110,7 @@ def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> 
             ahead.append(entry)
             if len(ahead) == 2:
                 break
-    except NinjaError as error:  # what comes before is sound
+    except NinjaError as error:  # the objects before it are sound
         failure = error
     if len(ahead) == 1 and failure is None:
         _, only, line = ahead[0]
@@ -134,8 +127,8 @@ def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> 
         raise failure
 
 
-def _found(entries: Iterable[Object], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
-    """Yield the key of each object, if it is known, and its content or its error."""
+def _lists(entries: Iterable[Object], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
+    """Yield the key of each object, if known, and its list or its error."""
     for name, entry, line in entries:
         where, key = ObjectPlace(path, name, line), None
         try:
@@ -147,30 +140,30 @@ def _found(entries: Iterable[Object], path: str | None, fields: ObjectFields) ->
             yield key, error
 
 
-def _grouped(found: Iterable[_Keyed]) -> Iterator[_Keyed]:
-    """Join consecutive objects with one key; a bad part fails all of it."""
-    held: _Found | None = None
-    spoiled: str | None = None
-    for key, each in found:
-        if key is None or each is None:  # whose part that is is not known, or it is skipped
-            yield key, each
+def _grouped(items: Iterable[_Keyed]) -> Iterator[_Keyed]:
+    """Join consecutive lists of one key; an error in one of them is that of the whole list."""
+    current: _List | None = None
+    failed_key: str | None = None
+    for key, item in items:
+        if key is None or item is None:  # its list is unknown, or it is skipped
+            yield key, item
             continue
-        if key == spoiled:
+        if key == failed_key:
             continue
-        if held is not None and key == held.key and isinstance(each, _Found):
-            held.hypotheses += each.hypotheses
-            held.record = joined_records(held.record, each.record)
+        if current is not None and key == current.key and isinstance(item, _List):
+            current.hypotheses += item.hypotheses
+            current.record = joined_records(current.record, item.record)
             continue
-        if held is not None and key != held.key:
-            yield held.key, held
-        held = spoiled = None
-        if isinstance(each, _Found):
-            held = each
+        if current is not None and key != current.key:
+            yield current.key, current
+        current = failed_key = None
+        if isinstance(item, _List):
+            current = item
         else:
-            spoiled = key
-            yield key, each
-    if held is not None:
-        yield held.key, held
+            failed_key = key
+            yield key, item
+    if current is not None:
+        yield current.key, current
 
 
 def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
@@ -183,13 +176,13 @@ def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     if fields.key is None:
         return where.key
     if entry.get(fields.key) is None:
-        message = f"expected text as {fields.key!r}, found None; name the field of the key, or let objects be numbered"
+        message = f"expected text as {fields.key!r}, found None; name the field of the key, or number the objects"
         raise where.error(f"{message} (key=none)")
     return text_of(entry, fields.key, where)
 
 
-def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _Found | None:
-    """Return the list of an object; None: it is to be skipped."""
+def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
+    """Return the list of an object, or None to skip it."""
     is_pair = isinstance(entry, tuple)
     listed = entry[1] if is_pair else listed_of(entry, fields, where)
     if fields.skip and not listed and not is_pair:
@@ -198,17 +191,17 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _Found | None
         raise where.error(f"expected a list of hypotheses as {fields.nbest!r}")
     hypotheses = hypotheses_of(listed, fields, where)
     record = record_of({} if is_pair else entry, listed, hypotheses, fields)
-    return _Found(where.key, hypotheses, where.line, is_pair, record)
+    return _List(where.key, hypotheses, where.line, is_pair, record)
 
 
 def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -> ValueError | None:
-    """Return why a file is no JSON as a whole, as far as its first lines tell; None: it may be."""
+    """Return the error of a file that is no JSON document, judged by its first lines, or None."""
     if head.lstrip()[:1] == b"[" or b"\n" not in head.strip():
         return None
     try:
         text = decoded(head, path, encoding=encoding)
         _loaded(text)
-    except json.JSONDecodeError as error:  # what is missing at the end may come with the next lines
+    except json.JSONDecodeError as error:  # an error at the end may be due to missing lines
         return error if error.pos < len(text.rstrip(" \t\r\n")) else None
     except ValueError as error:
         return error
@@ -216,7 +209,7 @@ def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -
 
 
 def objects(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[Object]:
-    """Yield a name for messages, the object of each utterance (its key and list, or its error), and its line."""
+    """Yield the objects of a document, or of lines if the file is no document."""
     try:
         whole, doubled = _loaded(decoded(content, path, encoding=fields.encoding))
     except ValueError as error:
@@ -231,8 +224,8 @@ def objects(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[
 
 def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tuple[str, Any]]:
     if isinstance(whole, dict):
-        own = fields.nbest is None or fields.nbest in whole or fields.key in whole
-        if own or not whole or not all(isinstance(value, list) for value in whole.values()):
+        is_object = fields.nbest is None or fields.nbest in whole or fields.key in whole
+        if is_object or not whole or not all(isinstance(value, list) for value in whole.values()):
             yield "1", whole
         else:
             pairs = whole.pairs if isinstance(whole, _Doubled) else whole.items()
@@ -248,8 +241,8 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects of lines, if a file is of these that is not JSON as a whole."""
-    held: list[Object] | None = []  # the lines before the first that is an object
+    """Yield the objects of JSON lines; raise `error`, that of the whole document, if no line is an object."""
+    pending: list[Object] | None = []  # the lines before the first object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):
         entry: Any = row
@@ -262,24 +255,24 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
             except ValueError as bad:
                 entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
             else:
-                # The lines of one object that is written over many are indented.
+                # An object over several lines has indented lines.
                 parsed = isinstance(entry, dict) and row[0] == "{"
                 if doubled:
                     entry = FormatError(f"not JSON: {_TWICE}", path, line=line)
         elif not isinstance(error, FormatError):
-            error = FormatError(row.message, path)  # that is what is wrong with the file as a whole
+            error = FormatError(row.message, path)  # the document cannot be decoded, either
         number += 1
-        if held is None:
+        if pending is None:
             yield str(number), entry, line
             continue
-        held.append((str(number), entry, line))
+        pending.append((str(number), entry, line))
         if parsed:
-            yield from held
-            held = None
-    if held is not None:
+            yield from pending
+            pending = None
+    if pending is not None:
         if isinstance(error, FormatError):
             raise error
-        bad_lines = [entry for _, entry, _ in held if isinstance(entry, FormatError)]
+        bad_lines = [entry for _, entry, _ in pending if isinstance(entry, FormatError)]
         raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
 
 
@@ -287,7 +280,7 @@ _TWICE = "an object names a field twice"
 
 
 class _Doubled(dict[str, Any]):
-    """An object that names a field twice."""
+    """An object with a duplicate field."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -295,24 +288,23 @@ class _Doubled(dict[str, Any]):
 
 
 def _is_doubled(entry: Any) -> bool:
-    """Tell whether an object, or one within it, names a field twice."""
-    left = [entry]
-    while left:
-        each = left.pop()
-        if isinstance(each, _Doubled):
+    """Tell whether an object, or one within it, has a duplicate field."""
+    stack = [entry]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, _Doubled):
             return True
-        if isinstance(each, list | tuple):
-            left.extend(inner for inner in each if isinstance(inner, list | dict))
-        elif isinstance(each, dict):
-            left.extend(inner for inner in each.values() if isinstance(inner, list | dict))
+        if isinstance(value, list | tuple | dict):
+            values = value.values() if isinstance(value, dict) else value
+            stack.extend(inner for inner in values if isinstance(inner, list | dict))
     return False
 
 
 def _loaded(text: str) -> tuple[Any, bool]:
-    """Return the parsed JSON, and whether some object in it names a field twice."""
+    """Parse JSON; also return whether an object has a duplicate field."""
     doubled = []
 
-    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         entry = dict(pairs)
         if len(entry) < len(pairs):
             entry = _Doubled(pairs)
@@ -320,7 +312,7 @@ def _loaded(text: str) -> tuple[Any, bool]:
         return entry
 
     try:
-        return json.loads(text, object_pairs_hook=made, parse_constant=_no_number), bool(doubled)
+        return json.loads(text, object_pairs_hook=to_object, parse_constant=_no_number), bool(doubled)
     except RecursionError as error:
         raise ValueError("lists within lists, too deep") from error
 
@@ -351,7 +343,7 @@ def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
 
 FORMAT = Format(
     name="json",
-    about="n-best lists in JSON or JSON lines, whatever their fields are called",
+    about="n-best lists in JSON or JSON lines, with fields of any names",
     holds="nbest",
     extensions=(".jsonl", ".json"),
     aliases=("nbest",),

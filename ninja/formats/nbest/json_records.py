@@ -1,7 +1,7 @@
-"""Objects of n-best lists in JSON, written with new scores and all fields that came with them.
+"""Write objects of n-best lists in JSON with new scores and all fields of the original objects.
 
-A reader makes a ``ListRecord`` of the object that it read (``record_of``), with its ``ObjectFields`` as the layout. The
-record passes through Ninja with the lattice, and ``write_objects`` writes the object again.
+A reader stores an object as a ``ListRecord`` (``record_of``), with its ``ObjectFields`` as the layout. The record stays
+with the lattice until ``write_objects`` writes the object.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
 UNSCALED = ListOptions()
-KEY = "key"  # field of the utterance id where the layout has none
+KEY = "key"  # field of the utterance id if the layout has none
 
 
 def record_of(
     entry: Mapping[str, Any], listed: Sequence[Any], hypotheses: Sequence[Hypothesis], fields: ObjectFields
 ) -> ListRecord | None:
-    """Keep the fields of an object for the writer; None if it would write the same without them.
+    """Store the fields of an object for the writer; None if it has no other fields.
 
     Args:
-        entry: The object, empty for a list that has none.
-        listed: Its hypotheses as the file has them.
-        hypotheses: The same as they were read. Fields of pieces that were joined to one hypothesis are not kept.
+        entry: The object; empty for a list without one.
+        listed: The hypotheses in the file.
+        hypotheses: The same hypotheses, parsed. Fields of pieces that were joined to one hypothesis are dropped.
     """
     utterance: dict[str, Any] = {}
     if fields.nbest is not None:
         utterance = {name: None if name == fields.nbest else value for name, value in entry.items()}
         texts = entry.get(fields.nbest)
         if isinstance(texts, list) and not any(isinstance(value, dict) for value in texts):
-            for name in fields.scores:  # lists of scores beside texts are fields of hypotheses from now on
+            for name in fields.scores:  # separate lists of scores become fields of hypotheses
                 if isinstance(utterance.get(name), list):
                     del utterance[name]
     kept: dict[str, Mapping[str, Any]] = {}
@@ -57,11 +57,11 @@ def _word_fields(fields: ObjectFields) -> set[str]:
 
 
 def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> bytes:
-    """Return a list as lines of JSON: with default field names, separate scores and times, or as its record has it.
+    """Write a list as lines of JSON, with the fields of its record or else with default names.
 
-    The object of a record has all its fields again. The score of all models, at the scales of the options, and those of
-    each model replace the old ones, under the names that the reader has for them; where a score is the sum of several
-    fields, the first of these takes the change. Where objects are hypotheses, each of them is a line.
+    The score of all models, at the scales of the options, and those of each model replace the old scores under the
+    names of the reader; if a score is a sum of fields, the first one is changed. If objects are hypotheses, each is a
+    line.
     """
     record = nbest.record or ListRecord({}, {})
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
@@ -83,7 +83,7 @@ def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListO
 
 
 def _plain(hypothesis: Hypothesis, names: list[str], frame_shift: float | None, layout: ObjectFields) -> dict[str, Any]:
-    """Return the text of a hypothesis, and the times of its words in seconds where they are known."""
+    """Return the text of a hypothesis, and the times of its words in seconds if known."""
     entry: dict[str, Any] = {layout.text: " ".join(names)}
     if hypothesis.begin is not None and hypothesis.end is not None and frame_shift is not None:
         times = zip(names, hypothesis.begin, hypothesis.end, strict=True)
@@ -99,7 +99,7 @@ def _plain(hypothesis: Hypothesis, names: list[str], frame_shift: float | None, 
 
 
 def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: ObjectFields) -> None:
-    """Set a score, or the first of those that add up to it."""
+    """Set a score, or the first of the fields that add up to it."""
     if names is None:
         return
     first, *others = parts(names)
@@ -108,5 +108,5 @@ def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: Ob
 
 
 def _with_key(entry: dict[str, Any], name: str, key: str) -> dict[str, Any]:
-    """Return an object with its utterance id, at its place if it has it."""
+    """Return an object with its utterance id, in its original position if it had one."""
     return entry if str(entry.get(name)) == key else {name: key} | entry | {name: key}

@@ -180,7 +180,7 @@ class _Words(SymbolTable):
             new = [word for word in dict.fromkeys(named) if word not in self._id and word not in self._refused]
             for word, known in zip(new, self._spelling.known(new), strict=True):
                 if known:
-                    self._added(word, len(self._id))
+                    self._add(word, len(self._id))
                 else:
                     self._refused.add(word)
             return super().ids(named)
