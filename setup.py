@@ -1,4 +1,4 @@
-"""The compiled kernels; everything else about the package stands in pyproject.toml."""
+"""The compiled kernels; all other metadata is in pyproject.toml."""
 
 import os
 import sys
@@ -8,20 +8,20 @@ import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-# No debugging symbols: they would take a third of the time. Costs must add up to the same bits on every machine, also
-# where operations can be fused.
+# Debugging symbols would take a third of the time. Fused operations are off, so that sums of costs have the same bits
+# on every machine.
 OPTIONS = ["-std=c++17", "-O3", "-g0", "-fno-math-errno", "-ffp-contract=off", "-Wall"]
-# The kernels read files of strangers: an overflow on the stack or of a buffer whose size is known ends the process, and
-# the tables of the linker are read-only once a module is loaded. Macros that the system sets already are set anew.
+# The kernels read untrusted files: overflows of the stack or of buffers of known size end the process, and relocation
+# tables are read-only after loading. Some systems define _FORTIFY_SOURCE already.
 OPTIONS += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]
-LINKING = ["-Wl,-z,relro,-z,now"] if sys.platform == "linux" else []  # of GNU's linker, which macOS has not
-KERNELS = sorted(Path("ext").glob("*/_*.pyx"))  # each a module: one a room, three of formats
+LINKING = ["-Wl,-z,relro,-z,now"] if sys.platform == "linux" else []  # options of the GNU linker
+KERNELS = sorted(Path("ext").glob("*/_*.pyx"))  # a module each
 if "NINJA_EXTENSIONS" in os.environ:  # for quick builds
     KERNELS = [path for path in KERNELS if path.stem in os.environ["NINJA_EXTENSIONS"].split(",")]
 
 
 def extensions():
-    """Return the kernels' modules, translated by Cython on all cores."""
+    """Return the extension modules, translated by Cython on all cores."""
     return cythonize(
         [
             Extension(
@@ -51,7 +51,7 @@ def extensions():
 
 if __name__ == "__main__":  # not in Cython's processes
     setup(
-        packages=[*find_packages(include=["ninja", "ninja.*"]), "ninja.models"],  # the last lies in models/
+        packages=[*find_packages(include=["ninja", "ninja.*"]), "ninja.models"],  # the last is in models/
         ext_modules=extensions(),
         options={"build_ext": {"parallel": os.cpu_count()}},
     )

@@ -1,8 +1,7 @@
-"""The ``ninja`` command: ours, unless the call is meant for the build tool of the same name.
+"""The ``ninja`` command, which passes calls meant for the build tool of the same name to that tool.
 
-PyPI's ``ninja`` (the build tool) owns the same command and the same import name. So that a machine can have both,
-calls meant for the build tool are handed to it. A build makes such calls by the hundred, hence nothing but ``os``,
-``sys`` and two small modules of our own is imported until we know that a call is ours.
+PyPI's ``ninja`` (the build tool) has the same command and the same import name. A build makes hundreds of calls, so
+only ``os``, ``sys`` and two small modules are imported before the call is known to be for this program.
 """
 
 import os
@@ -14,7 +13,7 @@ BUILD_OPTIONS = ("-C", "-f", "-j", "-k", "-l", "-n", "-v", "-d", "-t", "-w")
 
 
 def main() -> None:
-    """Run ``ninja``: hand a build tool's call to the build tool, and run the command line of this package else."""
+    """Entry point of ``ninja``: run the build tool or the command line of this package."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["--version"]:
         _version(arguments)
@@ -25,15 +24,15 @@ def main() -> None:
 
 
 def main_asr() -> None:
-    """Run ``ninja-asr``: the command line of this package, whatever the arguments."""
+    """Entry point of ``ninja-asr``: run the command line of this package."""
     _command()
 
 
 def is_build_call(arguments: list[str], folder: str = ".") -> bool:
     """Tell whether arguments are meant for the build tool.
 
-    They are when the first is one of its short options, or when no command of ours is named in a folder that holds
-    a ``build.ninja``.
+    They are if the first is one of its short options, or if the folder has a ``build.ninja`` and the first name is no
+    command of this program.
     """
     if arguments and arguments[0][:2] in BUILD_OPTIONS:
         return True
@@ -49,7 +48,7 @@ def _build(arguments: list[str]) -> None:
     tool = find_build_tool()
     if tool is None:
         chosen = os.environ.get("NINJA_BUILD_TOOL")
-        trouble = f"$NINJA_BUILD_TOOL is {chosen!r}, which is not it" if chosen else "there is none on PATH"
+        trouble = f"$NINJA_BUILD_TOOL is {chosen!r}, which is not one" if chosen else "there is none on PATH"
         sys.exit(
             f"ninja: error: this call is meant for the build tool ninja, but {trouble}; install ninja-build, or call "
             "the lattice tool as ninja-asr"
@@ -59,13 +58,13 @@ def _build(arguments: list[str]) -> None:
 
 
 def _version(arguments: list[str]) -> None:
-    """Print our version, and where the build tool is; a program that asks, through a pipe, gets the build tool's."""
+    """Print the version of this program on a terminal; run the build tool if a program asks through a pipe."""
     tool = find_build_tool()
     if sys.stdout is not None and sys.stdout.isatty():
         if tool:
             sys.stderr.write(f"ninja: the build tool of the same name is {tool}\n")
         _command()
-    # CMake, Meson and torch probe for the build tool in this way, and must not take us for it.
+    # CMake, Meson and torch look for the build tool in this way.
     if tool is None:
         sys.exit("ninja: error: this is ninja-asr, not the build tool; its version: ninja-asr --version")
     if sys.stderr is not None:

@@ -1,13 +1,13 @@
-"""Find the build tool ``ninja`` and hand its calls on to it."""
+"""Find the build tool ``ninja``."""
 
 import os
 
 BUILD_TOOLS = ("ninja-build", "ninja", "samu")
-OURSELVES = b"ninja._launch"  # stands in every start script that pip, pipx, uv or setuptools makes of our entry points
+OURSELVES = b"ninja._launch"  # occurs in the start scripts that pip, pipx, uv and setuptools write
 
 
 def find_build_tool() -> str | None:
-    """Return the path of the build tool: ``$NINJA_BUILD_TOOL``, else the first on PATH that is not ourselves."""
+    """Return the path of the build tool: ``$NINJA_BUILD_TOOL``, or the first on PATH that is not this program."""
     chosen = os.environ.get("NINJA_BUILD_TOOL")
     for name in (chosen,) if chosen else BUILD_TOOLS:
         folders = [""] if os.path.dirname(name) else os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -19,9 +19,9 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Tell whether a program is a start script of this package, here or in another environment."""
+    """Tell whether a program is a start script of this package, in any environment."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)
     except OSError:
-        return True  # an unreadable file might be ours, and running ourselves again would never end
+        return True  # it might be ours, which would call itself forever

@@ -27,21 +27,21 @@ class Finding:
     """Result of one check."""
 
     subject: str
-    good: bool | None  # None: not installed, and only some commands need it
-    text: str  # what was found, and what to do where it is not good
+    good: bool | None  # None if an optional library is missing
+    text: str  # the result, and the remedy of a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A file that several installed distributions claim."""
+    """A file that several installed distributions contain."""
 
     path: str
-    owners: tuple[str, ...]  # distributions whose record names the file
-    present: str | None  # the one whose content lies there; None: another's, or the file is gone
+    owners: tuple[str, ...]  # distributions with the file in their records
+    present: str | None  # the distribution whose content the file has, if any
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything the package needs, one finding at a time."""
+    """Yield the results of all checks."""
     yield Finding("python", True, f"{platform.python_version()} on {platform.platform()}")
     version = installed_version()
     home = Path(__file__).parent
@@ -62,7 +62,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_deeply() -> Iterator[Finding]:
-    """Compute golden cases with the kernels of this build, and compare them with slow, plain Python."""
+    """Compute golden cases with the kernels of this build and compare them with plain Python."""
     try:
         from ninja import self_test
     except Exception as error:  # a broken library may raise anything when it is imported
@@ -74,9 +74,9 @@ def examine_deeply() -> Iterator[Finding]:
 
 
 def claims() -> list[Claim]:
-    """Return the files of this distribution's names that other installed distributions claim too, sorted by path.
+    """Return the files of this distribution that other installed distributions contain too, sorted by path.
 
-    pip overwrites such files silently, and uninstalling one distribution deletes them from under the other.
+    pip overwrites such files silently, and uninstalling either distribution deletes them.
     """
     names = {DISTRIBUTION, *importlib.metadata.packages_distributions().get("ninja", ())}
     owners: dict[str, dict[str, str]] = defaultdict(dict)  # path → distribution → sha256 in its record
@@ -109,18 +109,18 @@ def _digest(path: str) -> str | None:
 def _names() -> Iterator[Finding]:
     shared = claims()
     if not shared:
-        yield Finding("names", True, "no other package claims our files")
+        yield Finding("names", True, "no other package has the same files")
         return
     others = sorted({owner for claim in shared for owner in claim.owners if owner != DISTRIBUTION})
     for claim in shared:
-        held = f"it holds {claim.present}'s" if claim.present else "it holds neither's"
-        yield Finding("names", False, f"{claim.path} is claimed by {' and '.join(claim.owners)}; {held}")
+        origin = f"it is that of {claim.present}" if claim.present else "it is of neither"
+        yield Finding("names", False, f"{claim.path} belongs to {' and '.join(claim.owners)}; {origin}")
     yield Finding(
         "names",
         False,
         f"{', '.join(others)} and {DISTRIBUTION} overwrite each other; pip uninstall {' '.join(others)}, then "
-        f"pip install --force-reinstall --no-deps {DISTRIBUTION}; take the build tool from the system (ninja-build) or "
-        "another environment ($NINJA_BUILD_TOOL): its calls are handed to it. Until then, ninja-asr works",
+        f"pip install --force-reinstall --no-deps {DISTRIBUTION}; use the build tool of the system (ninja-build) or "
+        "another environment ($NINJA_BUILD_TOOL). Until then, ninja-asr works",
     )
 
 
@@ -139,9 +139,9 @@ def _library(name: str, distributions: Sequence[str]) -> Finding:
     purpose, install = LIBRARIES[name]
     if importlib.util.find_spec(name) is None:
         return Finding(name, None, f"not installed, needed for {purpose}; {install}")
-    found = ", ".join(sorted(f"{each} {importlib.metadata.version(each)}" for each in set(distributions)))
-    # Those that Ninja depends on and that may be broken are imported.
-    look = {"torch": _torch, "pywrapfst": _openfst}.get(name, lambda: found)
+    versions = ", ".join(sorted(f"{library} {importlib.metadata.version(library)}" for library in set(distributions)))
+    # Dependencies that may be broken are imported.
+    look = {"torch": _torch, "pywrapfst": _openfst}.get(name, lambda: versions)
     return _attempt(name, look, f"needed for {purpose}; {install}")
 
 
@@ -167,5 +167,5 @@ def _model() -> str:
 
 def _build_tool() -> Finding:
     tool = find_build_tool()
-    ours = f"{sys.executable}'s environment"
-    return Finding("build tool", True, f"{tool}; its calls are handed to it" if tool else f"none beside {ours}")
+    text = f"{tool}; calls for it are passed on" if tool else f"none besides the environment of {sys.executable}"
+    return Finding("build tool", True, text)

@@ -46,7 +46,7 @@ LIBRARIES = {
     "ray": Library("--ray", "pip install 'ninja-asr[ray]'"),
     "s3fs": Library("s3:// files", "pip install 'ninja-asr[cloud]'"),
     "gcsfs": Library("gs:// files", "pip install 'ninja-asr[cloud]'"),
-    "matplotlib": Library("ninja tune --plot", "pip install matplotlib"),
+    "matplotlib": Library("ninja tune --curve", "pip install matplotlib"),
 }
 
 

@@ -1,8 +1,8 @@
-"""Golden cases of the kernels, computed anew on this machine and compared with enumeration of all paths.
+"""Golden cases: results of the kernels on this machine, compared with enumeration of all paths in plain Python.
 
-What a case compares with is slow, in plain Python, and uses nothing of the kernels: a build with unsafe optimisations,
-for another processor, or with a fault gives other numbers. Lattices are drawn by a generator of our own, the same
-everywhere; some have states without a path and arcs without a word, costs that tie, and probabilities that underflow.
+The reference implementations use no kernel, so a build with unsafe optimisations, for another processor, or with a
+fault gives other numbers. The lattices are the same on all machines; some have states without a path, epsilon arcs,
+tied costs, and probabilities that underflow.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ ARPA = (
 
 
 class Wrong(Exception):
-    """A case gave something else than expected."""
+    """The result of a case differs from the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A path, walked in Python."""
+    """A path, enumerated in Python."""
 
     arcs: tuple[int, ...]
     words: tuple[int, ...]
     cost: float  # scaled
 
 
-def drawn() -> list[Lattice]:
-    """Return small lattices, the same on every machine."""
+def random_lattices() -> list[Lattice]:
+    """Return small random lattices, the same on every machine."""
     state = 20_261_123
 
     def draw(count: int) -> int:
@@ -62,7 +62,7 @@ def drawn() -> list[Lattice]:
         state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
         return (state >> 33) % count
 
-    found = []
+    lattices = []
     for number in range(LATTICES):
         states = 3 + draw(5)
         pairs = sorted((src, src + 1 + draw(states - 1 - src)) for src in range(states - 1) for _ in range(1 + draw(3)))
@@ -73,44 +73,44 @@ def drawn() -> list[Lattice]:
             final[1 + draw(states - 1)] = 0.5
         lm, acoustic = ([step * (draw(16) - 2) for _ in pairs] for _ in range(2))
         dst, word = [each for _, each in pairs], [draw(4) for _ in pairs]
-        found.append(Lattice.from_arrays(f"u{number:02}", begin, dst, word, lm, acoustic, final, words=TABLE))
-    return found
+        lattices.append(Lattice.from_arrays(f"u{number:02}", begin, dst, word, lm, acoustic, final, words=TABLE))
+    return lattices
 
 
 def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
-    """Return all paths, without a kernel."""
+    """Enumerate all paths, without a kernel."""
     word, dst = lattice.word.tolist(), lattice.dst.tolist()
-    arc_begin, lm, acoustic = (each.tolist() for each in (lattice.arc_begin, lattice.graph, lattice.acoustic))
+    arc_begin, lm, acoustic = (array.tolist() for array in (lattice.arc_begin, lattice.graph, lattice.acoustic))
     final = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))
-    found: list[Walk] = []
-    waiting: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
-    while waiting:
-        at, arcs, cost = waiting.pop()
+    paths: list[Walk] = []
+    stack: list[tuple[int, tuple[int, ...], float]] = [(0, (), 0.0)]
+    while stack:
+        at, arcs, cost = stack.pop()
         if final[at][0] < 1e30:
             total = cost + scales.lm * final[at][0] + scales.acoustic * final[at][1]
-            found.append(Walk(arcs, tuple(word[arc] for arc in arcs if word[arc]), total))
+            paths.append(Walk(arcs, tuple(word[arc] for arc in arcs if word[arc]), total))
         for arc in range(arc_begin[at], arc_begin[at + 1]):
             more = scales.lm * lm[arc] + scales.acoustic * acoustic[arc]
-            waiting.append((dst[arc], (*arcs, arc), cost + more))
-    return found
+            stack.append((dst[arc], (*arcs, arc), cost + more))
+    return paths
 
 
-def by_words(found: list[Walk]) -> dict[tuple[int, ...], float]:
+def by_words(paths: list[Walk]) -> dict[tuple[int, ...], float]:
     """Return the least cost of each word sequence."""
     least: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
-    for walk in found:
+    for walk in paths:
         least[walk.words] = min(least[walk.words], walk.cost)
     return dict(least)
 
 
-def close(what: str, given: float, expected: float, digits: float = 1e-9) -> None:
-    """Refuse a number that is not the expected one, NaN too."""
-    if not abs(given - expected) <= digits * max(1.0, abs(expected)):
-        raise Wrong(f"{what} is {given!r}, but must be {expected!r}")
+def check_close(name: str, result: float, expected: float, tolerance: float = 1e-9) -> None:
+    """Raise `Wrong` if a number differs from the expected one or is NaN."""
+    if not abs(result - expected) <= tolerance * max(1.0, abs(expected)):
+        raise Wrong(f"{name} is {result!r}, but must be {expected!r}")
 
 
 def _costs() -> None:
-    for stub in Path(__file__).parent.glob("_[a-z]*.pyi"):  # what a module does to the processor as it is loaded lasts
+    for stub in Path(__file__).parent.glob("_[a-z]*.pyi"):  # loading a module may change the floating-point mode
         importlib.import_module(f"ninja.{stub.stem}")
     for value in (math.nan, -math.inf, math.inf):
         try:
@@ -120,54 +120,56 @@ def _costs() -> None:
         raise Wrong(f"an arc of cost {value} is not refused")
     if option := _core.unsafe_option():
         raise Wrong(f"the compiled modules were built with {option}")
-    tiny = np.array([1, 1]).view(np.float64)  # by its bits
+    tiny = np.array([1, 1]).view(np.float64)  # subnormal numbers
     if (tiny + tiny).view(np.int64).tolist() != [2, 2]:
         raise Wrong("numbers below 2e-308 become 0 (-ffast-math)")
 
 
 def _best_path() -> None:
-    for lattice in drawn():
+    for lattice in random_lattices():
         found = walks(lattice)
         cost = graph.best_path(lattice, SCALES).cost(SCALES)
-        close(f"{lattice.key}: the cost of the best path", cost, min(walk.cost for walk in found))
+        check_close(f"{lattice.key}: the cost of the best path", cost, min(walk.cost for walk in found))
         least = by_words(found)
         listed = graph.nbest(lattice, 5, SCALES)
         for path, cost in zip(listed, sorted(least.values()), strict=False):
-            close(f"{lattice.key}: a cost of the n-best list", path.cost(SCALES), cost)
+            check_close(f"{lattice.key}: a cost of the n-best list", path.cost(SCALES), cost)
         if len(listed) != min(5, len(least)):
-            raise Wrong(f"{lattice.key}: {len(listed)} word sequences in place of {min(5, len(least))}")
+            raise Wrong(f"{lattice.key}: {len(listed)} word sequences rather than {min(5, len(least))}")
 
 
 def _posteriors() -> None:
-    for lattice in drawn():
+    for lattice in random_lattices():
         found = walks(lattice)
         best = min(walk.cost for walk in found)
         mass = math.fsum(math.exp(best - walk.cost) for walk in found)
-        given = graph.posteriors(lattice, SCALES).tolist()
+        posteriors = graph.posteriors(lattice, SCALES).tolist()
         for arc in range(lattice.num_arcs):
             expected = math.fsum(math.exp(best - walk.cost) for walk in found if arc in walk.arcs) / mass
-            close(f"{lattice.key}: the posterior of arc {arc}", given[arc], expected)
+            check_close(f"{lattice.key}: the posterior of arc {arc}", posteriors[arc], expected)
         total = graph.forward_backward(lattice, SCALES).total
-        close(f"{lattice.key}: the cost of all paths", total, best - math.log(mass))
+        check_close(f"{lattice.key}: the cost of all paths", total, best - math.log(mass))
 
 
 def _prune() -> None:
-    for lattice in drawn():
+    for lattice in random_lattices():
         found = walks(lattice)
         best = min(walk.cost for walk in found)
         wanted = sorted({arc for walk in found if walk.cost <= best + 1.03 for arc in walk.arcs})
         kept = graph.prune(lattice, 1.03, SCALES, return_arc_map=True)[1].tolist()
         if sorted(kept) != wanted:
-            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(kept)} in place of {wanted}")
+            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(kept)} rather than {wanted}")
 
 
 def _determinize() -> None:
-    for lattice in drawn()[1:10]:
-        expected, given = by_words(walks(lattice)), by_words(walks(graph.determinize(lattice, 0.1)))
-        if expected.keys() != given.keys():
-            raise Wrong(f"{lattice.key}: determinized it has other word sequences")
+    for lattice in random_lattices()[1:10]:
+        expected, result = by_words(walks(lattice)), by_words(walks(graph.determinize(lattice, 0.1)))
+        if expected.keys() != result.keys():
+            raise Wrong(f"{lattice.key}: determinization changes its word sequences")
         for words, cost in expected.items():
-            close(f"{lattice.key}: the determinized cost of {words}", given[words], cost, 1e-5)  # single precision
+            check_close(
+                f"{lattice.key}: the determinized cost of {words}", result[words], cost, 1e-5
+            )  # single precision
 
 
 def _edits(first: tuple[int, ...], second: tuple[int, ...]) -> int:
@@ -180,19 +182,21 @@ def _edits(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 
 
 def _oracle() -> None:
-    for lattice in drawn():
+    for lattice in random_lattices():
         for reference in ((1, 2), (3,), (2, 2, 1, 3)):
             found = graph.oracle(lattice, reference)
             errors = found.substitutions + found.insertions + found.deletions
-            close(f"{lattice.key}: the fewest errors", errors, min(_edits(w.words, reference) for w in walks(lattice)))
+            check_close(
+                f"{lattice.key}: the fewest errors", errors, min(_edits(w.words, reference) for w in walks(lattice))
+            )
 
 
 def _consensus() -> None:
-    for lattice in drawn():
+    for lattice in random_lattices():
         found = mbr_decode(lattice, SCALES)
         for at, begin in enumerate(found.bin_begin[:-1]):
             share = float(found.posterior[begin : found.bin_begin[at + 1]].astype(np.float64).sum())
-            close(f"{lattice.key}: the posteriors of bin {at} together", share, 1.0, 1e-5)
+            check_close(f"{lattice.key}: the posteriors of bin {at} together", share, 1.0, 1e-5)
         weights = by_words_mass(lattice)
         risk = math.fsum(p * _edits(words, tuple(found.words.tolist())) for words, p in weights.items())
         if not risk <= found.bayes_risk + 1e-4:
@@ -215,11 +219,11 @@ def _archive() -> None:
         for name in ("x.ark", "x.txt"):
             path = Path(folder, name)
             with write(path) as output:
-                for lattice in drawn():
+                for lattice in random_lattices():
                     output.write(lattice)
-            for made, (_, found) in zip(drawn(), read(path), strict=True):
-                if made.graph.tobytes() != found.graph.tobytes() or made.dst.tobytes() != found.dst.tobytes():
-                    raise Wrong(f"{made.key}: {name} gives other costs or arcs back than were written")
+            for written, (_, lattice) in zip(random_lattices(), read(path), strict=True):
+                if written.graph.tobytes() != lattice.graph.tobytes() or written.dst.tobytes() != lattice.dst.tobytes():
+                    raise Wrong(f"{written.key}: reading {name} returns other costs or arcs than were written")
         for cost in ("nan", "-inf", "inf"):
             Path(folder, "y.txt").write_text(f"u\n0 1 1 {cost},0,\n1\n\n")
             try:
@@ -245,10 +249,10 @@ def _language_model() -> None:
         given.append(float(lm.logprob(slots, np.array([word], np.int32))[0]))
         slots = lm.advance(slots, np.array([word], np.int32))
     for value, log10 in zip(given, (-0.25, -0.375, -0.875), strict=True):
-        close("a score of the n-gram model", value, log10 * math.log(10), 1e-6)
+        check_close("a score of the n-gram model", value, log10 * math.log(10), 1e-6)
     grams = {(0, 1): -0.25, (1, 2): -0.375, (2, 4): -0.875}
     single, back = {1: -0.5, 2: -1.25, 3: -0.625, 4: -1.0}, {0: -0.5, 1: -0.25, 2: -0.125, 3: 0.0}
-    for lattice in drawn()[1:10]:
+    for lattice in random_lattices()[1:10]:
         expected = math.inf
         for walk in walks(lattice, Scales(lm=0.5, acoustic=0.1)):
             history, score = 0, 0.0
@@ -258,7 +262,7 @@ def _language_model() -> None:
             expected = min(expected, walk.cost - 0.5 * math.log(10) * score)
         ((_, found),) = rescore([(lattice.key, lattice)], lm, options)
         cost = min(walk.cost for walk in walks(found, Scales(acoustic=0.1)))
-        close(f"{lattice.key}: the cost of the rescored best path", cost, expected, 1e-5)
+        check_close(f"{lattice.key}: the cost of the rescored best path", cost, expected, 1e-5)
 
 
 CASES: dict[str, Callable[[], None]] = {
@@ -266,7 +270,7 @@ CASES: dict[str, Callable[[], None]] = {
     "best paths": _best_path,
     "posteriors": _posteriors,
     "pruning": _prune,
-    "determinizing": _determinize,
+    "determinization": _determinize,
     "oracle": _oracle,
     "consensus": _consensus,
     "archives": _archive,
@@ -275,7 +279,7 @@ CASES: dict[str, Callable[[], None]] = {
 
 
 def run() -> Iterator[tuple[str, str | None]]:
-    """Yield the name of each case, and what is wrong with it, None where nothing is."""
+    """Yield the name of each case, and the error, None if there is none."""
     for name, case in CASES.items():
         try:
             case()

@@ -52,7 +52,7 @@ class Wronged:
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_no_number_is_close_to_none(number):
     with pytest.raises(self_test.Wrong):
-        self_test.close("it", number, 1.0)
+        self_test.check_close("it", number, 1.0)
 
 
 def test_unsafe_options_of_the_compiler_are_named(monkeypatch):

@@ -30,7 +30,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("operators of ONNX that are not on a list are refused", "lm/test_onnx_check.py::test_operators_outside_the_list_and_bodies_are_refused_by_name", "ninja/lm/imported/onnx_check.py", "if node.domain not in DOMAINS or node.op_type not in OPERATORS:", "if False:"),
         Promise("operators of Caffe2 that Ninja does not know are refused", "lm/test_caffe2.py::test_an_unknown_operator_is_named_with_its_place", "ninja/lm/imported/caffe2.py", "if operator.type not in OPERATORS:", "if False:"),
         Promise("commands in script files are not run", "io/test_tables.py::test_allowing_pipes_does_not_allow_them_in_script_files", "ninja/files/place.py", "if not unpacked:", "if False:"),
-        Promise("a file of options allows no command, no cluster", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "or option.name in TYPED", ""),
+        Promise("a file of options allows no command, no cluster", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "or option.name in COMMAND_LINE_ONLY", ""),
         Promise("scripts of sed run and write nothing", "cli/test_score_grid.py::test_a_script_of_sed_runs_and_writes_nothing", "ninja/evaluate/word_filters.py", '"--sandbox", '),
         Promise("URLs are of stores, and not chained", "files/test_remote.py::test_messages_name_what_is_missing", "ninja/files/remote.py", "if protocol not in SCHEMES:", "if False:"),
     ],
@@ -52,7 +52,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("an adapter names no other model", MODELS + "test_an_adapter_that_names_another_model_is_refused", "ninja/lm/huggingface/loading.py", "if os.path.exists(os.path.join(path, ADAPTER)):", "if False:"),
         Promise("a store lists only what lies where it was asked", OWN + "test_a_store_lists_only_what_lies_where_it_was_asked", "ninja/files/remote.py", 'if ".." in url.split("/") or not url.startswith(', 'if False and url.startswith('),
         Promise("no file names a URL but lists in the folder of their own", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/files/place.py", "elif remote.names_url(name):", "elif False:"),
-        Promise("a file of options names no URL", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/cli/config.py", "isinstance(each, str) and names_url(each)", "False"),
+        Promise("a file of options names no URL", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/cli/config.py", "isinstance(item, str) and names_url(item)", "False"),
         Promise("settings of a tokenizer name files beside it", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/lm/huggingface/loading.py", "_check_named_files(_json(path, name), name, path)", "pass"),
     ],
     BOUNDS: [
