@@ -241,6 +241,30 @@ def run(folder: Path, tests: list[str]) -> tuple[bool, str]:
     return done.returncode == 0, failed[0] if failed else done.stdout[-100:].strip()
 
 
+def copy_tree(folder: Path) -> None:
+    """Copy the files that tests need into a folder."""
+    for name in ("ninja", "tests", "ext", "examples", "models", "benchmarks", "docs", "fuzz"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
+    for path in ROOT.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, folder)
+
+
+def put_to_tests(mutant: Mutant, text: str, folder: Path, modules: list[str], tests: list[str]) -> tuple[str, str]:
+    """Run tests on a mutant in the copy, whose extension modules are compiled; return the outcome and its reason."""
+    binaries = [path for module in modules for path in folder.glob(f"ninja/{Path(module).stem}.*.so")]
+    originals = {path: path.read_bytes() for path in [folder / mutant.path, *binaries]}
+    (folder / mutant.path).write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
+    try:
+        if not all(build(module, folder) for module in modules):
+            return "invalid", "does not compile"
+        passed, reason = run(folder, tests) if tests else (True, "no tests")
+        return "SURVIVED" if passed else "killed", reason
+    finally:
+        for path, content in originals.items():
+            path.write_bytes(content)
+
+
 @command
 @option("--python", "num_python", default=70)
 @option("--native", "num_native", default=30)
@@ -256,67 +280,44 @@ def main(num_python: int, num_native: int, seed: int, seconds: float, files: int
     traced = Trace() if (TRACE / "coverage").exists() else None
     chance = random.Random(seed)
     modules = [path for package in PACKAGES for path in sorted((ROOT / "ninja" / package).rglob("*.py"))]
-    sources = {str(path.relative_to(ROOT)): path.read_text() for path in [*modules, *sorted(ROOT.glob("ext/*/*.hpp"))]}
-    sources = {path: text for path, text in sources.items() if only in path}
-    python = [mutant for path, text in sources.items() if path.endswith(".py") for mutant in python_mutants(path, text)]
-    native = [
-        mutant for path, text in sources.items() if path.endswith(".hpp") for mutant in native_mutants(path, text)
-    ]
-    sample = [
-        *chance.sample(python, min(num_python, len(python))),
-        *chance.sample(native, min(num_native, len(native))),
-    ]
+    paths = [*modules, *sorted(ROOT.glob("ext/*/*.hpp"))]
+    sources = {path: (ROOT / path).read_text() for path in (str(p.relative_to(ROOT)) for p in paths) if only in path}
+    sample = []
+    for ending, count, mutate in ((".py", num_python, python_mutants), (".hpp", num_native, native_mutants)):
+        mutants = [mutant for path, text in sources.items() if path.endswith(ending) for mutant in mutate(path, text)]
+        sample += chance.sample(mutants, min(count, len(mutants)))
     chance.shuffle(sample)
     tests = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
-    holders = extensions()
+    headers_of = extensions()
     if num_native:
         translate()
     counts: Counter[str] = Counter()
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for name in ("ninja", "tests", "ext", "examples", "models", "benchmarks", "docs", "fuzz"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
-        for path in ROOT.glob("*.*"):
-            if path.is_file():
-                shutil.copy(path, folder)
+        copy_tree(folder)
         for mutant in sample:
             if time.monotonic() - begin > seconds:
                 break
             text = sources[mutant.path]
-            kind, kept, chosen = "python", {}, []
-            if traced and mutant.path.endswith(".py"):
-                chosen = traced.tests(mutant.path, text.count("\n", 0, mutant.begin) + 1)
-            chosen = chosen or tests_of(mutant.path, tests, files)
             if mutant.path.endswith(".hpp"):
-                name = mutant.path.removeprefix("ext/")
-                room = name.partition("/")[0]
-                near = [each for each, held in holders.items() if name in held]
-                if not near:
+                modules = [module for module, headers in headers_of.items() if mutant.path[4:] in headers]
+                names = TESTS_OF[mutant.path.split("/")[1]].split()
+                chosen = [str(path) for name in names for path in Path("tests").rglob(f"{name}.py")]
+                if not modules:
                     continue
-                kind, chosen = (
-                    "native",
-                    [str(path) for each in TESTS_OF[room].split() for path in Path("tests").rglob(f"{each}.py")],
-                )
-                stems = [Path(each).stem for each in near]
-                kept = {path: path.read_bytes() for each in stems for path in folder.glob(f"ninja/{each}.*.so")}
-            (folder / mutant.path).write_text(text[: mutant.begin] + mutant.new + text[mutant.end :])
-            held, why = True, ""
-            if kind == "native" and not all(build(each, folder) for each in near):
-                held, why = False, "does not compile"
-            if why:
-                counts["no program"] += 1
             else:
-                held, why = run(folder, chosen) if chosen else (True, "no tests")
-                counts[f"{kind} {'survived' if held else 'killed'}"] += 1
-            print(f"{'SURVIVED' if held else 'killed'}  {mutant.describe(text)}  {why}", flush=True)
-            (folder / mutant.path).write_text(text)
-            for path, content in kept.items():
-                path.write_bytes(content)
+                modules, line = [], text.count("\n", 0, mutant.begin) + 1
+                chosen = traced.tests(mutant.path, line) if traced else []
+                chosen = chosen or tests_of(mutant.path, tests, files)
+            kind = "native" if modules else "python"
+            outcome, reason = put_to_tests(mutant, text, folder, modules, chosen)
+            counts[f"{kind} {outcome}"] += 1
+            print(f"{outcome}  {mutant.describe(text)}  {reason}", flush=True)
     for kind in ("python", "native"):
-        killed, lived = counts[f"{kind} killed"], counts[f"{kind} survived"]
-        if killed + lived:
-            print(f"{kind}: {killed} of {killed + lived} killed, {killed / (killed + lived):.0%}")
+        killed, survived = counts[f"{kind} killed"], counts[f"{kind} SURVIVED"]
+        if killed + survived:
+            print(f"{kind}: {killed} of {killed + survived} killed, {killed / (killed + survived):.0%}")
 
 
 if __name__ == "__main__":
