@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "inputs.hpp"
+
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace fuzz {
@@ -127,3 +129,14 @@ inline size_t mutate_any(uint8_t* data, size_t size, size_t max_size, Random& ra
     if (random() % 2) return LLVMFuzzerMutate(data, size, max_size);                                          \
     return fuzz::by(data, size, max_size, random);                                                            \
   }
+
+// A target with these mutations: its body reads an input from `draw`, of `size` bytes in all.
+#define FUZZ_TARGET(by)                                                           \
+  static void test_input(fuzz::Draw& draw, size_t size);                          \
+  FUZZ_MUTATE(by)                                                                 \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {       \
+    fuzz::Draw draw(data, size);                                                  \
+    test_input(draw, size);                                                       \
+    return 0;                                                                     \
+  }                                                                               \
+  static void test_input(fuzz::Draw& draw, [[maybe_unused]] size_t size)

@@ -69,7 +69,7 @@ def build(target: str, flags: list[str], suffix: str = "") -> Path:
 
 def is_drawn(target: str) -> bool:
     """Return whether a target draws numbers from its input, rather than reading it as a file."""
-    return "FUZZ_MUTATE(mutate_drawn)" in (FUZZ / "targets" / f"{target}.cpp").read_text()
+    return "(mutate_drawn)" in (FUZZ / "targets" / f"{target}.cpp").read_text()
 
 
 def build_sanitized(target: str, more: Sequence[str] = ()) -> Path:

@@ -7,10 +7,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape = fuzz::small_shape();
   shape.wild = draw.ConsumeBool();
   shape.labels = 10;
@@ -60,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t num_final_labels = labels.final_ali_begin[items[0].arcs.num_states];
   if (ninja::first_unknown_label(labels.ali, num_labels, known) >= 0 ||
       ninja::first_unknown_label(labels.final_ali, num_final_labels, known) >= 0) {
-    return 0;
+    return;
   }
   ninja::AlignGraph graph;
   const fuzz::Array<int32_t> entries(entry);
@@ -70,17 +67,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ninja::LexiconAligner aligner(items[0].arcs, labels, known, lexicon,
                                   {6, options.partial_word, 30, options.max_states, options.max_labels});
     graph = aligner.align();
-    if (aligner.unknown_word() >= 0) return 0;
+    if (aligner.unknown_word() >= 0) return;
   } else {
     ninja::GeneralAligner aligner(items[0].arcs, labels, known, options, 60);
     graph = aligner.align();
   }
-  if (graph.too_large) return 0;
+  if (graph.too_large) return;
   ninja::EpsilonRemover remover(graph);
   const ninja::LatticeArrays made = keep ? remover.keep() : remover.remove(options.max_labels, graph.too_large);
-  if (graph.too_large || made.final_graph.empty() || shape.wild) return 0;
+  if (graph.too_large || made.final_graph.empty() || shape.wild) return;
   const ninja::Flaw flaw = fuzz::flaw_of(made.arcs(), made.alignments());
   const bool complete = !shape.dead_ends && graph.fault == ninja::AlignFault::kNone && !keep;
   if (flaw != ninja::Flaw::kNoFinal || complete) fuzz::expect_lattice(made.arcs(), made.alignments());
-  return 0;
 }

@@ -5,8 +5,6 @@
 #include "models.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_text)
-
 namespace {
 
 std::string read(const std::string& file, size_t piece) {
@@ -31,12 +29,10 @@ std::string read(const std::string& file, size_t piece) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_text) {
   const uint8_t piece = draw.ConsumeIntegral<uint8_t>();
   std::string file = fuzz::rest(draw);
   if (file.empty() || file.back() != '\n') file += '\n';  // as the caller does
   const std::string whole = read(file, file.size());
   if (piece & 1) fuzz::expect(read(file, piece) == whole, "a file reads the same in pieces");
-  return 0;
 }

@@ -4,8 +4,6 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 bool rises(const std::vector<int64_t>& begin, int64_t end) {
@@ -52,8 +50,7 @@ void change(fuzz::Draw& draw, std::vector<T>& array) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   const int64_t num_words = draw.ConsumeIntegralInRange<int64_t>(0, 6);
   ninja::LatticeArrays row = fuzz::draw_lattice(draw);
   for (int changes = draw.ConsumeIntegralInRange<int>(0, 3); changes > 0; --changes) {
@@ -91,9 +88,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool sound = found.flaw == ninja::Flaw::kNone;
   fuzz::expect(sound == keeps_invariants(row, num_words), "the check agrees with its slow twin");
   fuzz::expect(found.place >= 0 && found.place <= std::max(arcs.num_arcs, arcs.num_states), "a flaw has a place");
-  if (!sound) return 0;
+  if (!sound) return;
   const ninja::Items items = drawn.items();
   fuzz::expect_lattices(ninja::prune_each(items, {1.0, 1.0, 0.0}, 4.0).items);
   fuzz::expect_lattices(ninja::path_lattices(items, ninja::best_paths(items, {1.0, 1.0, 0.0}), false).items);
-  return 0;
 }

@@ -11,8 +11,6 @@
 #include "mutate.hpp"
 #include "paths.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 using Words = std::vector<int32_t>;
@@ -84,11 +82,10 @@ ninja::NgramModel draw_model(fuzz::Draw& draw, Table& table) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   Table table;
   ninja::NgramModel model = draw_model(draw, table);
-  if (table.order == 0) return 0;
+  if (table.order == 0) return;
   fuzz::ask(model);
   fuzz::Shape shape;
   shape.most_states = 8;
@@ -115,19 +112,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ninja::Composed made = ninja::compose_ngram(arcs, model, lm_word.data(), extra.data(), kEos, scale, most);
   if (made.too_large) {
     fuzz::expect(most < 100000, "there are too many arcs");
-    return 0;
+    return;
   }
   const std::vector<fuzz::Path> old = fuzz::all_paths(arcs);
   if (made.impossible >= 0) {
     fuzz::expect(made.impossible <= arcs.num_arcs, "a place is one of the lattice");
-    return 0;
+    return;
   }
   fuzz::expect_copies(made, arcs);
-  if (made.state_map.empty()) return 0;
+  if (made.state_map.empty()) return;
   ninja::Block block = ninja::copy(made, arcs, drawn.labels());
   ninja::Item item;
   ninja::adopt(block, item);
-  if (shape.wild) return 0;
+  if (shape.wild) return;
   if (fuzz::num_paths(arcs) > 0) fuzz::expect_lattice(item.arcs, item.labels);
   fuzz::expect(fuzz::num_paths(item.arcs) == fuzz::num_paths(arcs), "all paths are there once");
   for (const fuzz::Path& path : fuzz::all_paths(item.arcs)) {
@@ -145,5 +142,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const double end = arcs.final_graph[made.state_map[path.end]] - scale * table.score(history, kEos);
     fuzz::expect(fuzz::near(end, made.final_graph[path.end]), "an end costs what the model says");
   }
-  return 0;
 }

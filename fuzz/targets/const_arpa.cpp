@@ -5,13 +5,10 @@
 #include "models.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_words)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const fuzz::Bytes bytes(data, size);
+FUZZ_TARGET(mutate_words) {
+  const fuzz::Bytes bytes(fuzz::rest(draw));
   const ninja::NumberedNgrams found = ninja::read_const_arpa(bytes.begin(), bytes.size());
-  if (!found.error.empty()) return 0;
+  if (!found.error.empty()) return;
   fuzz::expect(static_cast<int32_t>(found.word_id.size()) == found.model.num_words(), "every word has an id");
   fuzz::ask(found.model);
-  return 0;
 }

@@ -6,10 +6,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   const int64_t num_units = draw.ConsumeIntegralInRange<int64_t>(1, 6);
   int64_t num_frames = draw.ConsumeIntegralInRange<int64_t>(0, 8);
   ninja::CtcUnits units{num_units, draw.ConsumeIntegralInRange<int64_t>(0, num_units - 1), nullptr};
@@ -73,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::expect(found.place[word] >= 0 && found.place[word] < static_cast<int32_t>(found.parent.size()),
                  "a word has its place");
   }
-  if (num_hypotheses == 0) return 0;
+  if (num_hypotheses == 0) return;
   // As ninja.ctc gives them on, with a word id for each place.
   std::vector<int64_t> number(num_hypotheses), id_begin(found.parent.size() + 1);
   std::vector<int32_t> same(found.parent.size()), id(found.parent.size());
@@ -111,5 +108,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    "every arc leads onwards");
     }
   }
-  return 0;
 }

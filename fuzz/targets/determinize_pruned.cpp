@@ -5,10 +5,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.wild = draw.ConsumeBool();
   shape.words = draw.ConsumeBool() ? 2 : 6;
@@ -29,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::expect(found.num_states == again.num_states && found.stopped_by == again.stopped_by && found.ali == again.ali &&
                    found.dst == again.dst,
                "the same lattice gives the same result");
-  if (found.num_states == 0) return 0;
+  if (found.num_states == 0) return;
   const ninja::Arcs arcs = found.arcs();
   const ninja::Flaw flaw = fuzz::flaw_of(arcs, found.alignments());
   const bool lost = flaw == ninja::Flaw::kNoFinal || flaw == ninja::Flaw::kCost || flaw == ninja::Flaw::kFinalCost;
@@ -42,5 +39,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                word.end());  // labels of a final state's string go on epsilons
     fuzz::expect(std::adjacent_find(word.begin(), word.end()) == word.end(), "a state has one arc for a word");
   }
-  return 0;
 }

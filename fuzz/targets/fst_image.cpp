@@ -5,12 +5,10 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_words)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const fuzz::Bytes bytes(data, size);
+FUZZ_TARGET(mutate_words) {
+  const fuzz::Bytes bytes(fuzz::rest(draw));
   const ninja::ParsedFst fst = ninja::parse_image(bytes.begin(), bytes.size());
-  if (!fst.error.empty()) return 0;
+  if (!fst.error.empty()) return;
   const auto num_states = static_cast<int64_t>(fst.final_cost.size()), num_arcs = static_cast<int64_t>(fst.dst.size());
   fuzz::expect(fst.end <= bytes.size() && 8 * (num_states + num_arcs) <= 8 * bytes.size(),
                "an FST is no larger than its file");
@@ -35,5 +33,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    again.final_cost == fst.final_cost && again.arc_begin == fst.arc_begin &&
                    again.ilabel == fst.ilabel && again.olabel == fst.olabel,
                "what is written is read as it was");
-  return 0;
 }

@@ -5,17 +5,14 @@
 #include "inputs.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_text)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_text) {
   const bool acceptor = draw.ConsumeIntegral<uint8_t>() & 1;
   const fuzz::Bytes bytes(fuzz::rest(draw), 1);
   const ninja::FstTextLook look = ninja::look_at_fst_text(bytes.begin(), bytes.end());
   for (const std::string_view field : look.fourth) fuzz::expect(!field.empty(), "a field is not empty");
   ninja::FstText made;
   ninja::read_fst_text(bytes.begin(), bytes.end(), 1, acceptor, made);
-  if (made.fault != ninja::FstTextFault::kNone) return 0;
+  if (made.fault != ninja::FstTextFault::kNone) return;
   const size_t num_states = made.final_cost.size(), num_arcs = made.dst.size(),
                num_labels = made.labels.entries().size();
   fuzz::expect(num_states > 0 && made.arc_begin.size() == num_states + 1 && made.arc_begin[0] == 0 &&
@@ -28,5 +25,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::expect(made.label[arc] >= 1 && made.label[arc] <= static_cast<int32_t>(num_labels), "every arc has a label");
     fuzz::expect(!std::isnan(made.cost[arc]), "every arc has a cost");
   }
-  return 0;
 }

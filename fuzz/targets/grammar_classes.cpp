@@ -6,8 +6,6 @@
 #include "lm/arpa.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 constexpr int32_t kSymbols = 6;
@@ -45,9 +43,8 @@ ninja::Phrases draw_phrases(fuzz::Draw& draw) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(mutate_drawn) {
   static const ninja::NgramModel model = made_model();
-  fuzz::Draw draw(data, size);
   const std::vector<uint8_t> no_word{1, 0, 0, 0, 0, 0};
   std::vector<int32_t> word(kSymbols);
   std::vector<float> cost(kSymbols, 0);
@@ -89,11 +86,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   shape.wild = draw.ConsumeBool();
   const fuzz::DrawnLattice drawn(draw, shape);
   const ninja::Composed made = ninja::compose_context(drawn.arcs(), &tracker, start, 0.5, 200);
-  if (made.too_large || made.impossible >= 0) return 0;
+  if (made.too_large || made.impossible >= 0) return;
   ninja::Block block = ninja::copy(made, drawn.arcs(), drawn.labels());
   ninja::Item item;
   ninja::adopt(block, item);
   if (!shape.wild && fuzz::flaw_of(item.arcs, item.labels) != ninja::Flaw::kNoFinal)
     fuzz::expect_lattice(item.arcs, item.labels);
-  return 0;
 }

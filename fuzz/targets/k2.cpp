@@ -4,10 +4,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   const int32_t num_states =
       how & 128 ? draw.ConsumeIntegralInRange<int32_t>(0, 100000) : draw.ConsumeIntegralInRange<int32_t>(0, 9);
@@ -42,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (how & 4) fsa.am = ams.data();
   fsa.as_graph = how & 8;
   const ninja::K2Plan plan = ninja::plan_k2(fsa);
-  if (!plan.fault.error.empty()) return 0;
+  if (!plan.fault.error.empty()) return;
   ninja::Block arrays = ninja::new_block(plan.num_states, plan.num_arcs, 0, 0);
   const bool sound = ninja::fill_k2(fsa, plan, arrays).error.empty();
   std::fill_n(arrays.ali_begin, plan.num_arcs + 1, 0);
@@ -50,5 +47,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ninja::Item item;
   ninja::adopt(arrays, item);
   if (sound) fuzz::expect_lattice(item.arcs, item.labels);
-  return 0;
 }

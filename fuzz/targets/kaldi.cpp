@@ -3,8 +3,6 @@
 #include "archives.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_any)
-
 namespace {
 
 using fuzz::Bytes;
@@ -40,8 +38,7 @@ std::vector<std::string> read(const std::string& file, size_t window_size, const
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_any) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   const std::vector<uint8_t> known{1, 1, 1, 0, 1, 1, 1, 1};
   const std::string file = fuzz::rest(draw);
@@ -57,5 +54,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::expect(at >= bytes.begin() && at <= bytes.end(), "no more is consumed than there is");
     if (scan != ninja::Scan::kMore) fuzz::told(entry, entry.object - bytes.begin());
   }
-  return 0;
 }

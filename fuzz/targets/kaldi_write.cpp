@@ -6,10 +6,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.dead_ends = false;
   shape.negative_labels = draw.ConsumeBool();
@@ -41,14 +38,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (entry.fault.kind == ninja::Fault::kNone) ninja::take_entry(entry, found);
   }
   fuzz::expect_lattices(found);
-  if (changes > 0) return 0;
+  if (changes > 0) return;
   for (const ninja::Entry& entry : entries) {
     if (entry.fault.kind != ninja::Fault::kNone) fuzz::broken("what is written is read, but: " + entry.fault.message);
   }
   fuzz::expect(found.size() == 1, "one lattice is read");
   const bool as_compact = kind < 0 ? items[0].compact : kind == 1;
-  if (text || !as_compact) return 0;  // six digits; or states that are made, in an order of their own
+  if (text || !as_compact) return;  // six digits; or states that are made, in an order of their own
   fuzz::expect(fuzz::bytes_of(found[0].arcs, found[0].labels) == fuzz::bytes_of(items[0].arcs, items[0].labels),
                "what is written is read as it was");
-  return 0;
 }

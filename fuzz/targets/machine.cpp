@@ -5,10 +5,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   const int32_t phi = draw.ConsumeIntegralInRange<int32_t>(-1, 4);
   const int64_t most = draw.ConsumeBool() ? 2000 : draw.ConsumeIntegralInRange<int64_t>(0, 12);
   const int32_t num_states = draw.ConsumeIntegralInRange<int32_t>(1, 6);
@@ -38,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t start = draw.ConsumeIntegralInRange<int64_t>(0, num_states - 1);
   const fuzz::DrawnLattice drawn(draw);
   const ninja::Composition made = ninja::compose(drawn.arcs(), fst, start, phi, most);
-  if (made.too_large || made.cycle >= 0) return 0;
+  if (made.too_large || made.cycle >= 0) return;
   const size_t num_made = made.state_map.size(), num_arcs = made.dst.size();
   fuzz::expect(made.arc_begin.size() == num_made + 1 && made.final_cost.size() == num_made &&
                    made.arc_begin.back() == static_cast<int64_t>(num_arcs) && made.word.size() == num_arcs &&
@@ -50,5 +47,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                    "every arc leads onwards");
     }
   }
-  return 0;
 }

@@ -6,10 +6,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.wild = draw.ConsumeBool();
   const bool search = draw.ConsumeBool(), silence = draw.ConsumeBool(), given = draw.ConsumeBool();
@@ -33,15 +30,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ninja::Consensus found;
   if (!ninja::decode_mbr(arcs, drawn.labels(), times.data(), scales, given ? &start : nullptr, search, silence, whole,
                          least, most, found)) {
-    return 0;
+    return;
   }
   fuzz::expect(found.confidence.size() == found.words.size() && found.time.size() == 2 * found.words.size() &&
                    found.posterior.size() == found.word.size() && !found.bin_begin.empty() &&
                    found.bin_begin.back() == static_cast<int64_t>(found.word.size()) &&
                    std::is_sorted(found.bin_begin.begin(), found.bin_begin.end()),
                "the arrays of a result fit each other");
-  if (shape.wild) return 0;
+  if (shape.wild) return;
   fuzz::expect(std::isfinite(found.risk) && found.risk > -1e-3, "a risk is no less than 0");
   for (const float each : found.posterior) fuzz::expect(each > -1e-3 && each < 1.001, "a posterior is a probability");
-  return 0;
 }

@@ -10,8 +10,6 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 void expect_arcs(const std::vector<int64_t>& arc_begin, const std::vector<int32_t>& dst) {
@@ -27,8 +25,7 @@ void expect_arcs(const std::vector<int64_t>& arc_begin, const std::vector<int32_
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.wild = draw.ConsumeBool();
   shape.words = draw.ConsumeBool() ? 2 : 5;
@@ -64,22 +61,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const ninja::EpsilonFree one = ninja::remove_epsilons(arcs, first.labels(), acoustic_scale, most);
   const ninja::EpsilonFree other = ninja::remove_epsilons(second.arcs(), second.labels(), acoustic_scale, most);
-  if (one.too_large || one.state.empty()) return 0;
+  if (one.too_large || one.state.empty()) return;
   const ninja::Flaw flaw = fuzz::flaw_of(one.arcs(), one.alignments());
   if (flaw != ninja::Flaw::kNone) {
     fuzz::expect(shape.wild, "without epsilons a lattice is still one");
-    return 0;
+    return;
   }
   for (const int32_t word : one.word) fuzz::expect(word != 0, "no epsilon is left");
   const ninja::Determinized alone = ninja::determinize(one.arcs(), acoustic_scale, most);
   if (!alone.too_large) expect_arcs(alone.arc_begin, alone.dst);
   if (other.too_large || other.state.empty() || fuzz::flaw_of(other.arcs(), other.alignments()) != ninja::Flaw::kNone) {
-    return 0;
+    return;
   }
   const auto num_states = static_cast<int64_t>(one.final_graph.size());
   const std::vector<ninja::Operand> operands{{one.arcs(), one.alignments(), 0},
                                              {other.arcs(), other.alignments(), num_states}};
   const ninja::GrowingLattice united = ninja::unite(operands, acoustic_scale, 1.0 / 1024, most, 4 * most);
   if (!united.too_large && !shape.wild) fuzz::expect_lattice(united.arcs(), united.alignments());
-  return 0;
 }

@@ -6,8 +6,6 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 int64_t edits(const ninja::Oracle& found) { return found.substitutions + found.insertions + found.deletions; }
@@ -27,8 +25,7 @@ std::vector<int32_t> words_of(const ninja::Oracle& found, const ninja::Arcs& arc
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   std::vector<int32_t> reference;
   for (int left = draw.ConsumeIntegralInRange<int>(0, 12); left > 0; --left) {
     reference.push_back(draw.ConsumeIntegralInRange<int32_t>(-1, 5));
@@ -42,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto length = static_cast<int64_t>(reference.size());
   const ninja::Oracle exact = ninja::oracle(arcs, words.data(), length);
   const ninja::Oracle banded = ninja::oracle(arcs, words.data(), length, 0, least, most);
-  if (!exact.reached) return 0;
+  if (!exact.reached) return;
   const std::vector<int32_t> path = words_of(exact, arcs);
   const ninja::WordAlignment aligned =
       ninja::align_words(words.data(), length, path.data(), static_cast<int64_t>(path.size()), {1, 1, 1});
@@ -52,8 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     wrong += one < 0 || other < 0 || reference[one] != path[other];
   }
   fuzz::expect(edits(exact) == wrong, "the oracle counts the edits of its path");
-  if (!banded.reached) return 0;
+  if (!banded.reached) return;
   words_of(banded, arcs);
   fuzz::expect(edits(banded) >= edits(exact), "no path is nearer than the nearest");
-  return 0;
 }

@@ -6,10 +6,7 @@
 #include "lattices.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.wild = draw.ConsumeBool();
   shape.words = draw.ConsumeBool() ? 2 : 6;
@@ -45,5 +42,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const double each : posterior)
       fuzz::expect(!leads || (each >= 0 && each < 1 + 1e-6), "a posterior is a probability");
   }
-  return 0;
 }

@@ -3,10 +3,7 @@
 #include "mutate.hpp"
 #include "text_lattices.hpp"
 
-FUZZ_MUTATE(mutate_text)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_text) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   const fuzz::Bytes bytes(fuzz::rest(draw), 1);
   int64_t at = 0, line = 1;
@@ -19,5 +16,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     at = stop;
     line = parser.line();
   }
-  return 0;
 }

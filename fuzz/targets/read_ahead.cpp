@@ -7,8 +7,6 @@
 #include "archives.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_any)
-
 namespace {
 
 std::vector<std::string> read_whole(const std::string& file) {
@@ -23,8 +21,7 @@ std::vector<std::string> read_whole(const std::string& file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_any) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   const std::string file = fuzz::rest(draw);
   const int64_t chunk = how & 1 ? 1 + how / 8 : 1 + how * 16, ahead = how & 2 ? 1 : 1000, leave = how & 4 ? how / 16 : -1;
@@ -47,9 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   fuzz::expect(found.size() <= whole.size() && std::equal(found.begin(), found.end(), whole.begin()),
                "what comes is what is there");
-  if (num_batches == leave) return 0;
+  if (num_batches == leave) return;
   fuzz::expect(state == ninja::FileReader::kEnd || (state == ninja::FileReader::kTooLarge && largest < 1000),
                "a reader comes to its end");
   if (state == ninja::FileReader::kEnd) fuzz::expect(found.size() == whole.size(), "nothing is left out");
-  return 0;
 }

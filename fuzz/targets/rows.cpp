@@ -5,8 +5,6 @@
 #include "inputs.hpp"
 #include "mutate.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 int32_t draw_integer(fuzz::Draw& draw) {
@@ -82,8 +80,7 @@ ninja::TextColumn draw_column(fuzz::Draw& draw, Column& column, std::vector<std:
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   const std::string prefix = draw.ConsumeRandomLengthString(30);
   std::vector<std::string> text(draw.ConsumeIntegralInRange<size_t>(0, 6), prefix);
   std::vector<Column> held(draw.ConsumeIntegralInRange<size_t>(0, 4));
@@ -108,5 +105,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ninja::print_rows({name.begin(), prefix.size()}, columns, static_cast<int64_t>(first),
                     static_cast<int64_t>(text.size()), output);
   fuzz::expect(std::string(output.data(), static_cast<size_t>(output.size())) == expected, "rows are as printf prints them");
-  return 0;
 }

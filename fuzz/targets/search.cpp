@@ -13,8 +13,6 @@
 #include "paths.hpp"
 #include "search/expansion.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 constexpr int32_t kEos = 99;
@@ -157,8 +155,7 @@ void expect_expansion(const ninja::Search& search, const Asked& asked, const Has
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape = fuzz::small_shape();
   shape.wild = draw.ConsumeIntegralInRange<int>(0, 3) == 3;
   shape.words = draw.ConsumeBool() ? 2 : 5;
@@ -246,5 +243,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expander.gather();
   model.release(expander.released());
   fuzz::expect(model.size() == 1 && expander.slots() == std::vector<int64_t>{kRootSlot}, "every slot is given back");
-  return 0;
 }

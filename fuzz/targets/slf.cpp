@@ -4,10 +4,7 @@
 #include "mutate.hpp"
 #include "text_lattices.hpp"
 
-FUZZ_MUTATE(mutate_text)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_text) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   ninja::SlfOptions options;
   options.words = static_cast<ninja::SlfWords>((how >> 1 & 3) % 3);
@@ -23,5 +20,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ninja::SlfParser parser(bytes.begin(), bytes.end(), options);
   ninja::TextLattice made;
   fuzz::read_text(parser, (how >> 4 & 3) % 3, bytes.size(), made);
-  return 0;
 }

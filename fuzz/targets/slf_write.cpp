@@ -5,10 +5,7 @@
 #include "mutate.hpp"
 #include "text_lattices.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape;
   shape.dead_ends = false;
   shape.words = 3;
@@ -41,11 +38,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ninja::SlfParser parser(bytes.begin(), bytes.end(), options);
   ninja::TextLattice made;
   fuzz::expect(fuzz::read_text(parser, 1, bytes.size(), made), "what is written is read");
-  if (made.dst.size() != static_cast<size_t>(arcs.num_arcs)) return 0;  // an end of its own, or states left out
+  if (made.dst.size() != static_cast<size_t>(arcs.num_arcs)) return;  // an end of its own, or states left out
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
-    if (made.dst[arc] != arcs.dst[arc]) return 0;
+    if (made.dst[arc] != arcs.dst[arc]) return;
     const bool same = made.graph[arc] == arcs.graph[arc] && made.acoustic[arc] == arcs.acoustic[arc];
     fuzz::expect(same, "every cost reads back as it was");
   }
-  return 0;
 }

@@ -6,8 +6,6 @@
 #include "mutate.hpp"
 #include "paths.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 struct Strings {
@@ -177,8 +175,7 @@ void expect_spans(const Problem& problem, const ninja::Spans& spans) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape = fuzz::small_shape();
   shape.wild = draw.ConsumeIntegralInRange<int>(0, 3) == 3;
   Problem problem;
@@ -229,5 +226,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::expect(out < 0 || (out >= problem.arcs.arc_begin[state] && out < problem.arcs.arc_begin[state + 1]),
                  "the best arc out of a state leaves it");
   }
-  return 0;
 }

@@ -3,14 +3,10 @@
 #include "mutate.hpp"
 #include "text_lattices.hpp"
 
-FUZZ_MUTATE(mutate_text)
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_text) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   const fuzz::Bytes bytes(fuzz::rest(draw), 1);
   ninja::SphinxParser parser(bytes.begin(), bytes.end(), how & 1 ? 1.0001 : 0.0, how & 2);
   ninja::TextLattice made;
   fuzz::read_text(parser, 0, bytes.size(), made);
-  return 0;
 }

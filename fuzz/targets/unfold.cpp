@@ -10,8 +10,6 @@
 #include "search/prefixes.hpp"
 #include "search/sentence_costs.hpp"
 
-FUZZ_MUTATE(mutate_drawn)
-
 namespace {
 
 constexpr int32_t kEos = 99;
@@ -159,8 +157,7 @@ void expect_sentence_costs(fuzz::Draw& draw, const ninja::Arcs& arcs, const ninj
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  fuzz::Draw draw(data, size);
+FUZZ_TARGET(mutate_drawn) {
   fuzz::Shape shape = fuzz::small_shape();
   shape.words = draw.ConsumeBool() ? 2 : 5;
   shape.wild = false;
@@ -195,7 +192,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     ninja::Prefixes grown(arcs, scales, lm_word.data(), kEos, beam, max_nodes, merge_order, max_arcs);
     fuzz::expect(grown.empty() == (all == 0), "there is a path or none");
-    if (grown.empty()) return 0;
+    if (grown.empty()) return;
     ninja::Unfolded unfolded;
     grown.unfold(max_arcs, unfolded);
     const ninja::LatticeArrays copies = expect_unfolded(unfolded, arcs, lm_word.data());
@@ -209,5 +206,4 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const std::overflow_error&) {
     fuzz::expect(max_arcs < 100000, "there are too many prefixes");
   }
-  return 0;
 }
