@@ -1,40 +1,21 @@
 """The commands: what they print, where, and with which exit code."""
 
-import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from example_lattices import ARCHIVE, KEYS, ROOT, TEXT, WORDS
 
-ROOT = Path(__file__).resolve().parents[2]
-ARCHIVE = str(ROOT / "examples" / "lat.ark.gz")
-WORDS = str(ROOT / "examples" / "words.txt")
-TEXT = str(ROOT / "examples" / "text")
-KEYS = [line.split()[0] for line in Path(TEXT).read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """An archive of the first five example lattices, unpacked, and where each begins."""
-    import ninja as package
-
-    path = tmp_path_factory.mktemp("small") / "small.ark"
-    with package.write(path) as output:
-        for number, (_, lattice) in enumerate(package.read(ARCHIVE)):
-            if number < 5:
-                output.write(lattice)
-    return path
+import ninja as package
 
 
 @pytest.fixture
 def damaged(small, tmp_path):
     """A text archive whose second lattice has a cycle."""
-    import ninja as package
 
     path = tmp_path / "damaged.txt"
     with package.write(f"ark,t:{path}") as output:
@@ -357,25 +338,10 @@ def test_words_are_printed_as_utf_8_in_any_locale(tmp_path):
     assert running.communicate(timeout=60)[0].decode("utf-8") == "a über\n"
 
 
-def test_rescore_resumes_where_a_run_was_cut_short(ninja, small, tmp_path):
-    output = tmp_path / "out.ark"
-    whole = ninja("convert", small, "-o", output)
-    assert whole[0] == 0
-    code, _, errors = ninja("convert", small, "-o", output, "--resume")
-    assert code == 0
-    assert "5 lattices are already in the output" in errors
-    assert output.read_bytes() == small.read_bytes()
-
-
 def test_several_archives_are_one_source(ninja, small):
     code, output, _ = ninja("best", small, f"ark:gunzip -c {ARCHIVE} |")
     assert code == 0
     assert len(output.splitlines()) == 45
-
-
-def test_gzip_output_is_gzip(ninja, small, tmp_path):
-    ninja("convert", small, "-o", tmp_path / "x.gz")
-    assert gzip.decompress((tmp_path / "x.gz").read_bytes()) == small.read_bytes()
 
 
 @pytest.mark.parametrize("command", ["best", "prune"])

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
-import pytest
-from reference_graph import SHARED
+from example_lattices import KEYS, keys_of
 
 import ninja as package
 from ninja.graph import equivalent
 
-ROOT = Path(__file__).resolve().parents[2]
-ARCHIVE = ROOT / "examples" / "lat.ark.gz"
-WORDS = ROOT / "examples" / "words.txt"
-KEYS = [line.split()[0] for line in (ROOT / "examples" / "text").read_text().splitlines()][:5]
-KOREAN = SHARED / "golden" / "korean"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """An archive of the first five example lattices."""
-    path = tmp_path_factory.mktemp("small") / "small.ark"
-    with package.write(path) as output:
-        for number, (_, lattice) in enumerate(package.read(ARCHIVE)):
-            if number < 5:
-                output.write(lattice)
-    return path
-
-
-@pytest.fixture(scope="module")
-def korean():
-    if not KOREAN.exists():
-        pytest.skip("Kaldi's answers do not come with the project")
-    return KOREAN
-
-
-def keys_of(path):
-    return [key for key, _ in package.read(path)]
-
-
-def lines(path):
-    return [line.rstrip() for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+FIRST = KEYS[:5]
 
 
 def test_equivalent_ends_with_1_where_lattices_differ(ninja, small, tmp_path):
@@ -50,19 +16,19 @@ def test_equivalent_ends_with_1_where_lattices_differ(ninja, small, tmp_path):
     assert (code, "5 lattices, 5 of them equivalent" in errors) == (0, True)
     ninja("add-penalty", small, "--word-ins-penalty=1", "-o", tmp_path / "other.ark")
     code, _, errors = ninja("equivalent", small, tmp_path / "other.ark")
-    assert (code, f"5 not equivalent: {KEYS[0]}, " in errors) == (1, True)
+    assert (code, f"5 not equivalent: {FIRST[0]}, " in errors) == (1, True)
     assert ninja("equivalent", small, tmp_path / "other.ark", "--delta=1000")[0] == 0
     assert ninja("equivalent", small, tmp_path / "other.ark", "--max-error-proportion=1")[0] == 0
 
 
 def test_equivalent_names_what_only_one_archive_holds(ninja, small, tmp_path):
-    (tmp_path / "some").write_text("\n".join(KEYS[:4]))
+    (tmp_path / "some").write_text("\n".join(FIRST[:4]))
     ninja("copy", small, "--include", tmp_path / "some", "-o", tmp_path / "some.ark")
     code, _, errors = ninja("equivalent", small, tmp_path / "some.ark")
-    assert (code, f"1 missing in {tmp_path / 'some.ark'}: {KEYS[4]}" in errors) == (1, True)
+    assert (code, f"1 missing in {tmp_path / 'some.ark'}: {FIRST[4]}" in errors) == (1, True)
     assert ninja("equivalent", small, tmp_path / "some.ark", "--max-error-proportion=0.2")[0] == 0
     code, _, errors = ninja("equivalent", tmp_path / "some.ark", small)
-    assert (code, f"1 missing in {tmp_path / 'some.ark'}, which is no difference: {KEYS[4]}" in errors) == (0, True)
+    assert (code, f"1 missing in {tmp_path / 'some.ark'}, which is no difference: {FIRST[4]}" in errors) == (0, True)
 
 
 def test_equivalent_sees_other_alignments_of_the_best_sequences(ninja, small, tmp_path):
@@ -72,14 +38,14 @@ def test_equivalent_sees_other_alignments_of_the_best_sequences(ninja, small, tm
 
 
 def test_copy_takes_or_leaves_listed_keys_and_names_unknown_ones(ninja, small, tmp_path):
-    (tmp_path / "keys").write_text(f"{KEYS[3]} some words\nnobody\n{KEYS[1]}\n")
+    (tmp_path / "keys").write_text(f"{FIRST[3]} some words\nnobody\n{FIRST[1]}\n")
     out = tmp_path / "out.ark"
     code, _, errors = ninja("copy", small, "--include", tmp_path / "keys", "-o", out)
-    assert (code, keys_of(out)) == (0, [KEYS[1], KEYS[3]])
+    assert (code, keys_of(out)) == (0, [FIRST[1], FIRST[3]])
     assert f"1 keys of {tmp_path / 'keys'} are not in {small}: nobody" in errors
     assert ninja("copy", small, "--include", tmp_path / "keys", "--strict", "-o", out)[0] == 1
     code, _, errors = ninja("copy", small, "--exclude", tmp_path / "keys", "-o", out)
-    assert (code, keys_of(out)) == (0, [KEYS[0], KEYS[2], KEYS[4]])
+    assert (code, keys_of(out)) == (0, [FIRST[0], FIRST[2], FIRST[4]])
     assert "1 keys" in errors
     assert ninja("copy", small, "--exclude", tmp_path / "keys", "--include", tmp_path / "keys", "-o", out)[0] == 2
 
@@ -108,15 +74,15 @@ def test_merge_keeps_the_first_of_each_key_and_names_the_others(ninja, small, tm
     ninja("add-penalty", small, "--word-ins-penalty=1", "-o", tmp_path / "other.ark")
     out = tmp_path / "out.ark"
     code, _, errors = ninja("merge", small, tmp_path / "other.ark", "-o", out)
-    assert (code, keys_of(out)) == (0, KEYS)
-    assert f"5 keys occur more than once; the first lattice of each was written: {KEYS[0]}, " in errors
+    assert (code, keys_of(out)) == (0, FIRST)
+    assert f"5 keys occur more than once; the first lattice of each was written: {FIRST[0]}, " in errors
     assert all(a.identical(b) for (_, a), (_, b) in zip(package.read(out), package.read(small), strict=True))
     assert ninja("merge", small, tmp_path / "other.ark", "--strict", "-o", out)[0] == 1
     assert ninja("merge", small, "--strict", "-o", out)[0] == 0
 
 
 def test_copy_backoff_prefers_the_second_archive(ninja, small, tmp_path):
-    (tmp_path / "keys").write_text(f"{KEYS[1]}\n{KEYS[3]}\n")
+    (tmp_path / "keys").write_text(f"{FIRST[1]}\n{FIRST[3]}\n")
     ninja("copy", small, "--include", tmp_path / "keys", "-o", tmp_path / "some.ark")
     ninja("add-penalty", tmp_path / "some.ark", "--word-ins-penalty=1", "-o", tmp_path / "better.ark")
     code, _, errors = ninja("copy-backoff", small, tmp_path / "better.ark", "-o", tmp_path / "out.ark")
@@ -130,16 +96,16 @@ def test_copy_backoff_prefers_the_second_archive(ninja, small, tmp_path):
 
 def test_split_cuts_into_parts_or_by_speaker(ninja, small, tmp_path):
     assert ninja("split", small, "--nj", "2", "-o", tmp_path / "JOB.ark")[0] == 0
-    assert keys_of(tmp_path / "1.ark") + keys_of(tmp_path / "2.ark") == KEYS
+    assert keys_of(tmp_path / "1.ark") + keys_of(tmp_path / "2.ark") == FIRST
     (tmp_path / "utt2spk").write_text(
-        "nobody s2\n" + "".join(f"{key} s{number % 2}\n" for number, key in enumerate(KEYS))
+        "nobody s2\n" + "".join(f"{key} s{number % 2}\n" for number, key in enumerate(FIRST))
     )
     run = ("split", small, "--utt2spk", tmp_path / "utt2spk", "-o")
     assert ninja(*run, f"ark,scp:{tmp_path}/SPK.ark,{tmp_path}/SPK.scp")[0] == 0
-    assert (keys_of(tmp_path / "s0.ark"), keys_of(tmp_path / "s1.scp")) == (KEYS[::2], KEYS[1::2])
+    assert (keys_of(tmp_path / "s0.ark"), keys_of(tmp_path / "s1.scp")) == (FIRST[::2], FIRST[1::2])
     assert not (tmp_path / "s2.ark").exists()  # a speaker of whom there is nothing
     assert ninja(*run, tmp_path / "JOB.ark", "--nj=2")[0] == 0
-    assert (keys_of(tmp_path / "1.ark"), keys_of(tmp_path / "2.ark")) == (KEYS[::2], KEYS[1::2])
+    assert (keys_of(tmp_path / "1.ark"), keys_of(tmp_path / "2.ark")) == (FIRST[::2], FIRST[1::2])
 
 
 def test_split_refuses_what_it_cannot_do(ninja, small, tmp_path):
@@ -152,11 +118,11 @@ def test_split_refuses_what_it_cannot_do(ninja, small, tmp_path):
     ):
         code, _, errors = ninja("split", *arguments)
         assert (code, message in errors) == (2, True), errors
-    (tmp_path / "utt2spk").write_text("".join(f"{key} s\n" for key in KEYS[1:]))
+    (tmp_path / "utt2spk").write_text("".join(f"{key} s\n" for key in FIRST[1:]))
     code, _, errors = ninja("split", small, "--utt2spk", tmp_path / "utt2spk", "-o", tmp_path / "SPK.ark")
-    assert (code, f"key {KEYS[0]!r}: {tmp_path / 'utt2spk'} names no speaker" in errors) == (1, True)
-    assert keys_of(tmp_path / "s.ark") == KEYS[1:]
-    (tmp_path / "utt2spk").write_text("".join(f"{key} ../s\n" for key in KEYS))
+    assert (code, f"key {FIRST[0]!r}: {tmp_path / 'utt2spk'} names no speaker" in errors) == (1, True)
+    assert keys_of(tmp_path / "s.ark") == FIRST[1:]
+    (tmp_path / "utt2spk").write_text("".join(f"{key} ../s\n" for key in FIRST))
     code, _, errors = ninja("split", small, "--utt2spk", tmp_path / "utt2spk", "-o", tmp_path / "SPK.ark")
     assert (code, "the speaker '../s' is not a valid file name" in errors) == (2, True)
 
@@ -165,7 +131,7 @@ def test_split_does_not_open_more_archives_than_it_may(ninja, small, tmp_path, m
     from ninja.cli import archives
 
     monkeypatch.setattr(archives, "MAX_SPEAKERS", 4)
-    (tmp_path / "utt2spk").write_text("".join(f"{key} s{key}\n" for key in KEYS))
+    (tmp_path / "utt2spk").write_text("".join(f"{key} s{key}\n" for key in FIRST))
     code, _, errors = ninja("split", small, "--utt2spk", tmp_path / "utt2spk", "-o", tmp_path / "SPK.ark")
     assert (code, "more than 4 archives cannot be open at once; add --nj" in errors) == (2, True)
     assert not list(tmp_path.glob("*.ark"))

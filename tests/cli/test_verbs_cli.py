@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import click
 import pytest
+from example_lattices import KEYS, WORDS, gzip_lines, keys_of
 from reference_graph import SHARED, read_kaldi
 
 import ninja as package
@@ -15,37 +13,7 @@ from ninja.cli.main import group
 from ninja.graph import best_path, nbest
 from ninja.lattice import Scales
 
-ROOT = Path(__file__).resolve().parents[2]
-ARCHIVE = ROOT / "examples" / "lat.ark.gz"
-WORDS = ROOT / "examples" / "words.txt"
-KEYS = [line.split()[0] for line in (ROOT / "examples" / "text").read_text().splitlines()][:5]
-KOREAN = SHARED / "golden" / "korean"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """An archive of the first five example lattices."""
-    path = tmp_path_factory.mktemp("small") / "small.ark"
-    with package.write(path) as output:
-        for number, (_, lattice) in enumerate(package.read(ARCHIVE)):
-            if number < 5:
-                output.write(lattice)
-    return path
-
-
-@pytest.fixture(scope="module")
-def korean():
-    if not KOREAN.exists():
-        pytest.skip("Kaldi's answers do not come with the project")
-    return KOREAN
-
-
-def keys_of(path):
-    return [key for key, _ in package.read(path)]
-
-
-def lines(path):
-    return [line.rstrip() for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+FIRST = KEYS[:5]
 
 
 def test_scale_and_penalty_change_what_is_written(ninja, small, tmp_path):
@@ -67,7 +35,7 @@ def test_scale_and_penalty_change_what_is_written(ninja, small, tmp_path):
 def test_depths_are_printed_as_kaldi_prints_them(ninja, korean, verb):
     code, printed, errors = ninja(verb, korean / "lat.ark.gz")
     assert code == 0
-    assert printed.splitlines() == lines(korean / f"{verb.replace('-', '_')}.txt.gz")
+    assert printed.splitlines() == gzip_lines(korean / f"{verb.replace('-', '_')}.txt.gz")
     if verb == "depth":
         assert "60 lattices, overall depth 40.37875" in errors
 
@@ -78,8 +46,8 @@ def test_best_paths_are_printed_as_kaldi_prints_them(ninja, korean, tmp_path):
         "best-path", korean / "lat.ark.gz", "--alignments", tmp_path / "ali", "--write-lattices", archive
     )
     assert code == 0
-    assert printed.splitlines() == lines(korean / "best.words.gz")
-    assert (tmp_path / "ali").read_text().splitlines() == lines(korean / "best.ali.gz")
+    assert printed.splitlines() == gzip_lines(korean / "best.words.gz")
+    assert (tmp_path / "ali").read_text().splitlines() == gzip_lines(korean / "best.ali.gz")
     assert ninja("1best", korean / "lat.ark.gz", "-o", tmp_path / "one.ark")[0] == 0
     for (key, lattice), (again, other) in zip(package.read(archive), package.read(tmp_path / "one.ark"), strict=True):
         assert key == again
@@ -88,7 +56,7 @@ def test_best_paths_are_printed_as_kaldi_prints_them(ninja, korean, tmp_path):
 
 def test_posteriors_of_arcs_are_printed_as_kaldi_prints_them(ninja, korean):
     code, printed, _ = ninja("arc-post", korean / "lat.ark.gz")
-    expected = [line.split("\t") for line in lines(korean / "arc_post.txt.gz")]
+    expected = [line.split("\t") for line in gzip_lines(korean / "arc_post.txt.gz")]
     found = [line.split("\t") for line in printed.splitlines()]
     assert code == 0
     without = [sorted([*row[:3], row[4]] for row in rows) for rows in (found, expected)]
@@ -110,7 +78,7 @@ def test_machines_are_printed_as_kaldi_prints_them(ninja, korean, tmp_path):
     out = tmp_path / "fst.txt"
     code, _, _ = ninja("to-fst", korean / "lat.ark.gz", "--acoustic-scale=1", "--lm-scale=1", "-o", f"ark,t:{out}")
     assert code == 0
-    printed, expected = out.read_text().splitlines(), lines(korean / "fst.txt.gz")
+    printed, expected = out.read_text().splitlines(), gzip_lines(korean / "fst.txt.gz")
     assert len(printed) == len(expected)
     # States are numbered otherwise; words and costs are the same.
     assert sorted(line.split("\t")[2:] for line in printed) == sorted(line.split("\t")[2:] for line in expected)
@@ -122,7 +90,7 @@ def test_machines_have_no_costs_unless_asked(ninja, small, tmp_path):
     assert {len(row) for row in rows} == {1, 4}
     ninja("to-fst", small, "-o", f"ark:{tmp_path}/fst.ark")
     content = (tmp_path / "fst.ark").read_bytes()
-    assert content.startswith(f"{KEYS[0]} ".encode() + b"\xd6\xfd\xb2\x7e\x06\0\0\0vector\x08\0\0\0standard")
+    assert content.startswith(f"{FIRST[0]} ".encode() + b"\xd6\xfd\xb2\x7e\x06\0\0\0vector\x08\0\0\0standard")
     code, _, errors = ninja("to-fst", small, "--convert-to-pdf-labels", "-o", tmp_path / "x")
     assert (code, "--convert-to-pdf-labels needs --read-compact=false" in errors) == (2, True)
     code, _, errors = ninja("to-fst", small, "--convert-to-pdf-labels", "--read-compact=false", "-o", tmp_path / "x")
@@ -145,7 +113,7 @@ def test_densities_can_be_labels(ninja, korean, tmp_path):
 def test_single_paths_are_taken_apart_and_put_together(ninja, small, tmp_path):
     nbests, out = tmp_path / "nbest.ark", tmp_path / "again.ark"
     assert ninja("to-nbest", small, "--n=3", "--acoustic-scale=0.1", "-o", nbests)[0] == 0
-    assert keys_of(nbests) == [f"{key}-{number}" for key in KEYS for number in (1, 2, 3)]
+    assert keys_of(nbests) == [f"{key}-{number}" for key in FIRST for number in (1, 2, 3)]
     files = {name: tmp_path / name for name in ("ali", "lm", "ac", "tra")}
     options = ("--alignments", f"ark:{files['ali']}", "--lm-cost", f"ark:{files['lm']}", "--ac-cost", files["ac"])
     code, said, _ = ninja("nbest-to-linear", nbests, *options)
@@ -169,7 +137,7 @@ def test_single_paths_are_taken_apart_and_put_together(ninja, small, tmp_path):
 def test_what_is_missing_or_no_single_path_is_reported(ninja, small, tmp_path):
     code, _, errors = ninja("nbest-to-linear", small)
     assert code == 1
-    assert f"key {KEYS[0]!r}: the lattice has more than one path; make n-best lists first" in errors
+    assert f"key {FIRST[0]!r}: the lattice has more than one path; make n-best lists first" in errors
     (tmp_path / "ali").write_text("a 1 2\nb 3\nc 4\n")
     (tmp_path / "tra").write_text("c 5\na 5\n")
     (tmp_path / "lm").write_text("a 1.5\n")
@@ -230,7 +198,7 @@ def test_posteriors_of_frames_and_pronunciations_come_out(ninja, korean, tmp_pat
     data = SHARED / "data" / "korean"
     code, printed, errors = ninja("to-post", korean / "lat.ark.gz", "--loglikes", tmp_path / "likes")
     assert (code, "60 lattices, log-likelihood per frame 1.7589" in errors) == (0, True)
-    counts = {fields[0]: len(fields) - 1 for fields in map(str.split, lines(korean / "depth_per_frame.txt.gz"))}
+    counts = {fields[0]: len(fields) - 1 for fields in map(str.split, gzip_lines(korean / "depth_per_frame.txt.gz"))}
     assert {line.split()[0]: line.count("[") for line in printed.splitlines()} == counts
     assert len((tmp_path / "likes").read_text().splitlines()) == 60
     ninja("1best", korean / "lat.ark.gz", "-o", tmp_path / "best.ark")
@@ -239,7 +207,7 @@ def test_posteriors_of_frames_and_pronunciations_come_out(ninja, korean, tmp_pat
     run = ("nbest-to-prons", tmp_path / "aligned.ark", "--model", data / "trans.mdl")
     rows = [line.split() for line in ninja(*run)[1].splitlines()]
     times = [(row[0], int(row[1]) * 3, int(row[2]) * 3, row[3]) for row in rows if row[3] != "0"]
-    ctm = [line.split() for line in lines(korean / "ctm_best_aligned.gz")]
+    ctm = [line.split() for line in gzip_lines(korean / "ctm_best_aligned.gz")]
     assert times == [(row[0], round(float(row[2]) * 100), round(float(row[3]) * 100), row[4]) for row in ctm]
     lengths = [line.split()[2] for line in ninja(*run, "--print-lengths-per-phone")[1].splitlines()]
     assert [sum(map(int, each.split(","))) for each in lengths] == [int(row[2]) for row in rows]
@@ -288,8 +256,8 @@ def test_one_bad_lattice_never_costs_the_others(ninja, small, tmp_path, verb):
     damaged.write_text("\n\n".join(entries))
     code, _, errors = ninja(verb, damaged, "-o", tmp_path / "out.ark")
     assert code == 1
-    assert f"1 failed: {KEYS[1]}" in errors
-    assert keys_of(tmp_path / "out.ark") == [KEYS[0], *KEYS[2:]]
+    assert f"1 failed: {FIRST[1]}" in errors
+    assert keys_of(tmp_path / "out.ark") == [FIRST[0], *FIRST[2:]]
 
 
 def test_a_switch_may_stand_alone_as_in_kaldi(ninja, small, tmp_path):

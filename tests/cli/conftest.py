@@ -1,0 +1,20 @@
+"""Fixtures of the command line's tests."""
+
+import pytest
+from example_lattices import write_first
+from reference_graph import SHARED
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """An archive of the first five example lattices."""
+    return write_first(tmp_path_factory.mktemp("small") / "small.ark")
+
+
+@pytest.fixture(scope="session")
+def korean():
+    """The folder of Kaldi's answers."""
+    folder = SHARED / "golden" / "korean"
+    if not folder.exists():
+        pytest.skip("Kaldi's answers do not come with the project")
+    return folder
