@@ -1,4 +1,4 @@
-"""Searches of rescoring: lattices in, requests to the language model and unfolded lattices out; conversions only."""
+"""Conversions for the kernels of rescoring."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
@@ -25,29 +25,29 @@ cdef class Expander:
     """All lattices in flight of one half-batch."""
 
     cdef unique_ptr[c.Expander] engine
-    cdef dict taken  # ticket -> (lattice, lm_word, extra): the engine borrows their arrays
+    cdef dict entries  # ticket -> (lattice, lm_word, extra), whose arrays the engine borrows
     cdef double acoustic_scale, word_penalty
 
     def __cinit__(self, int64_t root_slot, **options):
-        cdef c.SearchOptions given = options
-        self.engine.reset(new c.Expander(given, root_slot))
-        self.taken = {}
-        self.acoustic_scale = given.acoustic_scale
-        self.word_penalty = given.word_penalty
+        cdef c.SearchOptions search_options = options
+        self.engine.reset(new c.Expander(search_options, root_slot))
+        self.entries = {}
+        self.acoustic_scale = search_options.acoustic_scale
+        self.word_penalty = search_options.word_penalty
 
     def add(self, lattice, lm_word, extra, context=()):
-        """Take a lattice in and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs].
+        """Add a lattice and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs].
 
         The language model reads the words of `context` before it scores any of the lattice.
         """
         cdef Arcs arcs = arcs_of(lattice)
         cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
         cdef const float* costs = <const float*>data_of(extra, np.NPY_FLOAT32, arcs.num_arcs)
-        cdef vector[int32_t] before = context
+        cdef vector[int32_t] history = context
         cdef int32_t ticket
         with nogil:
-            ticket = self.engine.get().add(arcs, words, costs, before)
-        self.taken[ticket] = (lattice, lm_word, extra)
+            ticket = self.engine.get().add(arcs, words, costs, history)
+        self.entries[ticket] = (lattice, lm_word, extra)
         return ticket
 
     def gather(self):
@@ -56,10 +56,10 @@ cdef class Expander:
         with nogil:
             engine.gather()
         cdef vector[int64_t]* released = &engine.released()
-        gone = copied(released.data(), released.size(), np.NPY_INT64)
+        released_slots = copied(released.data(), released.size(), np.NPY_INT64)
         released.clear()
         return (
-            gone,
+            released_slots,
             copied(engine.wave().advance_slot.data(), engine.wave().advance_slot.size(), np.NPY_INT64),
             copied(engine.wave().advance_word.data(), engine.wave().advance_word.size(), np.NPY_INT32),
             copied(engine.wave().score_slot.data(), engine.wave().score_slot.size(), np.NPY_INT64),
@@ -67,34 +67,34 @@ cdef class Expander:
         )
 
     def scatter(self, slots, logprob):
-        """Hand in the answers to the questions of the last ``gather``."""
+        """Pass on the answers to the requests of the last ``gather``."""
         cdef c.Expander* engine = self.engine.get()
-        cdef const int64_t* made = <const int64_t*>data_of(slots, np.NPY_INT64, engine.wave().advance_slot.size())
+        cdef const int64_t* new_slots = <const int64_t*>data_of(slots, np.NPY_INT64, engine.wave().advance_slot.size())
         cdef const float* answers = <const float*>data_of(logprob, np.NPY_FLOAT32, engine.wave().score_slot.size())
         with nogil:
-            engine.scatter(made, answers)
+            engine.scatter(new_slots, answers)
 
     def ended(self):
         """Return (ticket, status, expanded arcs) of each search that has ended."""
         cdef vector[int32_t] tickets = self.engine.get().ended()
         cdef const c.Search* search
-        found = []
+        states = []
         for ticket in tickets:
             search = &self.engine.get().search(ticket)
-            found.append((ticket, <int>search.status(), search.num_expanded()))
-        return found
+            states.append((ticket, <int>search.status(), search.num_expanded()))
+        return states
 
     def remove(self, int32_t ticket):
         """Forget a search and its lattice."""
         self.engine.get().remove(ticket)
-        del self.taken[ticket]
+        del self.entries[ticket]
 
     def source(self, int32_t ticket):
         """Return the lattice a search was started on."""
-        return self.taken[ticket][0]
+        return self.entries[ticket][0]
 
     def all_slots(self):
-        """Return every slot of the language model still in use, for the end of a run."""
+        """Return all slots of the language model in use, for the end of a run."""
         cdef vector[int64_t] slots = self.engine.get().slots()
         cdef vector[int64_t]* released = &self.engine.get().released()
         slots.insert(slots.end(), released.begin(), released.end())
@@ -103,14 +103,14 @@ cdef class Expander:
 
     def lattice(self, int32_t ticket):
         """Return the expanded lattice of an ended search."""
-        cdef Copies made
+        cdef Copies copies
         with nogil:
-            made = c.expansion(self.engine.get().search(ticket))
-        return lattice_of_copies(self.taken[ticket][0], made, _new(Lattice), _SLOTS)
+            copies = c.expansion(self.engine.get().search(ticket))
+        return lattice_of_copies(self.entries[ticket][0], copies, _new(Lattice), _SLOTS)
 
     def replaced(self, int32_t ticket):
-        """Return (graph, final_graph) of the searched lattice with new costs, +inf where the search never went."""
-        source = self.taken[ticket][0]
+        """Return (graph, final_graph) of the searched lattice with new costs, +inf where the search had no path."""
+        source = self.entries[ticket][0]
         cdef Arcs arcs = arcs_of(source)
         graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
         final_graph = new_array(arcs.num_states, np.NPY_FLOAT32)
@@ -139,41 +139,41 @@ cdef object arrays_of(const c.Unfolded& out):
 
 def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
           double min_posterior, int64_t max_arcs):
-    """Expand by posterior and cover with paths; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
+    """Expand by posterior and cover with paths; return the arrays of ``Unfolded``, or None without a path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
     cdef c.Unfolded out
-    cdef cbool found
+    cdef cbool has_path
     with nogil:
-        found = c.expand_by_posterior(arcs, scales, min_posterior, max_arcs, words, out)
-        if found:
+        has_path = c.expand_by_posterior(arcs, scales, min_posterior, max_arcs, words, out)
+        if has_path:
             c.cover(arcs, scales, words, eos, out)
-    return arrays_of(out) if found else None
+    return arrays_of(out) if has_path else None
 
 
 def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
              double beam, int64_t max_nodes, int32_t merge_order, int64_t max_arcs):
-    """Unfold along the best word prefixes; see ``ninja.rescoring.unfold`` for what comes back. None: no path."""
+    """Unfold along the best word prefixes; return the arrays of ``Unfolded``, or None without a path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
     cdef c.Unfolded out
-    cdef cbool found
-    cdef c.Prefixes* grown
+    cdef cbool has_path
+    cdef c.Prefixes* trie
     with nogil:
-        grown = new c.Prefixes(arcs, scales, words, eos, beam, max_nodes, merge_order, max_arcs)
+        trie = new c.Prefixes(arcs, scales, words, eos, beam, max_nodes, merge_order, max_arcs)
         try:
-            found = not grown.empty()
-            if found:
-                grown.unfold(max_arcs, out)
+            has_path = not trie.empty()
+            if has_path:
+                trie.unfold(max_arcs, out)
         finally:
-            del grown
-    return arrays_of(out) if found else None
+            del trie
+    return arrays_of(out) if has_path else None
 
 
 def sentence_costs(lattice not None, word not None, begin not None, double acoustic_scale, double word_penalty):
-    """Return the graph and acoustic cost of the best path of each word sequence, float64 [sequences]; +inf: no path.
+    """Return graph and acoustic cost of the best path of each word sequence, float64 [sequences], +inf without a path.
 
     Sequence s is ``word[begin[s] : begin[s + 1]]``; word is int32 [words], begin int64 [sequences + 1].
     """
@@ -193,7 +193,7 @@ def sentence_costs(lattice not None, word not None, begin not None, double acous
 
 def replaced(lattice not None, state_map not None, arc_begin not None, dst not None, arc_map not None,
              graph not None, final_graph not None, double acoustic_scale, double word_penalty):
-    """Return (graph, final_graph) of a lattice whose unfolding has new costs, +inf where no path of that goes."""
+    """Return (graph, final_graph) of a lattice whose unfolded copy has new costs, +inf where it has no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray>state_map)
     cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray>dst)

@@ -1,5 +1,5 @@
-// Contexts, the last words of histories: all histories that end alike share one, and the first to get there stands
-// for it.
+// Contexts, the last words of histories: all histories with the same last words share one, and the first of them
+// represents it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ninja {
 
 class Contexts {
  public:
-  // Context 0 is that of `root`. `num_words`: how long contexts are; 0: as long as histories.
+  // Context 0 is that of `root`. `num_words`: length of contexts; 0 for whole histories.
   Contexts(Histories& histories, int32_t root, int32_t num_words)
       : histories_(histories), root_(root), num_words_(num_words) {
     histories_.hold(root);
@@ -21,7 +21,7 @@ class Contexts {
 
   int32_t history(int32_t context) const { return history_[context]; }
 
-  // A number for the context that a word after a history leads to, whether it is there yet or not.
+  // The number of the ending, the context of a history and a following word, which may not exist yet.
   int32_t ending(int32_t history, int32_t word) {
     int32_t& found = num_words_ > 0 ? place_(node(history, word), kEnding) : place_(history, word);
     if (found < 0) {
@@ -31,10 +31,10 @@ class Contexts {
     return found;
   }
 
-  // The context of an ending, -1 as long as nothing has gone there.
+  // The context of an ending, -1 if it does not exist yet.
   int32_t context(int32_t ending) const { return endings_[ending].context; }
 
-  // Goes there; this history stands for the context from now on if it is the first to do so.
+  // Makes the context of an ending, which this history represents if it is the first.
   int32_t enter(int32_t ending, int32_t history, int32_t word) {
     int32_t& context = endings_[ending].context;
     if (context < 0) {
@@ -44,7 +44,7 @@ class Contexts {
     return context;
   }
 
-  // The history that stands for a context, or probably will when something has gone there.
+  // The history that represents a context, or a guess if the context does not exist yet.
   int32_t foresee(int32_t ending, int32_t history, int32_t word) {
     Ending& there = endings_[ending];
     if (there.context >= 0) return history_[there.context];
@@ -55,7 +55,7 @@ class Contexts {
     return there.guess;
   }
 
-  // Lets go of all histories.
+  // Releases all histories.
   void release() {
     for (int32_t history : history_) histories_.drop(history);
     for (int32_t history : guessed_) histories_.drop(history);

@@ -10,7 +10,7 @@
 namespace ninja {
 
 // Copy states by posterior: an arc of a copy whose paths together have a posterior above `min_posterior` leads to a
-// copy of its own, all others share one. States are visited in topological order, so that the probability of reaching a
+// separate copy; all others share one. States are visited in topological order, so that the probability of reaching a
 // shared copy is complete before it is used. Returns false if there is no path.
 inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double min_posterior, int64_t max_arcs,
                                 const int32_t* lm_word, Unfolded& out) {
@@ -18,7 +18,7 @@ inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double m
   std::vector<double> alpha(arcs.num_states), beta(arcs.num_states);
   const double total = forward_backward(arcs, scales, alpha.data(), beta.data());
   if (!(total < kNoPath)) return false;
-  const double most = -std::log(min_posterior);  // cost above the total of what still gets a copy of its own
+  const double most = -std::log(min_posterior);  // arcs within this cost of the total get separate copies
   StateCopies copies(arcs, max_arcs, out);
   std::vector<LogSum> reach(1);                  // [copies] cost of all paths to the copy
   std::vector<int32_t> shared(arcs.num_states, kNone);
@@ -50,9 +50,9 @@ inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double m
 
 // Give each arc the history that it has on the best of the paths that cover it.
 //
-// The cover holds, for each arc, the best path through it: the best prefix to its state, the arc, the best suffix. An
-// arc takes its score from the best covering path that contains it, which is that very path; so its history is its
-// state's best prefix, and the paths themselves need not be written down. Final states likewise.
+// The cover has, for each arc, the best path through it: the best prefix to its state, the arc, the best suffix. An
+// arc takes its score from the best path of the cover that contains it, which is this path; so its history is the best
+// prefix of its state, and the paths need not be stored. The same holds for final states.
 inline void cover(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, Unfolded& out) {
   const size_t num_states = out.state_map.size();
   std::vector<double> best(num_states, kNoPath);

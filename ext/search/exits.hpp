@@ -1,4 +1,4 @@
-// The ways on from each state of a lattice, best first under the first pass.
+// The exits of each state of a lattice, its arcs and its end, in order of first-pass cost.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace ninja {
 
 struct Exit {
-  float delta;  // cost of the best path this way, above that of the best path
-  int32_t arc;  // -1: the path ends here
+  float delta;  // cost of the best path through it, above that of the best path
+  int32_t arc;  // -1 for the end of the path
 };
 
 class Exits {
  public:
   // `cost(arc)` and `end_cost(state)` are total costs under the first pass. They are rounded to floats where Kaldi
-  // does it, so that ties fall alike; the end, then the earlier arc, wins one. Dead ends are no ways on.
+  // does, for equal ties; the end, then the earlier arc, wins a tie. Arcs into dead ends are no exits.
   template <typename Cost, typename EndCost>
   Exits(const Arcs& arcs, Cost cost, EndCost end_cost)
       : ahead_(arcs.num_states, kNever), begin_(arcs.num_states), num_(arcs.num_states) {

@@ -1,4 +1,4 @@
-// All lattices in flight, searched side by side so that the language model is asked in large batches.
+// All lattices in flight, searched in parallel so that the language model is called for large batches.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Expander {
  public:
   Expander(const SearchOptions& options, int64_t root_slot) : options_(options), histories_(root_slot) {}
 
-  // Takes a lattice in; its arrays must stay until `remove`. The language model reads the words of `context` first.
+  // Adds a lattice, whose arrays must live until `remove`. The language model reads the words of `context` first.
   // Returns its ticket.
   int32_t add(const Arcs& arcs, const int32_t* lm_word, const float* extra, const std::vector<int32_t>& context) {
     int32_t ticket = static_cast<int32_t>(places_.size());
@@ -67,7 +67,7 @@ class Expander {
     }
   }
 
-  // Tickets of the searches that have ended since, well or not.
+  // Tickets of the searches that have ended since, successfully or not.
   std::vector<int32_t> ended() const {
     std::vector<int32_t> tickets;
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -95,9 +95,9 @@ class Expander {
  private:
   struct Place {
     std::unique_ptr<Search> search;
-    std::vector<int32_t> context;  // a history for each word that is read first, held until the next one is read
+    std::vector<int32_t> context;  // histories of the words read first, each held until the next one is read
     size_t num_read = 0;           // of these
-    bool reading = false;          // what it asked for in this wave is one of them
+    bool reading = false;          // its request in this wave is one of them
 
     bool running() const { return search && search->status() == SearchStatus::kRunning; }
   };

@@ -1,4 +1,4 @@
-// The outcome of a search as a lattice: surviving hypotheses are its states, the ways between them its arcs.
+// The result of a search as a lattice: its states are the surviving hypotheses, its arcs the links between them.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ inline Copies expansion(const Search& search) {
 }
 
 // For each arc and final state of the searched lattice, its graph cost on the best path of the expansion that uses it;
-// +inf where none does. `weight` is the cost of a path: acoustic_scale * acoustic + graph + word_penalty per word.
+// +inf if there is none. `weight` is the cost of a path: acoustic_scale * acoustic + graph + word_penalty per word.
 inline void replaced_costs(const Copies& out, const Arcs& arcs, double acoustic_scale, double word_penalty,
                            float* graph, float* final_graph) {
   const int64_t n = static_cast<int64_t>(out.state_map.size());

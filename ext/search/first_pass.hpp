@@ -1,4 +1,4 @@
-// What the first pass already knows of a lattice: where its words may lead, what is worth looking at, and in what order.
+// First-pass costs of a lattice: best completions, arcs within the beam, and levels of states.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace ninja {
 struct FirstPass {
   double best = kNever;            // cost of the best path, kNever if there is none
   std::vector<double> ahead;       // [num_states] cost of the best completion
-  std::vector<int32_t> next_arc;   // [num_states] its first arc; -1: the state ends it
+  std::vector<int32_t> next_arc;   // [num_states] its first arc; -1 for the end of the path
   std::vector<char> alive;         // [num_arcs] lies on a path within the beam
   std::vector<int32_t> order;      // states on such paths, level by level
   std::vector<int32_t> level_begin;  // [num_levels + 1] into `order`
 };
 
 // Costs are acoustic_scale * acoustic + graph + word_penalty per word. The level of a state is the number of arcs on the
-// longest way to it, so that everything that enters a state comes from lower levels.
+// longest path to it, so that all arcs into a state come from lower levels.
 inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word_penalty, double beam) {
   FirstPass pass;
   const int64_t n = arcs.num_states;
@@ -45,7 +45,7 @@ inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word
   pass.alive.assign(arcs.num_arcs, 0);
   if (pass.best == kNever) return pass;
 
-  // Rounding may push the best path itself out of a beam of 0, hence the small margin.
+  // A small margin, as rounding may put the best path outside a beam of 0.
   const double limit = pass.best + beam + 1e-9 * (1.0 + std::abs(pass.best));
   std::vector<double> so_far(n, kNever);
   std::vector<int32_t> level(n, -1);

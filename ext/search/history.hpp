@@ -10,14 +10,14 @@ namespace ninja {
 
 constexpr int32_t kNoHistory = -1;
 constexpr int64_t kNoSlot = -1;    // not advanced yet; counted in the parent's `waiting`
-constexpr int64_t kReleased = -2;  // advanced once, given back since
+constexpr int64_t kReleased = -2;  // advanced once, released since
 
-// An entry lives while something holds it or a longer history hangs on it. Its slot (the language model's state after
-// these words) lives while something holds the entry or a longer history still has to be advanced from it.
+// An entry exists while it is held or has a longer history. Its slot (the language model's state after these words)
+// exists while the entry is held or a longer history still has to be advanced from it.
 class Histories {
  public:
   explicit Histories(int64_t root_slot) : table_(1 << 12, kNoHistory) {
-    entries_.push_back({kNoHistory, -1, root_slot, 1, 0, 0});  // the empty history is held for ever
+    entries_.push_back({kNoHistory, -1, root_slot, 1, 0, 0});  // the empty history is always held
   }
 
   static constexpr int32_t root() { return 0; }
@@ -71,10 +71,10 @@ class Histories {
     settle(parent);
   }
 
-  // Place of a history in the list of those to advance in this wave, -1 if it is not there yet.
+  // Index of a history in the list of those to advance in this wave, -1 if it is not in it.
   int32_t& pending(int32_t id) { return entries_[id].pending; }
 
-  // Hash of the last `order` words (0: of all), and the exact comparison that a hash alone must not replace.
+  // Hash of the last `order` words (0 for all), and the exact comparison, as hashes may collide.
   uint64_t suffix_hash(int32_t id, int order) const {
     if (order == 0) return keyed_hash(static_cast<uint64_t>(id));
     uint64_t sum = 0;
@@ -94,12 +94,12 @@ class Histories {
     return true;
   }
 
-  // Slots nobody needs any more, for the language model to take back; the caller empties it.
+  // Unused slots, for the language model to release; the caller empties the list.
   std::vector<int64_t>& released() { return released_; }
   // Every slot still in use, the root's included.
   std::vector<int64_t> slots() const {
     std::vector<int64_t> all{entries_[root()].slot};
-    for (size_t id = 1; id < entries_.size(); ++id) {  // in an order that does not hang on the hashes
+    for (size_t id = 1; id < entries_.size(); ++id) {  // in an order independent of the hashes
       if (entries_[id].slot >= 0) all.push_back(entries_[id].slot);
     }
     return all;
@@ -118,7 +118,7 @@ class Histories {
 
   uint64_t hash(int32_t id) const { return keyed_hash(joined(entries_[id].parent, entries_[id].word)); }
 
-  // Gives back what entry `id` no longer needs, then what its ancestors held for it.
+  // Releases the slot and the entry `id` if they are unused, then those of its ancestors.
   void settle(int32_t id) {
     while (id != root() && entries_[id].holders == 0) {
       Entry& entry = entries_[id];
@@ -136,7 +136,7 @@ class Histories {
     }
   }
 
-  void erase(int32_t id) {  // backward-shift deletion keeps probe chains whole
+  void erase(int32_t id) {  // backward-shift deletion keeps probe chains intact
     size_t mask = table_.size() - 1;
     size_t hole = hash(id) & mask;
     while (table_[hole] != id) hole = (hole + 1) & mask;

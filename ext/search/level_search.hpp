@@ -1,4 +1,4 @@
-// Search level by level: hypotheses grow along the lattice's levels, every one with its own word history.
+// Search level by level: hypotheses are extended along the levels of the lattice, each with its word history.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class LevelSearch final : public Search {
   }
 
  private:
-  struct Live {  // what the search knows of a hypothesis beyond what it leaves behind
+  struct Live {  // a hypothesis of the current levels
     double cost;
     int32_t history;
     bool on_best;  // spells the first pass's best path, which always survives
@@ -86,7 +86,7 @@ class LevelSearch final : public Search {
     bool keep;
     bool on_best;
   };
-  // Open-addressing table of groups, emptied in time that depends on what is put in.
+  // Open-addressing table of groups; clearing takes time in proportion to its entries.
   class GroupTable {
    public:
     void clear(size_t expected) {
@@ -102,7 +102,7 @@ class LevelSearch final : public Search {
   struct Ask {
     int32_t hyp;
     int32_t arc;    // -1: the sentence end
-    int32_t place;  // of the answer; -1: no question, the arc takes no word
+    int32_t place;  // of the answer; -1 for an arc without a word
   };
 
   double old_cost(int32_t arc) const { return arc_cost(arc, arcs_.graph[arc]); }
@@ -111,7 +111,7 @@ class LevelSearch final : public Search {
   }
 
   // The first pass's best path comes first: its new cost bounds the best one, and how far the models differ along it
-  // corrects the look-ahead (Kaldi's delta, known before the search instead of learnt in it).
+  // corrects the look-ahead (Kaldi's delta, known before the search instead of estimated during it).
   void gather_best(Wave& wave) {
     while (position_ < best_arcs_.size() && lm_word_[best_arcs_[position_]] < 0) {
       best_graph_.push_back(new_graph(arcs_.graph[best_arcs_[position_++]], 0.0));
@@ -172,7 +172,7 @@ class LevelSearch final : public Search {
     }
   }
 
-  // By how much an arc's graph cost is expected to change.
+  // The expected change of an arc's graph cost.
   double expected(int32_t arc) const {
     if (lm_word_[arc] >= 0) return per_word_;
     return options_.calibrate ? new_graph(arcs_.graph[arc], 0.0) - arcs_.graph[arc] : 0.0;
@@ -220,8 +220,8 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Decides which hypotheses of a state live on. Better prospects choose first; ties go to the lower place among the
-  // candidates, which need not be the older one: places are used again, last in, first out.
+  // Selects the surviving hypotheses of a state in order of prospect. Ties go to the lower index among the candidates,
+  // which need not be the older one, as indices are reused.
   void recombine(int32_t state) {
     sorted_.clear();
     for (int32_t c = head_[state]; c >= 0; c = candidates_[c].next) sorted_.push_back(c);
@@ -252,7 +252,7 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Place for the group of hypotheses whose last words are those of `history`; -1 in it if there is none yet.
+  // Table entry for the group of hypotheses with the last words of `history`; -1 if there is no group yet.
   int32_t& find_group(int32_t history) {
     uint64_t place = histories_.suffix_hash(history, options_.merge_order);
     for (;; ++place) {
@@ -348,7 +348,7 @@ class LevelSearch final : public Search {
   FirstPass pass_;
   std::vector<int32_t> best_arcs_;       // of the first pass's best path
   std::vector<double> best_graph_;       // their new graph costs
-  std::vector<int32_t> best_histories_;  // held until the search ends: they will be met again
+  std::vector<int32_t> best_histories_;  // held until the search ends
   size_t position_ = 0;
   int32_t best_end_ = 0;
   std::vector<double> correction_;       // [num_states] of the look-ahead

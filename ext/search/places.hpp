@@ -1,4 +1,4 @@
-// Where in a lattice a word sequence may have got to.
+// The states of a lattice that a word sequence leads to.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 
 namespace ninja {
 
-struct Place {     // a state reached by some words, and the best way to it that spells them
+struct Place {     // a state, and the cost of the best path to it with some words
   double total;    // scaled
   double graph;    // unscaled
   double acoustic;
   int32_t state;
 };
 
-// The best way to each state, collected arc by arc. Labels are any words of the arcs; some value of them is an epsilon.
+// The best path to each state, collected arc by arc. Labels are any words of the arcs, one value of which is epsilon.
 class Places {
  public:
   Places(const Arcs& arcs, const Scales& scales, const int32_t* label, int32_t epsilon)
@@ -37,13 +37,13 @@ class Places {
       places_.push_back(place);
       agenda_.push_back(place.state);
       std::push_heap(agenda_.begin(), agenda_.end(), later);
-    } else if (place.total < places_[index].total) {  // strict: the earlier way wins a tie
+    } else if (place.total < places_[index].total) {  // strict: the earlier path wins a tie
       places_[index] = place;
     }
   }
 
-  // Follow the epsilons, lowest state first, then append everything to `pool`, sorted by state, and start afresh.
-  // Places from which `ahead` and the way there exceed `limit` are left out.
+  // Follow the epsilons, lowest state first, then move all places to `pool`, sorted by state. Places whose cost with
+  // `ahead` exceeds `limit` are dropped.
   void close(const std::vector<double>& ahead, double limit, std::vector<Place>& pool) {
     while (!agenda_.empty()) {
       std::pop_heap(agenda_.begin(), agenda_.end(), later);
@@ -76,7 +76,7 @@ class Places {
   std::vector<int32_t> agenda_;  // heap of states whose epsilons are still to be followed
 };
 
-// Cost of the best completion of each state, +inf: none.
+// Cost of the best completion of each state, +inf if there is none.
 inline std::vector<double> costs_ahead(const Arcs& arcs, const Scales& scales) {
   std::vector<double> ahead(arcs.num_states);
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {

@@ -12,11 +12,11 @@
 namespace ninja {
 
 // Taking prefixes best first: a prefix's prospect is the cost of the best path that begins with it. The lattice is
-// determinized on the way (a prefix knows all states it leads to), so every prefix occurs once; and since no prefix has
-// a better prospect than the one it grew from, they come out in order of prospect, and the first so many are the best.
-// A prefix that agrees in its last `merge_order` words, 0 = all, with better ones that lead to all of its states is left
-// out: what follows it would be scored much the same, and once is enough. That begins when the best sentence is in, for
-// the better ones need not lead to each of these states as cheaply.
+// determinized on the fly (a prefix has all states it leads to), so every prefix occurs once; as no prefix has a better
+// prospect than the shorter one, they are found in order of prospect, and the first ones are the best.
+// A prefix whose last `merge_order` words, 0 = all, equal those of better ones that lead to all of its states is
+// dropped, as the words after it would have similar scores. This begins once the best sentence is complete, as the
+// better ones may lead to these states at a higher cost.
 class Prefixes {
  public:
   Prefixes(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, double beam, int64_t max_nodes,
@@ -31,11 +31,11 @@ class Prefixes {
         ahead_(costs_ahead(arcs, scales)),
         places_(arcs, scales, lm_word, kNoWord) {
     if (!(ahead_[0] < kNoPath)) return;
-    // Rounding may push the best path itself out of a beam of 0, hence the small margin.
+    // A small margin, as rounding may put the best path outside a beam of 0.
     limit_ = std::min(ahead_[0] + beam + 1e-9 * (1.0 + std::abs(ahead_[0])), std::numeric_limits<double>::max());
     places_.add(Places::start());
     grow(kTrieRoot);
-    bool complete = false;  // the best sentence is in, whatever the bound
+    bool complete = false;  // the best sentence is in the trie
     while (!candidates_.empty() && (trie_.size() < max_nodes_ || !complete)) {
       std::pop_heap(candidates_.begin(), candidates_.end());
       const Candidate best = candidates_.back();
@@ -56,13 +56,13 @@ class Prefixes {
   bool empty() const { return trie_.size() == 0; }
 
   // Unfold the arcs within the beam: a copy is a state with a node of the trie, so that a path whose words are in the
-  // trie keeps its whole history. One whose next word leads out of the trie goes on from the node that leads to the
-  // same state with the same word, and agrees with its history in the most words before that; if there is none, it ends.
+  // trie keeps its whole history. A path whose next word is not in the trie continues from the node with the same word
+  // and state whose history agrees in most words; without such a node, it ends.
   void unfold(int64_t max_arcs, Unfolded& out) {
     index_by_state();
     const std::vector<char> alive = within_beam();
     StateCopies copies(arcs_, max_arcs, out);
-    Trie pairs;  // a state and a node as if they were a prefix and a word: each pair is one copy
+    Trie pairs;  // of a state and a node, stored like a prefix and a word: each pair is one copy
     std::vector<int32_t> node_of;
     const auto copy_of = [&](int32_t state, int32_t node) {
       const int32_t copy = pairs.child(state, node);
@@ -111,12 +111,12 @@ class Prefixes {
     int32_t parent;
     int32_t word;
     int32_t first, last;  // steps
-    bool operator<(const Candidate& other) const {  // the front of the heap is the largest: the cheapest, then the latest
+    bool operator<(const Candidate& other) const {  // the heap's front is the largest: the cheapest, then the latest
       return prospect != other.prospect ? prospect > other.prospect : first < other.first;
     }
   };
 
-  // Whether a prefix leads to a state that none with the same last words has led to yet; notes that it does.
+  // Records the states of a prefix; returns whether one is new for its last words.
   bool is_news(const Candidate& prefix) {
     if (merge_order_ == 0) return true;
     bool news = false;
@@ -135,7 +135,7 @@ class Prefixes {
     return news;
   }
 
-  // Close the places collected, keep them as the node's, and make candidates of the words that follow.
+  // Store the collected places of a node, and make candidates of the words that follow.
   void grow(int32_t node) {
     const size_t begin = pool_.size();
     places_.close(ahead_, limit_, pool_);
@@ -165,7 +165,7 @@ class Prefixes {
     if (end <= limit_) push({end, node, eos_, none, none});
   }
 
-  // Candidates dearer than as many known ones as there may be nodes are not stored.
+  // Candidates that cost more than `max_nodes` known ones are not stored.
   void push(const Candidate& candidate) {
     if (static_cast<int64_t>(known_.size()) >= max_nodes_) {
       if (bounded_ && !(candidate.prospect < known_.front())) return;
@@ -265,7 +265,7 @@ class Prefixes {
   std::vector<int64_t> place_begin_; // [nodes + 1] in `pool_`, behind the places of the empty prefix
   std::vector<Step> steps_;
   std::vector<Candidate> candidates_;          // heap, the best in front
-  std::vector<double> known_;                  // heap, the dearest in front: the best prospects seen
+  std::vector<double> known_;                  // heap, the highest in front: the best prospects
   std::vector<std::vector<int32_t>> nodes_at_; // [num_states]
 };
 

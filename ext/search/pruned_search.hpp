@@ -1,5 +1,5 @@
-// Pruned composition: of all arcs that could be expanded, the one that promises the best complete path comes first.
-// After Xu et al. 2018 (Kaldi's lattice-lmrescore-kaldi-rnnlm-pruned), whose order of expansion is kept to the tie.
+// Pruned composition: arcs are expanded in order of the expected cost of a complete path.
+// After Xu et al. 2018 (Kaldi's lattice-lmrescore-kaldi-rnnlm-pruned), with its order of expansion, ties included.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace ninja {
 
-// A state is a pair of a lattice state and a context. Kaldi scores one word a step; this search runs on until a score
-// is missing, then asks for all that it foresees, which changes no result.
+// A state is a pair of a lattice state and a context. Kaldi scores one word a step; this search continues until a
+// score is missing, then requests all scores that it foresees, which changes no result.
 class PrunedSearch final : public Search {
  public:
   PrunedSearch(const Arcs& arcs, const int32_t* lm_word, const float* extra, const SearchOptions& options,
@@ -57,9 +57,9 @@ class PrunedSearch final : public Search {
   void release() override { contexts_.release(); }
 
  private:
-  static constexpr int64_t kFirstLimit = 100;       // arcs before the second look back
-  static constexpr float kDepthPenalty = -1000.0f;  // the deepest state comes first until a path is complete
-  static constexpr int32_t kQuestions = 8;          // states to ask for in a wave: more save waves, but miss more often
+  static constexpr int64_t kFirstLimit = 100;       // arcs before the second update
+  static constexpr float kDepthPenalty = -1000.0f;  // the deepest state is first until a path is complete
+  static constexpr int32_t kQuestions = 8;          // states to request in a wave: more save waves, but fewer are used
   static constexpr int32_t kVisits = 32;            // steps to foresee them
   static constexpr int32_t kMissing = -1;           // a score not asked for yet
   static constexpr int32_t kNoQuestion = -2;        // an arc that takes no word
@@ -82,22 +82,22 @@ class PrunedSearch final : public Search {
     int32_t round;   // in which it was asked for
     int32_t ending;  // of the history with the word, -1 until it is needed
   };
-  struct Foreseen {  // a state, or what will probably become one, whose `exit` is to be expanded
+  struct Foreseen {  // a state, or a probable one, whose `exit` is to be expanded
     int32_t lattice_state;
     int32_t history;
     int32_t exit;
-    int32_t queued;  // its place in the queue, -1 if it has none
+    int32_t queued;  // its index in the queue, or -1
     float correction;
     double so_far;
   };
   using Entry = std::pair<float, int32_t>;  // expected cost above the first pass's best, and a place
 
-  // Costs are summed and rounded as Kaldi does it, so that ties fall alike.
+  // Costs are summed and rounded as in Kaldi, for equal ties.
   double scaled(float acoustic) const { return static_cast<float>(acoustic_scale_ * acoustic); }
   double cost(int32_t arc, float graph) const { return graph + scaled(arcs_.acoustic[arc]) + penalty(arc); }
   double end_cost(int32_t state, float graph) const { return graph + scaled(arcs_.final_acoustic[state]); }
 
-  // What the best path through the next exit of a State or Foreseen is expected to cost, above the first pass's best.
+  // The expected cost of the best path through the next exit of a State or Foreseen, above the first pass's best.
   template <typename S>
   float expected(const S& state) const {
     return static_cast<float>(state.so_far + exits_.ahead(state.lattice_state) + state.correction +
@@ -208,8 +208,8 @@ class PrunedSearch final : public Search {
 
   float depth_penalty() const { return complete_ ? 0.0f : kDepthPenalty; }
 
-  // Looks over the whole expansion: exact costs so far and of completions, what these teach about completions not
-  // found yet, and the queue anew.
+  // Updates the whole expansion: exact costs so far and of completions, corrections of completions not found yet, and
+  // the queue.
   void look_back() {
     sort_states();
     for (State& state : states_) state.so_far = kNever;
@@ -219,7 +219,7 @@ class PrunedSearch final : public Search {
       for (int32_t link = from.first_link; link >= 0; link = next_link_[link]) {
         State& to = states_[links_[link].to];
         const double so_far = from.so_far + cost(links_[link].arc, links_[link].graph);
-        if (!(so_far < to.so_far)) continue;  // the earlier way wins a tie
+        if (!(so_far < to.so_far)) continue;  // the earlier path wins a tie
         to.so_far = so_far;
         to.previous = s;
         to.depth = from.depth + 1;
@@ -280,11 +280,11 @@ class PrunedSearch final : public Search {
     status_ = SearchStatus::kDone;
   }
 
-  // Takes one step of the order of expansion as it will probably be, beyond the scores that are missing, without
-  // expanding anything. Returns how many states were asked for: 1 or 0.
+  // Takes one step of the probable order of expansion beyond the missing scores, without expanding. Returns the number
+  // of states requested: 1 or 0.
   int32_t look_on(Wave& wave) {
     Foreseen next = foreseen_[pop(next_)];
-    if (next.queued >= 0) {  // the queue is a heap: what stands at i comes before what stands at 2i + 1 and 2i + 2
+    if (next.queued >= 0) {  // the queue is a heap: the entry at i precedes those at 2i + 1 and 2i + 2
       foresee_queued(2 * next.queued + 1);
       foresee_queued(2 * next.queued + 2);
       next.queued = -1;
@@ -316,7 +316,7 @@ class PrunedSearch final : public Search {
              state.correction, state.so_far});
   }
 
-  // Foresees the state that an arc leads to, unless it is there or foreseen already.
+  // Foresees the state that an arc leads to, unless it exists or is foreseen.
   void foresee_beyond(const Foreseen& from, int32_t arc, int32_t score) {
     double surprise = 0.0;
     int32_t history = from.history;
@@ -334,7 +334,7 @@ class PrunedSearch final : public Search {
     foresee({arcs_.dst[arc], history, 0, -1, from.correction, from.so_far + cost(arc, graph)});
   }
 
-  // Asks for an exit, and for those behind it that will matter unless the expectations change.
+  // Requests the score of an exit, and of those after it that are needed unless the expected costs change.
   void ask(Wave& wave, Foreseen next) {
     for (bool first = true; next.exit < exits_.num(next.lattice_state); ++next.exit, first = false) {
       const Exit& exit = exits_.at(next.lattice_state, next.exit);
@@ -349,17 +349,17 @@ class PrunedSearch final : public Search {
     }
   }
 
-  const double acoustic_scale_;  // as a float holds it
+  const double acoustic_scale_;  // rounded to a float
   const Exits exits_;
   Contexts contexts_;
   std::vector<State> states_;
   PairMap place_;                   // (lattice state, context) -> state
   std::vector<int32_t> next_link_;  // [num_links] out of the same state, -1 after the last
   std::vector<Entry> queue_;        // of states: a heap, the best in front
-  float cutoff_ = kInfinity;        // entries beyond are not worth it
-  double best_ = kNever;            // cost of the best complete path at the last look back
+  float cutoff_ = kInfinity;        // entries beyond are not expanded
+  double best_ = kNever;            // cost of the best complete path at the last update
   bool complete_ = false;           // a path has reached its end
-  bool in_round_ = false;           // between two looks back
+  bool in_round_ = false;           // between two updates
   int64_t limit_ = 0;               // arcs until the next
   std::vector<int32_t> order_;      // of states
 

@@ -1,4 +1,4 @@
-// What every search through one lattice is: it asks the language model wave by wave and ends in an expanded lattice.
+// The interface of a search: it requests scores of the language model in waves, and results in an expanded lattice.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,34 @@
 namespace ninja {
 
 struct SearchOptions {
-  double graph_share;  // of the old graph cost that stays
+  double graph_share;  // of the old graph cost that is kept
   double lm_scale;     // of the language model's -ln p
   double acoustic_scale;
   double word_penalty;
   double beam;
   double first_pass_beam;
-  double growth_ratio;  // pruned: of its arcs between two looks at the whole expansion
+  double growth_ratio;  // pruned: growth of the expansion between two updates
   int32_t max_hyps;    // 0: unlimited
   int32_t max_active;  // 0: unlimited
-  int64_t max_arcs;    // of one expansion; pruned stops there, the others give the lattice up
+  int64_t max_arcs;    // of one expansion; pruned stops there, the lattice fails otherwise
   int32_t merge_order;  // words of history that count, 0: all
   int32_t eos;
   bool pruned;         // best arc first, else level by level
   bool per_arc;        // hypotheses compete per arc (arc-beam), else per state (push-forward)
   bool look_ahead;     // prospects count the first pass's best completion
-  bool calibrate;      // and correct it by what the new language model thinks of the first pass's best path
+  bool calibrate;      // correct it by the new model's cost of the first pass's best path
 };
 
 enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };
 
 class Search {
  public:
-  // A surviving hypothesis becomes a state of the expanded lattice, ...
+  // A surviving hypothesis, a state of the expanded lattice.
   struct Hypothesis {
     int32_t state;
     float final_graph;  // new final cost, +inf if not final
   };
-  // ... and every way into it an arc.
+  // An arc of the expanded lattice.
   struct Link {
     int32_t from;
     int32_t to;
@@ -53,11 +53,11 @@ class Search {
       : arcs_(arcs), lm_word_(lm_word), extra_(extra), options_(options), histories_(histories), root_(root) {}
   virtual ~Search() = default;
 
-  // Collects what this lattice wants to know in the next wave.
+  // Adds the requests of this lattice to the next wave.
   virtual void gather(Wave& wave) = 0;
   // Takes the wave's answers, natural-log probabilities.
   virtual void scatter(const float* logprob) = 0;
-  // Lets go of every history still held.
+  // Releases all histories.
   virtual void release() = 0;
 
   SearchStatus status() const { return status_; }
@@ -68,7 +68,7 @@ class Search {
   int64_t num_expanded() const { return num_expanded_; }
 
  protected:
-  // The one place where the language model's score joins a graph cost and the old model's share is taken out.
+  // Adds the language model's score to a graph cost and removes the old model's share.
   // `surprise` is -ln p, or a difference of such: it may be negative.
   double new_graph(double old_graph, double surprise) const {
     return options_.graph_share * old_graph + options_.lm_scale * surprise;

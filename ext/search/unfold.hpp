@@ -1,4 +1,4 @@
-// A lattice whose states are copied so that each copy stands for a word history: what one score per arc is right for.
+// A lattice whose states are copied so that each copy has one word history, and each arc one score.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct Unfolded {
   std::vector<int64_t> arc_begin;   // [num_states + 1]
   std::vector<int32_t> dst;         // [num_arcs]
   std::vector<int64_t> arc_map;     // [num_arcs] arc of the lattice
-  std::vector<int32_t> arc_node;    // [num_arcs] node of `trie` whose score the arc takes, kNoNode: it has no word
-  std::vector<int32_t> final_node;  // [num_states] node of </s> after the copy's history, kNoNode: not final
+  std::vector<int32_t> arc_node;    // [num_arcs] node of `trie` whose score the arc takes, kNoNode without a word
+  std::vector<int32_t> final_node;  // [num_states] node of </s> after the copy's history, kNoNode if not final
   Trie trie;
 };
 
-// Copies are made in any order and visited state by state of the lattice: that is a topological order, in which they
-// are numbered at last.
+// Copies are made in any order and visited state by state of the lattice, a topological order, in which they are
+// numbered.
 class StateCopies {
  public:
   StateCopies(const Arcs& arcs, int64_t max_arcs, Unfolded& out) : of_state_(arcs.num_states), max_arcs_(max_arcs), out_(out) {
@@ -38,7 +38,7 @@ class StateCopies {
   // Copies of a state of the lattice, in the order they were made.
   const std::vector<int32_t>& of(int64_t state) const { return of_state_[state]; }
 
-  // Begin with a copy's arcs; all copies of lower states must be done.
+  // Begin the arcs of a copy; all copies of lower states must be complete.
   void visit(int32_t copy, int64_t state) {
     number_[copy] = static_cast<int32_t>(out_.state_map.size());
     out_.state_map.push_back(static_cast<int32_t>(state));

@@ -1,4 +1,4 @@
-// One wave: what all lattices in flight ask the language model in one go, each question once.
+// One wave: the distinct requests of all lattices in flight to the language model.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct Wave {
     ++epoch_;
   }
 
-  // Has a history made although no word is scored after it yet.
+  // Requests a history after which no word is scored yet.
   void make(Histories& histories, int32_t history) { slot_of(histories, history); }
 
-  // Place of the score of `word` after `history` among the answers.
+  // Index of the score of `word` after `history` among the answers.
   int32_t ask(Histories& histories, int32_t history, int32_t word) {
     if (2 * (score_word.size() + 1) > table_.size()) grow();
     const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(history)) << 32) | static_cast<uint32_t>(word);

@@ -161,7 +161,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
             number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"
-            log.note(f"{number} kept; the same command with --resume goes on from there")
+            log.note(f"{number} kept; the same command with --resume continues from there")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
         write_table(table, output.words_out)
@@ -205,8 +205,8 @@ def _scales_of(inputs: Inputs) -> ChosenScales | None:
 def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     """Return each input file with its output, or both as they are where there is one output.
 
-    ``JOB`` in the name of the output stands for the number in the name of each input. In a folder outputs have the
-    names of the inputs, and their format unless the output has another.
+    ``JOB`` in the name of the output is replaced by the number in the name of each input. In a folder, outputs have
+    the names of the inputs, and their format unless the output has another.
 
     Raises:
         OptionError: An input has no number or no name, two outputs would be one, there is no folder for them, an

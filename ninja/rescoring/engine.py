@@ -402,7 +402,7 @@ class BatchedLM(LanguageModel):
         self._too_many = self._too_many or size
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()  # what lies there in pieces too small may be of use as one
+            torch.cuda.empty_cache()  # joins fragments of free memory
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -34,19 +34,19 @@ NEW, OLD = "the language model", "the old language model"
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The language models of a rescoring by their files, which each process loads for itself.
+    """The files of the language models of a rescoring.
 
-    Without `directions` the models mix in one pass. With them, each rescores what the one before it left, and its
-    weight is the LM weight of its pass.
+    Without `directions` the models are mixed in one pass. With them, each model rescores the results of the previous
+    one, and its weight is the LM weight of its pass.
     """
 
-    models: Sequence[str | os.PathLike[str] | None] = (None,)  # what ninja.lm.load takes; none at all: only the old LM
+    models: Sequence[str | os.PathLike[str] | None] = (None,)  # as for ninja.lm.load; empty to use only the old model
     old_lm: str | os.PathLike[str] | None = None
     mixture: How = "loglinear"
-    weights: Sequence[float] = ()  # of the models; not given: equal, or the LM weight for each pass
+    weights: Sequence[float] = ()  # of the models  [default: equal, or the LM weight for each pass]
     directions: Sequence[Direction] = ()  # how each model reads sentences
-    device: str = "auto"  # where they compute: auto, cpu, cuda, cuda:1, "cuda:0,cuda:1", …
-    load_options: LoadOptions = DEFAULTS  # how each sees the lattices' words; its device and words are not used
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, "cuda:0,cuda:1", …
+    load_options: LoadOptions = DEFAULTS  # its device and words are not used
 
     def __post_init__(self) -> None:
         """Refuse numbers that do not match."""
@@ -60,23 +60,23 @@ class ModelFiles:
         """Load the models; return each pass, and the old model.
 
         Args:
-            options: Of every pass, as far as `weights` and `directions` do not say otherwise.
-            words: The lattices' symbol table, for models that have no words of their own.
-            log: Told of models that take these.
-            old_lm: The old one, where it is loaded already.
+            options: Options of every pass; `weights` and `directions` override theirs.
+            words: The lattices' symbol table, for models without a vocabulary.
+            log: For notes about models that use this table.
+            old_lm: The old model, if it is loaded.
 
         Raises:
             NinjaError: A model cannot be loaded, or a weight is out of range.
         """
-        given = replace(self.load_options, device=self.device)
-        loaded = [load_model(model, words, log, given) for model in self.models]
+        load_options = replace(self.load_options, device=self.device)
+        loaded = [load_model(model, words, log, load_options) for model in self.models]
         if old_lm is None and self.old_lm is not None:
-            old_lm = load_model(self.old_lm, words, log, given)
-        every = [lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)]
-        refuse_unused_classes(every, given)
-        devices = (each.device for lm in every for each in lm.replicas or (lm,))
-        if (told := describe_devices(self.device, devices)) is not None:
-            log.note(told)
+            old_lm = load_model(self.old_lm, words, log, load_options)
+        models = [lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)]
+        refuse_unused_classes(models, load_options)
+        devices = (replica.device for lm in models for replica in lm.replicas or (lm,))
+        if (note := describe_devices(self.device, devices)) is not None:
+            log.note(note)
         if not self.directions:
             if len(loaded) < 2:
                 return [(loaded[0] if loaded else None, options)], old_lm
@@ -88,22 +88,22 @@ class ModelFiles:
             (lm, replace(options, lm_weight=weight, backward=direction == "backward"))
             for lm, weight, direction in zip(loaded, weights, self.directions, strict=True)
         ]
-        if options.output == "best":  # a best path leaves later passes nothing to choose from
-            passes[:-1] = [(lm, replace(each, output="lattice")) for lm, each in passes[:-1]]
+        if options.output == "best":  # of the last pass alone
+            passes[:-1] = [(lm, replace(earlier, output="lattice")) for lm, earlier in passes[:-1]]
         return list(passes), old_lm
 
 
 def load_model(
     path: str | os.PathLike[str] | None, words: SymbolTable | None, log: Log, options: LoadOptions = DEFAULTS
 ) -> LanguageModel:
-    """Load a model; one without words of its own takes those of the lattices."""
+    """Load a model; a model without a vocabulary uses the lattices' words."""
     try:
         return open_model(path, options)
     except (ModelError, OptionError) as error:
         try:
             lm = open_model(path, replace(options, words=words))
         except (ModelError, OptionError) as other:
-            # Either it was not for want of words, or with words something else is wrong.
+            # The words were not the cause, or the model has another fault, too.
             raise (other if isinstance(error, OptionError) else error) from None
         log.note(f"{path}: the words are those of the lattices' symbol table")
         return lm
@@ -131,7 +131,7 @@ class BoundModels:
     """
 
     def __init__(self, lm: Model, old_lm: Model, options: EngineOptions) -> None:
-        """Take the models as one."""
+        """Mix the models; the old one has weight -1."""
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
@@ -149,15 +149,15 @@ class BoundModels:
         self._parts: Sequence[WordMap] = ()
 
     def for_threads(self, count: int) -> list[BoundModels]:
-        """Return the same for each thread, once words are known; see `LanguageModel.for_threads`."""
-        made = []
+        """Return a copy for each thread, once words are known; see `LanguageModel.for_threads`."""
+        copies = []
         for lm in self.lm.for_threads(count):
             bound = copy.copy(self)
             bound._lm = lm
             if not isinstance(self._given, Mixture):
                 bound._given = lm
-            made.append(bound)
-        return made
+            copies.append(bound)
+        return copies
 
     @property
     def lm(self) -> LanguageModel:
@@ -166,7 +166,7 @@ class BoundModels:
         return self._lm
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return the model's word (-1: none) and its cost beyond the model's score, [num_arcs] each.
+        """Return the model's word of each arc, -1 = none, and its cost beyond the model's score, [num_arcs] each.
 
         Raises:
             SymbolError: An arc's word id is not in the symbol table.
@@ -174,10 +174,10 @@ class BoundModels:
         """
         if lattice.words is None:
             raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
-        found = self._bound(lattice, lattice.words).of(lattice)
+        words_and_costs = self._bound(lattice, lattice.words).of(lattice)
         for part in self._parts:
             part.refuse_unknown(lattice)
-        return found
+        return words_and_costs
 
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
         """Return the words that an utterance adds to its recording's history: its own, and ``<s>`` if the model has it.
@@ -191,7 +191,7 @@ class BoundModels:
         return [*carried, self.lm.bos] if carried and self.lm.bos is not None else carried
 
     def bind(self, lattices: Iterable[Lattice]) -> None:
-        """Bind the models to the first symbol table of some lattices, with the words that it has by now.
+        """Bind the models to the first symbol table of some lattices.
 
         Raises:
             VocabularyError: No lattice carries a symbol table.

@@ -465,7 +465,7 @@ def iterate(
     Args:
         lattices: As for `rescore`.
         passes: Each model and its options, first to last. After ``output="best"`` later passes have one path only.
-        old_lm: The language model of the first pass, taken out when the first of these models is put in.
+        old_lm: The language model of the first pass, whose scores the first of these passes takes out.
         carry_over: As for `rescore`, in every pass.
         report: As for `rescore`, of all passes together.
 

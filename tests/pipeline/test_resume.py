@@ -101,7 +101,7 @@ def broken(monkeypatch):
 
 def test_an_interrupted_command_says_what_is_kept(ninja, broken):
     code, _, errors = ninja("prune", "in.ark", "-o", "out.gz", "--resume")
-    said = ["ninja: 2 lattices are kept; the same command with --resume goes on from there", "ninja: interrupted"]
+    said = ["ninja: 2 lattices are kept; the same command with --resume continues from there", "ninja: interrupted"]
     assert (code, [*filter(None, errors.splitlines())]) == (130, said)
     assert ninja("prune", "in.ark", "-o", "out.gz", "--resume")[0] == 0
     assert list(package.keys("out.gz")) == list("abcd")
