@@ -23,12 +23,12 @@ WEIGHTS_HELP = "Weights of the models, or of --iterate's passes.  [default: equa
 DIRECTIONS = ListType(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
-DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, a copy on each of cuda:0,cuda:1; auto: a GPU if there is one."
+DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, copies on cuda:0,cuda:1; auto for a GPU if there is one."
 ITERATE_HELP = "Rescore with one model after the other, each forward or backward."
 
 
 class OOVScoreType(click.ParamType):
-    """skip, spread, or a natural-log probability."""
+    """``skip``, ``spread``, or a natural-log probability."""
 
     name = "score"
 
@@ -63,7 +63,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # of LoadOptions
 
 
 def word_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command options of how models see words, handed to it as ``load_options``."""
+    """Add options of the words of models to a command, passed as ``load_options``."""
 
     def add(command: Command) -> Command:
         @section("Models", *(WORD_OPTIONS[name] for name in names))
@@ -78,14 +78,14 @@ def word_options(*names: str) -> Callable[[Command], Command]:
 
 
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of its language models, handed to it as ``models`` and ``carry_over``."""
+    """Add options of language models to a command, passed as ``models`` and ``carry_over``."""
 
     @section(
         "Models",
         reads(
             "--rnnlm",
             "Language model, or a shipped one: english, english-ngram; several are mixed. "
-            f"{NO_MODEL}: only --old-lm.  [default: english]",
+            f"{NO_MODEL} for --old-lm only.  [default: english]",
             multiple=True,
         ),
         reads("--old-lm", "The first pass's language model, whose scores are taken out."),
@@ -156,12 +156,12 @@ def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
     if NO_MODEL not in rnnlm:
         return rnnlm or (None,)
     if len(rnnlm) > 1:
-        raise OptionError(f"--rnnlm {NO_MODEL} stands for no model at all, and cannot go with others")
+        raise OptionError(f"--rnnlm {NO_MODEL} means no model, and cannot be given with others")
     return ()
 
 
-def _carry_over(wanted: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
-    if not wanted:
+def _carry_over(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
+    if not is_on:
         if utt2spk or segments:
             raise OptionError("--utt2spk and --segments define the recordings of --carry-over; give it with them")
         return None

@@ -144,14 +144,14 @@ def stream(
     """Yield the key and the stage's result of each lattice, in input order.
 
     Args:
-        inputs: `Inputs`, or pairs of key and lattice; they are read as they are needed, never all at once.
+        inputs: `Inputs`, or pairs of key and lattice, which are read lazily.
         stage: As for `run`.
         jobs: As for `run`.
         read: As for `run`.
         log: For pairs, filled while the results are read; that of `Inputs` is their own.
-        done: Keys that are left out, each as often as it occurs here.
+        done: Keys of lattices to skip, each as often as it occurs here.
         progress: As for `run`.
-        may_be_empty: As for `run`; None: no result at all is no error, even if all lattices fail.
+        may_be_empty: As for `run`; None allows no results even if all lattices fail.
 
     Raises:
         OptionError: `jobs` is below 1.
@@ -192,7 +192,7 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _
         except (LatticeError, VocabularyError) as error:
             if error.key is not None or log.on_error is None:
                 raise
-            error.path = error.path or one.name  # nothing of this input can be used; others are written
+            error.path = error.path or one.name  # no lattice of this input can be used; others are written
             log.fail(error)
     log.output = 0
     if _counts(log) == before and not may_be_empty:
@@ -371,7 +371,7 @@ def _counts(log: Log) -> tuple[int, int]:
 
 
 def _keep(error: NinjaError) -> None:
-    """Leave a failure in the log."""
+    """Keep a failure in the log only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +389,7 @@ class _Chunk:
 
 
 class _Source:
-    """Lattices of inputs without those that are done; keys that occur again are noted."""
+    """Lattices of inputs without those that are done; records repeated keys."""
 
     def __init__(
         self,
@@ -437,7 +437,7 @@ class _Source:
                 yield rest
 
     def share_of(self, key: str) -> float | None:
-        """Return the share read with the lattice of a result; lattices that failed before it are forgotten."""
+        """Return the share of the inputs read with the lattice of a result."""
         while self._shares:
             read, share = self._shares.popleft()
             if read == key:

@@ -41,23 +41,23 @@ _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Lattices to be written, by the arguments of ``ninja.write``.
+    """An output for lattices, by the arguments of ``ninja.write``.
 
-    The name of one file, or, for an output of each input file, that of a folder, or a name with ``JOB`` in the place
-    of a number.
+    The name is that of one file or, for a separate output of each input file, that of a folder, or one with ``JOB`` in
+    place of a number.
     """
 
     name: str
-    to: str | None = None  # format with its options; None: by the extension
+    to: str | None = None  # format with its options  [default: by the extension]
     lossy: Literal["allow", "refuse"] = "allow"
     words_out: str | None = None  # file for the symbol table
     resume: bool = False  # continue the output of an attempt that was interrupted
-    kind: Kind | None = None  # of lattices in Kaldi archives; None: as they are
+    kind: Kind | None = None  # of lattices in Kaldi archives  [default: unchanged]
     scales: Scales | None = None  # by which paths were compared
-    chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside them
-    keeps_scales: bool = True  # where none are chosen, those beside the inputs go beside the output, too
+    chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside the output
+    keeps_scales: bool = True  # if none are chosen, copy those beside the inputs
     settings: Mapping[str, object] | None = None  # options the results depend on; `resume` continues equal ones only
-    facts_of: Callable[[tuple[str, ...]], Facts | None] | None = None  # of a command, in place of the settings
+    facts_of: Callable[[tuple[str, ...]], Facts | None] | None = None  # of a command, instead of the settings
 
     @property
     def is_stdout(self) -> bool:
@@ -66,7 +66,7 @@ class Output:
 
     @property
     def is_per_file(self) -> bool:
-        """Whether each input file has an output of its own."""
+        """Whether each input file has a separate output."""
         if names_job(self.name):
             return True
         form = format_of(self.name, self.to)[0]
@@ -172,7 +172,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
 
 
 def _facts(output: Output, inputs: Inputs) -> Facts | None:
-    """Return the facts of a run, by which a resumed one is recognised.
+    """Return the facts of a run, which a resumed run must share.
 
     Raises:
         OptionError: The run is to be resumed, but its settings are unknown.
@@ -194,7 +194,7 @@ def _facts(output: Output, inputs: Inputs) -> Facts | None:
 
 
 def _scales_of(inputs: Inputs) -> ChosenScales | None:
-    """Return the scales beside the inputs; a note says why there are none."""
+    """Return the scales beside the inputs, or None after a note that says why there are none."""
     try:
         return inputs.scales
     except OptionError as error:
@@ -203,14 +203,14 @@ def _scales_of(inputs: Inputs) -> ChosenScales | None:
 
 
 def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
-    """Return each input file with its output, or both as they are where there is one output.
+    """Return each input file with its output, or the inputs and the output if that is one file.
 
     ``JOB`` in the name of the output is replaced by the number in the name of each input. In a folder, outputs have
     the names of the inputs, and their format unless the output has another.
 
     Raises:
-        OptionError: An input has no number or no name, two outputs would be one, there is no folder for them, an
-            output is an input, or the format of the files of a folder is not written.
+        OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
+            output is an input, or the format of the files of a folder cannot be written.
     """
     if not output.is_per_file:
         return [(output, inputs)]
@@ -241,7 +241,7 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
 
 @contextmanager
 def output_folder(output: Output) -> Iterator[None]:
-    """Make the folder of several outputs for a ``with`` block, after which it is removed if it is empty.
+    """Make the folder of several outputs for a ``with`` block; an empty folder is removed afterwards.
 
     Raises:
         OutputError: It cannot be made.
@@ -262,7 +262,7 @@ def output_folder(output: Output) -> Iterator[None]:
 
 
 def _input_files(inputs: Inputs) -> Iterator[tuple[str, str, re.Pattern[str]]]:
-    """Yield how each file of the inputs is named to be read, its path, and the shape of a number in its name."""
+    """Yield the source name of each file of the inputs, its path, and the pattern of a number in its name."""
     for name in inputs.places:
         before, job, behind = os.path.basename(name).partition("JOB")
         shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(behind)}$)") if job else _NUMBER
@@ -283,7 +283,7 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, str, re.Pattern[str]]]:
 
 
 def _listed_files(content: bytes, list_name: str, inputs: Inputs) -> Iterator[str]:
-    """Yield the paths of the files that a list names; those that cannot be read are failures of the run."""
+    """Yield the paths of the files of a list; files that cannot be read are failures of the run."""
     listed, failures = names_in(content, list_name)
     for table in listed:
         try:
@@ -305,7 +305,7 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
 
 
 def _with_extension(path: str, output: Output) -> tuple[str, str | None]:
-    """Return the name of an output in a folder, its input's with the extension of its format, and the format."""
+    """Return the name of an output in a folder, that of its input with the format's extension, and the format."""
     name = os.path.basename(path)
     known = by_extension(name)
     form, to = format_of(output.name, output.to)[0], output.to
@@ -321,7 +321,7 @@ def _with_extension(path: str, output: Output) -> tuple[str, str | None]:
 
 
 def _format_of(path: str) -> Format | None:
-    """Return the format of an input by its content; None if it is unknown, or the input cannot be read."""
+    """Return the format of an input by its content; None if it is unknown or the input cannot be read."""
     try:
         with open_stream(Place(path), is_input=False) as stream:
             return detect(stream.head(HEAD), path)

@@ -58,7 +58,7 @@ class WordCheckingStage(Protocol):
 
 @runtime_checkable
 class ThreadedStage(StreamStage[Output], Protocol[Output]):
-    """A stream stage with threads of its own."""
+    """A stream stage that runs its own threads."""
 
     def on_threads(self, lattices: Pairs, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
         """Yield the results as a call of the stage does."""
@@ -96,7 +96,7 @@ class OnLattices(Generic[Result]):
     """The batch stage of a function of one lattice.
 
     Args:
-        function: Returns a lattice or any other result; raises what is wrong with a lattice.
+        function: Returns a lattice or any other result; raises a NinjaError for a lattice that fails.
     """
 
     function: Callable[[Lattice], Result]
