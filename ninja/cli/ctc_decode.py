@@ -35,7 +35,7 @@ from ninja.pipeline.stages import OnBatches, call_safely
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A matrix in the pipeline, with the attributes of a lattice that the pipeline reads."""
+    """A matrix with the attributes of a lattice that the pipeline reads."""
 
     key: str
     matrix: npt.NDArray[Any]
@@ -44,44 +44,44 @@ class Emission:
 
     @property
     def num_arcs(self) -> int:
-        """Number of its elements, as a measure of the work."""
+        """Number of elements, as a measure of the work."""
         return self.matrix.size
 
 
 def search(
     emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
 ) -> CtcResult:
-    """Return the hypotheses of an emission."""
+    """Search an emission."""
     try:
         if emission.key.split() != [emission.key]:
-            raise LatticeError("the key is empty or holds a blank; give the matrix, or its file, another name")
+            raise LatticeError("the key is empty or has a blank; give the matrix, or its file, another name")
         if emission.matrix.ndim == 2 and not len(emission.matrix):
             raise ModelError("the matrix has no frames")
-        found = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)
-        if not len(found):
+        result = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)
+        if not len(result):
             raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it")
-        return found.best(nbest)
+        return result.best(nbest)
     except NinjaError as error:
         error.path = error.path or emission.path
         raise
 
 
 class GrowingTable(SymbolTable):
-    """A symbol table that numbers words as they come; no number ever changes."""
+    """A symbol table that numbers words in order of appearance."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__([(EPSILON_NAME, EPSILON)])
 
-    def add(self, found: CtcResult) -> None:
-        """Number the words of hypotheses."""
-        for word in found.words():
+    def add(self, result: CtcResult) -> None:
+        """Add the words of a result."""
+        for word in result.words():
             number = self._id.setdefault(word, len(self._id))
             self._word[number] = word
 
 
-def decoded(
+def decode(
     inputs: Inputs,
     function: Callable[[Any], CtcResult],
     symbols: SymbolTable,
@@ -90,15 +90,15 @@ def decoded(
 ) -> Iterator[tuple[str, Lattice]]:
     """Yield the lattices of the matrices of a source."""
     log = inputs.log
-    for key, found in in_order(
+    for key, result in in_order(
         lambda pair: (pair[0], call_safely(function, pair[1])), _matrices(inputs), current_console().threads
     ):
         try:
-            if isinstance(found, NinjaError):
-                raise found
+            if isinstance(result, NinjaError):
+                raise result
             if isinstance(symbols, GrowingTable):
-                symbols.add(found)
-            lattice = found.lattice(key, symbols, unknown, frame_shift)
+                symbols.add(result)
+            lattice = result.lattice(key, symbols, unknown, frame_shift)
         except NinjaError as error:
             log.fail(error, key)
         else:
@@ -106,11 +106,11 @@ def decoded(
 
 
 def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
-    none_yet = True
+    is_empty = True
     for key, matrix, path in read_matrices(inputs.places, inputs.on_failure, allow_pipes=inputs.allow_pipes):
-        none_yet = False
+        is_empty = False
         yield key, Emission(key, matrix, path)
-    if none_yet and not inputs.log.failures:
+    if is_empty and not inputs.log.failures:
         raise LatticeError(f"there is no matrix in {', '.join(inputs.places)}; nothing is written")
 
 
@@ -120,7 +120,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
 @section(
     "Words",
     reads("--words", f"{WORDS_HELP} Other words are refused."),
-    click.option("--unk", metavar="WORD", help="With --words: the word that stands for those it lacks."),
+    click.option("--unk", metavar="WORD", help="With --words: the word for words that the table lacks."),
 )
 @section(
     "Search",
@@ -128,7 +128,9 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
         "--scale", type=click.Choice(["logprob", "logit", "prob"]), default="logprob", help="Domain of the numbers."
     ),
     from_fields(CtcOptions, skip=WITH_TRACKER),
-    click.option("--nbest", type=click.IntRange(1), help="Most probable word sequences kept.  [default: all found]"),
+    click.option(
+        "--nbest", type=click.IntRange(1), help="Word sequences in a lattice, the most probable.  [default: all]"
+    ),
     click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices."),
 )
 @lattice_output("The lattices", resume=False)
@@ -141,7 +143,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
         default="skip",
         help="Skip matrices that fail (exit code 1 at the end), or stop at the first.",
     ),
-    click.option("--allow-pipes", is_flag=True, help="Run a command typed as MATRICES ('ark:command |')."),
+    click.option("--allow-pipes", is_flag=True, help="Run a command given as MATRICES ('ark:command |')."),
 )
 def ctc_decode(
     matrices: tuple[str, ...],
@@ -151,17 +153,17 @@ def ctc_decode(
     nbest: int | None,
     frame_shift: float | None,
     unk: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Decode the output matrices of a CTC model into lattices by prefix beam search.
 
     MATRICES are files of NumPy (.npy, .npz) or torch, Kaldi archives and lists of matrices, folders of these, or -. A
     matrix has a row for each frame and a column for each unit; --tokens, --letters or --sentencepiece names these. The
-    paths of a lattice are the word sequences found; what they cost, -log p, is their acoustic cost.
+    paths of a lattice are the word sequences in the beam; their acoustic cost is -log p.
 
-    Words are numbered in the order in which they appear, or, with a lexicon, in its order, so that archives made with
-    the same one fit each other; their symbol table goes to --words-out, or beside the archive. With --words the ids are
-    those of a table that there is already.
+    Words are numbered in order of appearance, or in the order of the lexicon, so that archives of one lexicon have the
+    same ids; the symbol table is written to --words-out, or beside the archive. With --words the ids are those of an
+    existing table.
 
     \b
     Example:
@@ -169,29 +171,29 @@ def ctc_decode(
         --words-out words.txt -o lat.ark
       ninja rescore lat.ark --words words.txt --acoustic-scale 1 -o rescored.ark
     """
-    symbols = _symbols(given["words"], lexicon)
-    beams = build_inputs(matrices, given, words=symbols)
-    inputs, destination = beams.pop("inputs"), beams.pop("destination")
+    symbols = _symbols(options["words"], lexicon)
+    widths = build_inputs(matrices, options, words=symbols)
+    inputs, destination = widths.pop("inputs"), widths.pop("destination")
     keeps = format_of(destination.name, destination.to)[0].keeps
     if unk is not None and (inputs.words is None or unk not in symbols):
         without = "--unk is of use with --words only"
         raise OptionError(without if inputs.words is None else f"--unk: {unk!r} is not in {inputs.words}")
-    function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**beams), scale=scale, nbest=nbest)
+    function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**widths), scale=scale, nbest=nbest)
 
     def lattices(part: Inputs) -> Iterable[tuple[str, Lattice]]:
-        found = decoded(part, function, symbols, unk, frame_shift)
-        table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)  # at the begin of the file
-        return list(found) if table_first else found
+        decoded = decode(part, function, symbols, unk, frame_shift)
+        has_table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)  # in front of the lattices
+        return list(decoded) if has_table_first else decoded
 
     arcs = write(OnBatches(unchanged), inputs, destination, read=lattices).arcs
     current_console().close_counting(f"lattices, {arcs} arcs")
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the symbol table that is given, that of the words of a lexicon in its order, or one that grows."""
+    """Return the table of a file, of the lexicon's words in its order, or one that grows."""
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:
         return GrowingTable()
-    said = dict.fromkeys(word for alike in lexicon.words.values() for word in alike)
-    return SymbolTable.from_words([EPSILON_NAME, *said])
+    words_of = dict.fromkeys(word for alike in lexicon.words.values() for word in alike)
+    return SymbolTable.from_words([EPSILON_NAME, *words_of])

@@ -1,7 +1,8 @@
-"""Context: names, places and titles that matter to an utterance, given as lists at request time.
+"""Context: names, places and titles that are relevant to an utterance, given as lists at request time.
 
-``entities`` has the lists of each utterance, ``grammar`` the boosts of their phrases, ``sound`` arcs for phrases that
-sound like what was recognised. Names are imported when they are first used, as ``__init__.pyi`` says.
+``entities`` has the lists of each utterance, ``grammar`` the boosts of their phrases, ``augmentation`` the arcs for
+phrases that sound similar to recognised words, ``deep`` the networks that read phrases. Names are imported when they are
+first used, as ``__init__.pyi`` says.
 """
 
 from lazy_loader import attach_stub

@@ -33,7 +33,7 @@ class PointerStage:
         self._path = path
         self._options = options
         self._lm_weight = lm_weight
-        self._marks = PhraseListIds()
+        self._ids = PhraseListIds()
 
     @cached_property
     def model(self) -> ContextPointer:
@@ -64,11 +64,11 @@ class PointerStage:
             ((lm, 1.0),),
             names=[lm.vocabulary.path or NEW],
             pointer=self.model,
-            phrase_lists=self._marks,
+            phrase_lists=self._ids,
             gain=self._options.context_weight / (self._lm_weight or 1.0),
             prior=self._options.context_prior,
         )
 
-    def mark_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the mark by which the language model finds some lists; None if they have no phrase."""
-        return self._marks.of(lists)
+    def phrases_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
+        """Return the phrases of some lists with the id that the language model reads; None if there are none."""
+        return self._ids.of(lists)

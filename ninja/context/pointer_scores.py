@@ -42,7 +42,7 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
     models = BoundModels(stage.over(lm), None, RescoreOptions())
     lm_word, _ = models.of(lattice)
     assert isinstance(models.lm, ContextLM)
-    return score_arcs(lattice, models.lm, lm_word, stage.mark_of(lattice), scales)
+    return score_arcs(lattice, models.lm, lm_word, stage.phrases_of(lattice), scales)
 
 
 def score_arcs(

@@ -154,7 +154,7 @@ class Contextual:
             entities = Entities.from_dict(entities, words=lattice.words)
         more = () if entities is None else entities.of(lattice.key)
         utterance.lattice = self.add_context(lattice, more)
-        utterance.phrases = self.mark_of(lattice, more)
+        utterance.phrases = self.phrases_of(lattice, more)
 
     def add_context(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
         """Add the context, and more lists of phrases, to one lattice, once the stage is bound to its words."""
@@ -174,11 +174,11 @@ class Contextual:
         """Return the language model that reads the phrases; without a context model, the same."""
         return lm if self._pointer is None else self._pointer.over(lm)
 
-    def mark_of(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> PhraseSet | None:
-        """Return the mark of a lattice's phrases, for a model that reads them."""
+    def phrases_of(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> PhraseSet | None:
+        """Return the phrases of a lattice for a model that reads them."""
         if self._pointer is None:
             return None
-        return self._pointer.mark_of((*self.entities.of(lattice.key), *more))
+        return self._pointer.phrases_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
         """Return the stage with other weights of its context model; loaded files are shared."""

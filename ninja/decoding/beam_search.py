@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.tracker import Match
 from ninja.decoding.hypothesis import Hypothesis
 from ninja.errors import ModelError, OptionError, check_range
+
+if TYPE_CHECKING:
+    from ninja.context.grammar.tracker import Tracker
+    from ninja.decoding.pointer_tracker import PointerTracker
+    from ninja.decoding.spelled_tracker import SpelledTracker
+
+    UnitTracker: TypeAlias = Tracker | SpelledTracker | PointerTracker  # of units that spell words, or that are words
 
 ROUNDING = 1e-3  # largest value above 0 that is accepted as a log-probability
 
@@ -20,28 +26,6 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # (the model's states of n hypotheses, their last units int64 [n]) -> (log-probabilities [n, units], states after them)
 Step = Callable[[Any, Ints], tuple[npt.ArrayLike, Any]]
-
-
-class UnitTracker(Protocol):
-    """A tracker of a decoder's units: `Tracker`, `PointerTracker` if the units are words, else `SpelledTracker`."""
-
-    def clear(self) -> None:
-        """Forget all states."""
-
-    def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first unit of an utterance with these phrases."""
-
-    def advance(self, states: Ints, units: npt.NDArray[np.int32]) -> tuple[Ints, npt.NDArray[np.float32]]:
-        """Return the state after each unit, -1 if it is not allowed, and its score; [n] each."""
-
-    def final(self, states: Ints) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each state, [n]."""
-
-    def matches(self, start: int, units: Sequence[int]) -> list[Match]:
-        """Return the phrases in a unit sequence."""
-
-    def spell(self, units: Sequence[int]) -> list[str]:
-        """Return the words of a unit sequence."""
 
 
 @dataclass(frozen=True, slots=True)

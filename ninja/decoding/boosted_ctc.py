@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ninja.context.entities.lists import PhraseList
-from ninja.decoding.beam_search import Floats, Ints, UnitTracker, combine, make_hypothesis, most_probable
+from ninja.decoding.beam_search import Floats, Ints, combine, make_hypothesis, most_probable
 from ninja.decoding.ctc_options import CtcOptions
 from ninja.decoding.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    from ninja.decoding.beam_search import UnitTracker
 
 
 @dataclass(slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _ctc
 from ninja.context.entities.lists import PhraseList
-from ninja.decoding.beam_search import UnitTracker
 from ninja.decoding.boosted_ctc import boosted_search
 from ninja.decoding.ctc_options import CtcOptions
 from ninja.decoding.ctc_result import CtcResult, make_result
@@ -22,6 +21,9 @@ from ninja.decoding.units import CtcUnits, Scheme, ctc_units
 from ninja.errors import LatticeError, ModelError, OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
+
+if TYPE_CHECKING:
+    from ninja.decoding.beam_search import UnitTracker
 
 
 def ctc_nbest(

@@ -252,7 +252,7 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
             "all.npz, key 'empty': the matrix has no frames",
             "all.npz, key 'narrow': the matrix has 3 columns, but there are 4 units",
             "all.npz, key 'vector': a matrix [frames, units] is needed, but the shape is [4]",
-            "all.npz, key 'two words': the key is empty or holds a blank",
+            "all.npz, key 'two words': the key is empty or has a blank",
             "cut.npy, key 'cut': a damaged .npy file",
             "nowhere.npy: cannot be read: No such file",
             "7 failed: ",

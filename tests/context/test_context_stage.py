@@ -256,7 +256,7 @@ def test_entities_of_other_utterances_are_noticed(ninja, archive, file, tmp_path
     entities = file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
-    assert "not one of 2 lattices has phrases: are their keys the entities' utterance ids?" in errors
+    assert "none of 2 lattices has phrases: are their keys the utterance ids of the entities?" in errors
 
 
 def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):

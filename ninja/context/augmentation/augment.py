@@ -28,7 +28,7 @@ from ninja.context.augmentation.pronounced_list import (
 )
 from ninja.context.entities.lists import PhraseList
 from ninja.context.retrieval.phrase_index import PhraseIndex
-from ninja.context.retrieval.retriever import Retriever
+from ninja.context.retrieval.retriever import Retriever, likely_spans
 from ninja.context.sound.arc_phones import ArcPhones
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
@@ -255,7 +255,7 @@ class Augmenter:
             phones = [tuple(names[phone] for phone in string) for string in strings]
             self._indices[phrases] = retriever.index([variant.text for variant in pronounced.variants], phones)
         first = [tuple(names[phone] for phone in of_unit[0]) if of_unit else None for of_unit in pronunciations]
-        spans = retriever.spans(lattice, unit, first, self.options.acoustic_scale)
+        spans = likely_spans(lattice, unit, first, self.options.acoustic_scale, retriever.options)
         return retriever.nearest(spans, self._indices[phrases])
 
     def _selected(self, lattice: Lattice, spans: Iterable[_Span]) -> list[_Span]:

@@ -48,16 +48,6 @@ class Retriever:
         self.options = options or RetrievalOptions()
         self._cache = VectorCache()
 
-    def spans(
-        self,
-        lattice: Lattice,
-        unit: npt.NDArray[np.int32],
-        pronunciations: Sequence[Phones | None],
-        acoustic_scale: float,
-    ) -> list[Phones]:
-        """Return the phones of a lattice's likely spans, see `likely_spans`."""
-        return likely_spans(lattice, unit, pronunciations, acoustic_scale, self.options)
-
     def index(self, texts: Sequence[str], phones: Sequence[Phones]) -> PhraseIndex:
         """Index phrases; vectors of a list too long for exact comparison are not cached."""
         return PhraseIndex((self.encoder.vectors if len(texts) > EXACT else self.vectors)(texts, phones))
