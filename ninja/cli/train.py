@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 @writes("-o", "Checkpoint to write.", "--output-file", required=True)
 @writes("--log", "Progress for programs, JSON lines; --resume adds to it.")
 @from_fields(TrainOptions)
-def train(text: str, dev: str | None, output_file: str, log: str | None, **chosen: Any) -> None:
+def train(text: str, dev: str | None, output_file: str, log: str | None, **values: Any) -> None:
     """Train a language model on a text.
 
     A neural one; `ninja train ngram` trains an n-gram model.
 
-    TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Without --dev,
-    every 20th sentence of TEXT is held out, and at most 5,000 of them. The checkpoint is written whenever the held-out
-    perplexity falls. Several workers are processes of this machine with --workers, or of many under torchrun.
+    TEXT and the held-out text have one sentence a line, with words separated by white space; .gz is unpacked. Without
+    --dev, every 20th sentence of TEXT is held out, at most 5,000. The checkpoint is written whenever the held-out
+    perplexity falls. --workers starts processes on this machine; torchrun starts them on several.
 
     \b
     Examples:
@@ -54,18 +54,18 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
       torchrun --nnodes 2 --nproc-per-node 8 … -m ninja -- train train.txt.gz -o model.pt --parallel ssgd
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
-    options = TrainOptions(**chosen)
+    options = TrainOptions(**values)
     with needed_for("training a network"):
         from ninja.train.loop import train as train_model
 
     console = Console()
-    told = describe_devices(options.device, [chosen_device(options.device)])
-    if told is not None:
-        console.say(told)
-    speaks = os.environ.get("RANK", "0") == "0"  # of torchrun's workers the first one does
+    note = describe_devices(options.device, [chosen_device(options.device)])
+    if note is not None:
+        console.say(note)
+    is_first = os.environ.get("RANK", "0") == "0"  # only the first of torchrun's workers prints
     with (
-        console.progress("steps") if speaks else contextlib.nullcontext() as bar,
-        _logged(log if speaks else None, options) as write,
+        console.progress("steps") if is_first else contextlib.nullcontext() as bar,
+        _logged(log if is_first else None, options) as write,
     ):
 
         def show(progress: Progress) -> None:
@@ -73,7 +73,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
             write(progress)
 
         result = train_model(text, dev, output_file, options, show)
-    if not speaks:
+    if not is_first:
         return
     measured = "the held-out text" if dev is not None else f"{result.num_held_out} sentences of {text}, held out"
     console.say(
@@ -84,7 +84,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **chose
 
 @contextlib.contextmanager
 def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progress], None]]:
-    """Give a function that writes each report to a file at once."""
+    """Yield a function that writes each report to a file at once."""
     if path is None:
         yield lambda progress: None
         return
@@ -128,13 +128,13 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 )
 @from_fields(NgramOptions, skip=("cutoffs", "discounts"))
 def ngram(
-    text: str, output_file: str, dev: str | None, classes: str | None, vocabulary: str | None, **chosen: Any
+    text: str, output_file: str, dev: str | None, classes: str | None, vocabulary: str | None, **values: Any
 ) -> None:
     """Train an n-gram model with modified Kneser-Ney smoothing.
 
-    TEXT and the held-out text hold one sentence a line, words between white space; .gz is unpacked. Class tokens
-    (@name, $name, <name>) in them are words like others. With --classes, which takes the entity files of `ninja
-    context`, they are put where phrases of the lists stand, the longest first; a phrase of several classes stands for
+    TEXT and the held-out text have one sentence a line, with words separated by white space; .gz is unpacked. Class
+    tokens (@name, $name, <name>) in them are words like others. --classes, which takes the entity files of `ninja
+    context`, replaces phrases of the lists by class tokens, the longest first; a phrase of several classes becomes
     each in turn. The last of --cutoffs is also that of longer n-grams.
 
     \b
@@ -142,7 +142,7 @@ def ngram(
       ninja train ngram train.txt.gz --dev dev.txt -o lm.arpa.gz
       ninja train ngram train.txt --classes entities.json -o class_lm.arpa
     """
-    options = NgramOptions(**chosen)
+    options = NgramOptions(**values)
     tagger = None if classes is None else _tagger(classes)
     sentences = read_sentences(text)
     with Console().progress("steps") as bar:

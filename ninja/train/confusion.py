@@ -12,9 +12,9 @@ from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.errors import OptionError, check_range
 from ninja.evaluate import align
 
-LEAST = 0.02  # cost of the likeliest confusion, so that no two phones become one
-TEMPER = 0.6  # size of learned costs where they are averaged with their prior
-MOST_PHONES_A_STRETCH = 400  # longer stretches of errors are no confusions of phones
+LEAST = 0.02  # smallest cost of a confusion, so that no two phones become equal
+TEMPER = 0.6  # factor of learned costs in the mean with their prior
+MOST_PHONES = 400  # longer stretches of errors are not confusions of phones
 
 
 def learn(
@@ -31,8 +31,8 @@ def learn(
 
     Words are aligned once; the phones of each stretch of errors are then aligned by the costs so far and counted, and
     the costs taken from the counts, until the iterations are over. With ``p`` the share of a phone's observations, the
-    prior's among them, a substitution costs ``log p(said | said) − log p(heard | said)`` and so on; all costs are then
-    divided by one number, so that a deletion costs on average what it does by the prior: distances stay comparable.
+    prior's among them, a substitution costs ``log p(spoken | spoken) − log p(recognised | spoken)`` and so on;
+    all costs are then scaled so that a deletion costs on average as much as by the prior: distances stay comparable.
 
     Args:
         pairs: Reference and recognised words of utterances.
@@ -40,7 +40,7 @@ def learn(
         prior: Costs to start from, and for confusions that were seldom seen.
         iterations: Alignments of all pairs, each by the costs of the last, ≥ 1.
         prior_count: Observations of each phone that the prior costs are worth, > 0.
-        sharpness: Nats of probability that a unit of the prior costs stands for, > 0.
+        sharpness: Nats of probability per unit of the prior costs, > 0.
         source: A note on the data, kept with the costs.
 
     Raises:
@@ -53,7 +53,7 @@ def learn(
     check_range("prior_count", prior_count, above=0, finite=True)
     check_range("sharpness", sharpness, above=0, finite=True)
     stretches, plain = _stretches(pairs, pronouncer, set(prior.phones))
-    correct = np.zeros((len(prior.phones) + 1,) * 2)  # [said, heard]; the last row: inserted, the last column: deleted
+    correct = np.zeros((len(prior.phones) + 1,) * 2)  # [spoken, recognised]; last row: inserted, last column: deleted
     for phones in plain:
         np.add.at(correct, (rows := prior.numbers(phones), rows), 1.0)
     if not correct.any() and not stretches:
@@ -61,9 +61,9 @@ def learn(
     costs = prior
     for _ in range(iterations):
         counts = correct.copy()
-        for said, heard in stretches:
-            pairs_of = [(one, other) for one in said for other in heard]
-            _count(counts, *min(pairs_of, key=lambda pair: costs.distance(*pair)), costs)
+        for spoken, recognised in stretches:
+            variants = [(one, other) for one in spoken for other in recognised]
+            _count(counts, *min(variants, key=lambda pair: costs.distance(*pair)), costs)
         costs = _costs(counts, prior, prior_count, sharpness, source)
     return costs
 
@@ -71,9 +71,9 @@ def learn(
 def tempered(learned: Confusion, prior: Confusion) -> Confusion:
     """Return costs halfway between learned ones and their prior.
 
-    Learned costs tell well what a recogniser confuses often; of rare confusions they saw too little. Their mean finds
-    as many phrases as the prior, and puts half as many where none was said. Learned costs, which range wider, count
-    `TEMPER` of their size.
+    Learned costs are good for frequent confusions, but are estimated from few examples of rare ones. The mean finds as
+    many phrases as the prior, with half as many false ones. Learned costs have a wider range and are scaled by
+    `TEMPER`.
 
     Args:
         learned: Costs that `learn` estimated.
@@ -105,34 +105,34 @@ def _stretches(
     stretches: list[Variants] = []
     plain: list[Phones] = []
     for reference, hypothesis in pairs:
-        said: list[str] = []
-        heard: list[str] = []
+        spoken: list[str] = []
+        recognised: list[str] = []
         for word, other in [*align(reference, hypothesis).pairs, ("", "")]:
             if word != other:
-                said += [word] if word else []
-                heard += [other] if other else []
+                spoken += [word] if word else []
+                recognised += [other] if other else []
                 continue
-            if said or heard:
-                both = _pronounced(said, pronouncer, known), _pronounced(heard, pronouncer, known)
-                if both[0] and both[1]:
-                    stretches.append(both)
-                said, heard = [], []
+            if spoken or recognised:
+                variants = _pronunciations(spoken, pronouncer, known), _pronunciations(recognised, pronouncer, known)
+                if all(variants):
+                    stretches.append(variants)
+                spoken, recognised = [], []
             if word:
-                plain += _pronounced([word], pronouncer, known)[:1]
+                plain += _pronunciations([word], pronouncer, known)[:1]
     return stretches, plain
 
 
-def _pronounced(words: Sequence[str], pronouncer: Pronouncer, known: set[str]) -> list[Phones]:
-    """Return the pronunciations of some words in a row, a few at most; none if one of them is unknown."""
-    found: list[Phones] = [()]
+def _pronunciations(words: Sequence[str], pronouncer: Pronouncer, known: set[str]) -> list[Phones]:
+    """Return at most four pronunciations of a sequence of words; none if a word is unknown."""
+    variants: list[Phones] = [()]
     for word in words:
-        found = [before + after for before in found for after in pronouncer.of(word)[:2]][:4]
-    return [phones for phones in found if len(phones) <= MOST_PHONES_A_STRETCH and known.issuperset(phones)]
+        variants = [before + after for before in variants for after in pronouncer.of(word)[:2]][:4]
+    return [phones for phones in variants if len(phones) <= MOST_PHONES and known.issuperset(phones)]
 
 
-def _count(counts: Counts, said: Phones, heard: Phones, costs: Confusion) -> None:
+def _count(counts: Counts, spoken: Phones, recognised: Phones, costs: Confusion) -> None:
     """Add the edits of the best alignment of two strings."""
-    rows, columns = costs.numbers(said), costs.numbers(heard)
+    rows, columns = costs.numbers(spoken), costs.numbers(recognised)
     best = np.zeros((len(rows) + 1, len(columns) + 1))
     best[1:, 0] = np.cumsum(costs.deletion[rows])
     best[0, 1:] = np.cumsum(costs.insertion[columns])
@@ -161,16 +161,16 @@ def _costs(counts: Counts, prior: Confusion, prior_count: float, sharpness: floa
     # The prior as a model of its own: probabilities fall by e for each 1 / sharpness of cost.
     table = np.exp(-sharpness * np.column_stack([prior.substitution, prior.deletion]).astype(np.float64))
     table /= table.sum(axis=1, keepdims=True)
-    seen = counts[:-1] + prior_count * table
-    odds = seen / np.diagonal(seen)[:, None]
+    observed = counts[:-1] + prior_count * table
+    odds = observed / np.diagonal(observed)[:, None]
     cost = np.maximum(-np.log(odds), LEAST)
     np.fill_diagonal(cost, 0.0)
     # An insertion may come before each phone; by the prior, as often as a deletion.
-    said = seen.sum()
+    total = observed.sum()
     rate = np.exp(-sharpness * prior.insertion.astype(np.float64)) / table.shape[1]
     inserted = counts[-1, :-1] + prior_count * rate
-    insertion = np.maximum(np.log(said / inserted), LEAST)
-    spoken = seen.sum(axis=1)
-    unit = float((cost[:, -1] * spoken).sum() / (prior.deletion * spoken).sum())
+    insertion = np.maximum(np.log(total / inserted), LEAST)
+    weight = observed.sum(axis=1)
+    unit = float((cost[:, -1] * weight).sum() / (prior.deletion * weight).sum())
     cost, insertion = (cost / unit).astype(np.float32), (insertion / unit).astype(np.float32)
     return Confusion(prior.phones, cost[:, :-1], insertion, cost[:, -1], source)

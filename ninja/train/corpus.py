@@ -1,8 +1,8 @@
-"""A training text as word ids: in memory, or, of a large one, in a file that is made once and mapped.
+"""A training text as word ids: in memory or, for a large text, in a file that is written once and mapped.
 
-The file stands beside the text as ``TEXT.KEY.ids``; where that folder cannot be written, in ``~/.cache/ninja-asr``
-(or ``$XDG_CACHE_HOME/ninja-asr``); where that cannot either, the ids stay in memory. The key comes from the text's
-digest and from the options that choose words, so an old file is never taken for a new text.
+The file is ``TEXT.KEY.ids`` beside the text or, if that folder cannot be written, in ``~/.cache/ninja-asr`` (or
+``$XDG_CACHE_HOME/ninja-asr``); if neither can, the ids stay in memory. The key is made of the text's digest and the
+options that choose words, so an old file is never taken for a new text.
 
     int32 [num_words]           ids, one sentence after the other
     0 or 4 bytes                up to a multiple of 8
@@ -43,13 +43,13 @@ class Corpus:
 
     words: list[str]  # the vocabulary, by id
     sentences: Sentences
-    held_out: Part | None  # what was left out of it, to be held out
+    held_out: Part | None  # the part excluded from training
     sha256: str  # of the text
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is made of a text: the words that stay, and whether a part is held out."""
+    """Options that determine the words of a text, and whether a part is held out."""
 
     vocabulary: int
     min_count: int
@@ -57,10 +57,10 @@ class Choice:
 
 
 def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
-    """Read a text, or map the ids that were made of it; make them if it is large and has none.
+    """Read a text, or map its file of ids, which is written first if a large text has none.
 
     Args:
-        first: Make what is not there, and check what is; of several processes of a machine one does, before the others.
+        first: Write a missing file, and check an existing one; one process of a machine does so, before the others.
 
     Raises:
         FormatError: The text is empty, not UTF-8, or not one sentence a line.
@@ -71,12 +71,12 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
     key = hashlib.sha256(json.dumps([sha256, choice.vocabulary, choice.min_count, choice.hold_out]).encode())
     places = _places(path, f"{os.path.basename(path)}.{key.hexdigest()[:16]}.ids")
     for place in places:
-        with contextlib.suppress(OSError, ValueError, KeyError):  # not there, cut short, or of something else
+        with contextlib.suppress(OSError, ValueError, KeyError):  # missing, truncated, or another file
             return _mapped(place, sha256, check=first)
     if first:
         for place in places:
             try:
-                with _appearing(place) as file:
+                with _atomic_file(place) as file:
                     _write(file, path, choice, sha256)
                 return _mapped(place, sha256, check=False)
             except FormatError:
@@ -104,8 +104,8 @@ def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
 
 
 @contextlib.contextmanager
-def _appearing(place: Path) -> Iterator[IO[bytes]]:
-    """Write a file under a name of its own, for others may make the same; it gets `place`'s when it is complete."""
+def _atomic_file(place: Path) -> Iterator[IO[bytes]]:
+    """Write a file under a temporary name of this process; it is renamed to `place` when it is complete."""
     writing(str(place))
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.parent.stat().st_mode & 0o222:  # nothing would stop root
@@ -122,7 +122,7 @@ def _appearing(place: Path) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
-    """Write the ids of a text, a piece at a time; of the text only its distinct words are in memory."""
+    """Write the ids of a text in pieces, with only its distinct words in memory."""
     held_out, rest = _parts(path, choice)
     words = text.make_vocabulary(path, choice.vocabulary, choice.min_count, rest)
     number = {word: identity for identity, word in enumerate(words)}

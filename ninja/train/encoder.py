@@ -108,7 +108,7 @@ def train_on(
 def _given(
     phrases: Sequence[Heard], said: Sequence[Heard], options: EncoderOptions, rng: np.random.Generator, draw: Mishearing
 ) -> list[Heard]:
-    """Return what the encoder is given of phrases: sometimes only letters or phones; never nothing."""
+    """Drop the letters or the phones of some phrases, never both."""
     found: list[Heard] = []
     for (letters, phones), (spelled, _), chance in zip(phrases, said, rng.random(len(phrases)).tolist(), strict=True):
         if options.inputs == "letters" and not letters:
@@ -125,7 +125,7 @@ def _matrices(phrases: Sequence[Heard]) -> tuple[Tensor, Tensor]:
 
 
 def _targets(said: Sequence[Heard], heard: Sequence[Heard], row: Numbers, confusion: Confusion) -> Tensor:
-    """Return -SHARPNESS times the distances of what was said and what may be heard, [said, heard].
+    """Return -SHARPNESS times the distances of spoken and recognised phrases, [spoken, recognised].
 
     Phrases in the two halves of a batch are neighbours, one by one; any others are taken to be far from each other.
     """

@@ -1,4 +1,4 @@
-"""Train a language model on a text: the work behind ``ninja train``."""
+"""Train a language model on a text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ninja.train.normaliser import normaliser_error, with_normaliser
 from ninja.train.objective import negative_logprob
 from ninja.train.order import Order
 from ninja.train.parallel import launch, methods
-from ninja.train.parallel.sharing import Alone, Learner
+from ninja.train.parallel.sharing import Learner, SingleWorker
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
-from ninja.train.step import gradient, in_half, learning_rate, make_sampler, update
+from ninja.train.step import gradient, learning_rate, make_sampler, update, uses_bfloat16
 
 REPORT_STEPS = 50  # steps between two calls of `progress`
-# Of how many shapes of batches oneDNN keeps code, half a megabyte each; 1024 is its own default. Sentences make new
-# ones all the time, and workers grew by gigabytes.
+# Number of batch shapes for which oneDNN keeps code of half a megabyte each. With its default of 1024 workers grew by
+# gigabytes, since batches of sentences have ever new shapes.
 ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
@@ -42,18 +42,17 @@ def train(
 ) -> Trained:
     """Train a language model and write its best checkpoint.
 
-    The checkpoint is written whenever the held-out perplexity falls; beside it stands ``<output>.state``, from
-    which an interrupted training goes on (on a CPU, and with a method whose workers keep in step, as if nothing had
-    happened). It goes when the training ends. Several workers are new processes of this machine, so a script that calls
-    this must do so under ``if __name__ == "__main__"``; or they are those that torchrun has started, all of which call
-    this.
+    The checkpoint is written whenever the held-out perplexity falls; an interrupted training
+    resumes from ``<output>.state`` (on a CPU, and with a method whose workers keep in step, to the same bits), which is
+    removed at the end. Several workers are new processes of this machine, so a script must call this function under
+    ``if __name__ == "__main__"``; or they are the processes started by torchrun, all of which call it.
 
     Args:
         train_text: One sentence a line, words between white space; ``.gz`` is unpacked.
-        dev_text: The same, held out: it decides which weights are kept and when to stop early. None: every 20th
-            sentence of the training text, or fewer of a large one, is left out of the training for that.
-        options: How to train; None = the defaults.
-        progress: Called every 50 steps and after each measurement; of workers of torchrun, on the first.
+        dev_text: Held-out text of the same format; it decides which weights are kept and when to stop early. Default:
+            every 20th sentence of the training text, at most 5,000, which are then not trained on.
+        options: How to train.
+        progress: Called every 50 steps and after each measurement, in the first worker under torchrun.
 
     Raises:
         OptionError: An option is out of range, or a resumed training does not fit its state.
@@ -62,31 +61,31 @@ def train(
         OutputError: The output's folder does not exist.
         WorkerError: A worker was killed.
     """
-    os.environ.setdefault(*ONEDNN_SHAPES)  # workers have it, too
+    os.environ.setdefault(*ONEDNN_SHAPES)  # workers inherit it
     options = options or TrainOptions()
     options = dataclasses.replace(options, device=chosen_device(options.device))
     output = os.fspath(output)
     folder = os.path.dirname(os.path.abspath(output))
-    if not os.path.isdir(folder):  # or hours later the first checkpoint would fail
+    if not os.path.isdir(folder):  # before hours of training
         raise OutputError("its folder does not exist; make it first", output)
     texts = os.fspath(train_text), None if dev_text is None else os.fspath(dev_text)
     if launch.started_by_torchrun():
-        size = launch.num_of_torchrun()
+        size = launch.torchrun_size()
         if options.workers not in (1, size):
             raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; leave it out")
         options = dataclasses.replace(options, workers=size)
-        with launch.of_torchrun(options.device) as workers:
+        with launch.torchrun_group(options.device) as workers:
             return _train(*texts, output, options, progress, workers)
     if options.workers > 1:
         trained: Trained = launch.run(_train, (*texts, output, options), options.workers, options.device, progress)
         return trained
     if options.parallel == "none":
         return _train(*texts, output, options, progress, Workers())
-    with launch.one(options.device) as workers:
+    with launch.single_group(options.device) as workers:
         return _train(*texts, output, options, progress, workers)
 
 
-@torch.random.fork_rng(devices=[])  # the caller's random numbers stay as they are
+@torch.random.fork_rng(devices=[])  # keeps the caller's random state
 def _train(
     train_text: str,
     dev_text: str | None,
@@ -95,11 +94,11 @@ def _train(
     progress: Callable[[Progress], None] | None,
     workers: Workers,
 ) -> Trained:
-    """Train as one of some workers; the first writes and reports."""
+    """Train as one of several workers; the first writes and reports."""
     if options.threads:
         torch.set_num_threads(options.threads)
     options = dataclasses.replace(options, device=launch.share_of_device(options.device, workers))
-    [in_float] = workers.total(float(not in_half(options)))  # on machines that differ, one precision for all
+    [in_float] = workers.total(float(not uses_bfloat16(options)))  # one precision for all, if machines differ
     options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
     choice = Choice(options.vocabulary, options.min_count, hold_out=dev_text is None)
     corpus = workers.first_of_machine(lambda first: open_corpus(train_text, choice, first=first))
@@ -134,21 +133,21 @@ def _train(
         "dev_unknown": dev.num_unknown / len(dev.word),
         "torch": str(torch.__version__),
     }
-    leads = workers.rank == 0
+    is_first = workers.rank == 0
     order = Order(sentences, options.batch_tokens, options.seed)
     for report in _steps(counters, sharing, order, dev, options):
         if report.best:
             card |= {"step": counters.step, "epochs_done": report.epoch, "minutes": counters.minutes}
             card["perplexity"] = counters.best_perplexity
-            if leads:
+            if is_first:
                 with sharing.result():
                     checkpoint.save(Checkpoint(module, words, card), output)
         if report.perplexity is not None:
             state.save(state_path, counters, sharing, signature)
-        if progress is not None and leads:
+        if progress is not None and is_first:
             progress(report)
     sharing.close()
-    if leads:
+    if is_first:
         if options.normaliser:
             add_normaliser(output, sentences, dev, options)
         if os.path.exists(state_path):
@@ -159,11 +158,11 @@ def _train(
 
 
 def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sentences, options: TrainOptions) -> None:
-    """Write a checkpoint again, with layers that estimate its log-normaliser.
+    """Add layers that estimate the log-normaliser to a checkpoint.
 
     Args:
-        sentences: Training text, in the network's words.
-        dev: Held-out text, for the card's figures.
+        sentences: Training text, as the network's word ids.
+        dev: Held-out text, for the errors in the card.
         options: Width of the layers, seed and device.
     """
     stored = checkpoint.read(path)
@@ -177,7 +176,7 @@ def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sent
 
 
 def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
-    """Make the network, its weights not drawn yet."""
+    """Make the network, with weights that are not initialised."""
     sizes = (vocabulary, options.embedding, options.hidden, options.layers)
     if options.architecture == "lstm":
         return lstm.LSTMLanguageModel(lstm.Config(*sizes, options.dropout, projection=options.projection))
@@ -185,9 +184,9 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
 
 
 def _steps(
-    counters: state.Counters, sharing: Alone, order: Order, dev: Sentences, options: TrainOptions
+    counters: state.Counters, sharing: SingleWorker, order: Order, dev: Sentences, options: TrainOptions
 ) -> Iterator[Progress]:
-    """Make a worker's steps of a training, reporting now and then; the last report is a measurement."""
+    """Run the steps of a worker and yield reports; the last one is a measurement."""
     workers = sharing.workers
     module, optimizer = sharing.learner.module, sharing.learner.optimizer
     sampler = make_sampler(order, module.config.vocabulary, options.samples)
@@ -200,15 +199,15 @@ def _steps(
     minutes_before = counters.minutes
     started = reported = time.monotonic()
     reported_taken, rate = counters.taken, 0.0
-    own_steps, talked, done = 0, workers.seconds, counters.taken >= total
+    local_steps, communicated, done = 0, workers.seconds, counters.taken >= total
 
     def elapsed() -> float:
         return minutes_before + (time.monotonic() - started) / 60
 
     def report(taken: int, measured: float | None = None, *, best: bool = False) -> Progress:
-        nonlocal losses, reported, reported_taken, talked
+        nonlocal losses, reported, reported_taken, communicated
         seconds = max(time.monotonic() - reported, 1e-9)
-        found = Progress(
+        progress = Progress(
             step=sharing.steps(taken),
             num_steps=num_steps,
             epoch=taken / order.epoch_batches,
@@ -218,29 +217,39 @@ def _steps(
             learning_rate=rate,
             perplexity=measured,
             best=best,
-            communication=min(1.0, (workers.seconds - talked) / seconds),
+            communication=min(1.0, (workers.seconds - communicated) / seconds),
             staleness=sharing.staleness,
         )
-        losses, reported, reported_taken, talked = [], time.monotonic(), max(taken, reported_taken), workers.seconds
-        return found
+        losses, reported, communicated = [], time.monotonic(), workers.seconds
+        reported_taken = max(taken, reported_taken)
+        return progress
 
     while not done:
         first, last = counters.taken, min(total, sharing.next_meeting(counters.taken))
-        for turn in sharing.turns(first, last):
+        for assignment in sharing.assignments(first, last):
             minutes = counters.minutes if sharing.in_step else elapsed()
             spent = 0.0 if options.max_minutes is None else minutes / options.max_minutes
-            step = sharing.steps(turn.at)
-            rate = learning_rate(options, step, max(turn.at / total, spent))
+            step = sharing.steps(assignment.at)
+            rate = learning_rate(options, step, max(assignment.at / total, spent))
             sharing.before_step()
-            given = module, order, turn.number, sampler, options
-            losses.append(gradient(*given, together=turn.together, forward=sharing.forward))
+            losses.append(
+                gradient(
+                    module,
+                    order,
+                    assignment.number,
+                    sampler,
+                    options,
+                    together=assignment.together,
+                    forward=sharing.forward,
+                )
+            )
             update(module, optimizer, rate, options, step)
             sharing.after_step()
-            own_steps += 1
+            local_steps += 1
             if workers.rank == 0 and spent >= 1.0:
-                sharing.cut_short()
-            if own_steps % REPORT_STEPS == 0 and turn.at + workers.size < last:
-                yield report(turn.at)
+                sharing.stop_early()
+            if local_steps % REPORT_STEPS == 0 and assignment.at + workers.size < last:
+                yield report(assignment.at)
         before = counters.step
         counters.taken = sharing.meet(last)
         counters.step = sharing.steps(counters.taken)
@@ -261,11 +270,11 @@ def _steps(
             yield report(counters.taken)
 
 
-def _measured(sharing: Alone, dev: Sentences, options: TrainOptions) -> float:
-    """Compute the perplexity of the weights as they would be stored; each worker measures a part."""
+def _measured(sharing: SingleWorker, dev: Sentences, options: TrainOptions) -> float:
+    """Compute the perplexity of the weights as they would be stored; each worker scores a part of the text."""
     workers = sharing.workers
     with sharing.result():
         stored = checkpoint.as_stored(sharing.learner.module)
-    own = negative_logprob(stored, dev, options.device, part=slice(workers.rank, None, workers.size))
-    nats, tokens = workers.total(*own)
+    sums = negative_logprob(stored, dev, options.device, part=slice(workers.rank, None, workers.size))
+    nats, tokens = workers.total(*sums)
     return workers.agree(math.exp(nats / tokens))

@@ -1,4 +1,4 @@
-"""Train the layers that estimate a network's log-normaliser, on what the network makes of a text."""
+"""Train the layers that estimate a network's log-normaliser, on its outputs for a text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def with_normaliser(
     """
     torch.manual_seed(seed)
     module = copy.deepcopy(module).to(device).eval()
-    output, target = _collected(module, _with_wrong_words(sentences, seed), max_outputs, seed, device)
+    output, target = _outputs_and_normalisers(module, _with_wrong_words(sentences, seed), max_outputs, seed, device)
     module.add_normaliser(width)
     estimate = module.normaliser.to(device)
     with torch.no_grad():
@@ -68,7 +68,9 @@ def with_normaliser(
 
 def normaliser_error(module: LSTMLanguageModel, sentences: Sentences, device: str = "cpu") -> tuple[float, float]:
     """Return the mean of estimated minus exact log-normaliser over a text, and the root of the mean square."""
-    output, exact = _collected(module.to(device).eval(), sentences, len(sentences.word) + len(sentences), 1, device)
+    output, exact = _outputs_and_normalisers(
+        module.to(device).eval(), sentences, len(sentences.word) + len(sentences), 1, device
+    )
     with torch.inference_mode():
         error = (module.normaliser(output.float())[:, 0] - exact).double()
     return float(error.mean()), float(error.square().mean().sqrt())
@@ -82,7 +84,7 @@ def _with_wrong_words(sentences: Sentences, seed: int) -> Sentences:
 
 
 @torch.no_grad()
-def _collected(
+def _outputs_and_normalisers(
     module: LSTMLanguageModel, sentences: Sentences, most: int, seed: int, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return outputs after the words of a text, float16 [n, embedding], and their log-normalisers, float32 [n]."""

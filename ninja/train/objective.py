@@ -20,9 +20,9 @@ ROWS = 1024  # tokens whose logits exist at once: 1024 × 34,000 words in float3
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Draw the words that stand for the whole vocabulary in a softmax.
+    """Sample the words of a softmax from the vocabulary.
 
-    Each word joins on its own with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is
+    Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is
     an unbiased estimate of the normaliser Σ_w exp(s_w), and common words, with π = 1, add no variance.
 
     Source: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952.
@@ -37,7 +37,7 @@ class Sampler:
             return cls(torch.ones(len(count)))
         mass = np.maximum(count, 1).astype(np.float64) ** 0.75
         inclusion = np.zeros_like(mass)
-        for _ in range(50):  # what words capped at 1 leave over goes to the others; settles in a few rounds
+        for _ in range(50):  # distributes the mass above 1 to the other words; converges in a few rounds
             free = inclusion < 1
             inclusion[free] = np.minimum(1, mass[free] * (samples - (~free).sum()) / mass[free].sum())
         return cls(torch.from_numpy(inclusion.astype(np.float32)))
@@ -64,10 +64,10 @@ def backward(
     would keep every slice's logits and make a gradient of the size of the vocabulary for each.
 
     Args:
-        output: What the network's `forward` returned for the tokens, with its graph, float [tokens, embedding].
+        output: Output of the network's `forward` for the tokens, with its graph, float [tokens, embedding].
         target: Word ids, int64 [tokens].
         self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
-        divisor: What the gradient's sum over tokens is divided by; None: their number.
+        divisor: Divisor of the gradient's sum over tokens. Default: their number.
     """
     divisor = len(target) if divisor is None else divisor
     word, correction = (tensor.to(target.device) for tensor in sampler.draw())
@@ -138,9 +138,9 @@ def compiled_slopes(
     self_normalize: float,
     offset_slope: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute what `plain_slopes` does, of bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
-    given = others.view(torch.uint16).numpy(), offset.numpy(), score.numpy(), hit.numpy()
-    normaliser, slope = _lm.sampled_softmax(*given, 1 / divisor, self_normalize, offset_slope.numpy())
+    """Compute the same as `plain_slopes` from bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
+    arrays = others.view(torch.uint16).numpy(), offset.numpy(), score.numpy(), hit.numpy()
+    normaliser, slope = _lm.sampled_softmax(*arrays, 1 / divisor, self_normalize, offset_slope.numpy())
     return torch.from_numpy(normaliser), others, torch.from_numpy(slope)
 
 

@@ -15,14 +15,14 @@ class Epoch(NamedTuple):
 
     sentence: np.ndarray  # in the order of their lengths
     begin: np.ndarray  # of each batch in `sentence`, and the end of the last
-    turn: np.ndarray  # which of these batches comes when
+    turn: np.ndarray  # the order of these batches
 
 
 class Order:
-    """Batches of all epochs, numbered from 0; which sentences a number stands for follows from seed and epoch alone.
+    """Batches of all epochs, numbered from 0; seed and epoch determine the sentences of each number.
 
-    Workers agree on who takes which number, so each sentence is one worker's in an epoch, and another's in the next.
-    The batches are those of `ninja.lm.text.batches`, in 8 bytes a sentence.
+    The workers divide the numbers, so each sentence belongs to one worker in an epoch. The batches are those of
+    `ninja.lm.text.batches`, in 8 bytes a sentence.
     """
 
     def __init__(self, sentences: Sentences, max_tokens: int, seed: int) -> None:
@@ -32,7 +32,7 @@ class Order:
         for first in range(0, len(sentences), 1 << 20):
             begin = sentences.begin[first : first + (1 << 20) + 1]
             self._length[first : first + len(begin) - 1] = np.diff(begin) + 1
-        self._begin = _cut(np.sort(self._length), max_tokens)  # of every epoch, for lengths do not change
+        self._begin = _cut(np.sort(self._length), max_tokens)  # the same in every epoch
         self.epoch_batches = len(self._begin) - 1
         self._epochs: dict[int, Epoch] = {}
 
@@ -40,8 +40,8 @@ class Order:
         """Return the sentences of a batch."""
         epoch, place = divmod(number, self.epoch_batches)
         if epoch not in self._epochs:
-            # Workers may stand on both sides of the end of an epoch.
-            self._epochs = {each: groups for each, groups in self._epochs.items() if each >= epoch - 1}
+            # Some workers may still be in the epoch before.
+            self._epochs = {number: groups for number, groups in self._epochs.items() if number >= epoch - 1}
             self._epochs[epoch] = self._epoch(epoch)
         sentence, begin, turn = self._epochs[epoch]
         return sentence[begin[turn[place]] : begin[turn[place] + 1]].astype(np.int64)

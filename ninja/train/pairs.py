@@ -1,6 +1,6 @@
-"""Training data of the encoder: phrases, and what a recogniser may write in their place.
+"""Training data of the encoder: phrases, and their plausible misrecognitions.
 
-What is heard in place of a word is another word of the dictionary that sounds like it, likelier the less their phones
+A word is misrecognised as another word of the dictionary that sounds like it, likelier the less their phones
 differ by the confusion costs; for words without such a neighbour, their phones with simulated errors.
 """
 
@@ -21,7 +21,7 @@ from ninja.context.sound.letters import plain_letters
 from ninja.context.sound.pronunciation import Phones, Pronouncer, PronunciationError
 from ninja.errors import OptionError
 
-SHARPNESS = 4.0  # nats of probability that a unit of distance stands for
+SHARPNESS = 4.0  # nats of probability per unit of distance
 NEAREST = 8  # neighbours of a word that are kept
 FARTHEST = 0.35  # distance of a neighbour per phone
 TRIES = 8  # words compared with each word
@@ -130,7 +130,7 @@ def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
 
 
 class Mishearing:
-    """Draws phrases and what may be heard in their place."""
+    """Draws phrases and their misrecognitions."""
 
     def __init__(self, words: TrainingWords, symbols: Symbols, confusion: Confusion, rng: np.random.Generator) -> None:
         self.words = words
@@ -143,7 +143,7 @@ class Mishearing:
         self._taken = taken.cumsum(axis=1) / taken.sum(axis=1, keepdims=True)
 
     def batch(self, size: int) -> tuple[list[Heard], list[Heard]]:
-        """Return phrases, half of them neighbours of the others, and what is heard in place of each."""
+        """Return phrases, half of them similar to the others, and a misrecognition of each."""
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
         chosen = [int(each) for each in seeds[: size - size // 2]]
@@ -170,7 +170,7 @@ class Mishearing:
         return near[int(self._rng.integers(len(near)))] if near else otherwise
 
     def _misheard(self, word: int) -> Heard:
-        """Return what is heard in place of a word: a neighbour, or its phones with errors and no letters."""
+        """Return a misrecognition of a word: a similar word, or its phones with errors and no letters."""
         words, rng = self.words, self._rng
         near = words.near[word]
         if near and rng.random() < 0.6:

@@ -26,15 +26,15 @@ class TrainOptions:
     projection: int = described(0, "LSTM: width of each layer's output; 0: as --embedding, at most --hidden.")
     layers: int = described(2, "LSTM layers or Transformer blocks.")
     heads: int = described(4, "Attention heads of each Transformer block; twice as many must divide --embedding.")
-    dropout: float = described(0.1, "Share of activations left out in training.")
+    dropout: float = described(0.1, "Share of activations dropped in training.")
 
     epochs: float = described(4.5, "Passes over the text; the learning rate falls to 0 at their end.")
-    max_minutes: float | None = described(None, "End after this time, if it comes first.")
+    max_minutes: float | None = described(None, "Stop after this many minutes.")
     batch_tokens: int = described(4096, "Tokens per step, padding included.")
-    learning_rate: float = described(2e-3, "Highest, after the warm-up.")
+    learning_rate: float = described(2e-3, "Highest learning rate, reached after the warm-up.")
     warmup: int = described(300, "Steps in which the learning rate rises.")
     clip: float = described(1.0, "Largest norm of the gradient.")
-    samples: int = described(4096, "Words that stand for the vocabulary in the softmax; 0 is all of them.")
+    samples: int = described(4096, "Words sampled for the softmax in training; 0 takes the whole vocabulary.")
     self_normalize: float = described(0.0, "Weight of the squared log-normaliser; 0.1 makes scores need no softmax.")
 
     normaliser: int = described(
@@ -43,19 +43,19 @@ class TrainOptions:
     )
 
     workers: int = described(1, "Processes that train together; under torchrun, as many as it starts.")
-    parallel: Parallel = described("none", "How workers share what they learn; see docs/training.md.")
+    parallel: Parallel = described("none", "How workers combine their updates; see docs/training.md.")
     block_steps: int = described(50, "ma, bmuf: steps of each worker between two averages.")
-    block_momentum: float | None = described(None, "bmuf: of blocks.  [default: 1 - 1/workers]")
+    block_momentum: float | None = described(None, "bmuf: momentum of blocks.  [default: 1 - 1/workers]")
     block_rate: float = described(1.0, "bmuf: long-run weight of a block over that of its workers' summed updates.")
     classical_momentum: bool = described(False, "bmuf: begin blocks where the last ended, not ahead of it.")
     block_optimizer: AtBlockEnd = described("average", "ma, bmuf: treatment of Adam's moments after a block.")
     block_warmup: int = described(0, "ma, bmuf: steps of one worker alone before the first block.")
-    node_size: int | None = described(None, "h-adpsgd: workers of a node.  [default: those of a machine]")
+    node_size: int | None = described(None, "h-adpsgd: workers per node.  [default: those of a machine]")
 
     check_steps: int = described(1000, "Steps between two measurements on the held-out text.")
     patience: int = described(5, "Stop after this many measurements without a better perplexity.")
-    seed: int = described(1, "Of everything random.")
-    resume: bool = described(False, "Go on from FILE.state, which an interrupted training leaves.")
+    seed: int = described(1, "Seed of all random numbers.")
+    resume: bool = described(False, "Resume an interrupted training from FILE.state.")
     precision: Precision = described(
         "auto", "Of products; auto is bfloat16 where the processor or GPU has instructions for it, else float32."
     )
@@ -91,20 +91,19 @@ class TrainOptions:
         if self.architecture != "lstm" and self.normaliser:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can estimate its normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
-            wanted = f"a multiple of twice the {self.heads} heads"
-            raise OptionError(f"embedding is {self.embedding}; it must be {wanted}")
+            raise OptionError(f"embedding is {self.embedding}; it must be a multiple of twice the {self.heads} heads")
 
 
-# What may change between a run and its continuation: when it ends, and where it runs.
+# Options that may change when a training is resumed.
 CHANGEABLE = ("epochs", "max_minutes", "normaliser", "patience", "resume", "device", "threads")
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a training; given to the caller's `progress` function."""
+    """Progress of a training, passed to the caller's `progress` function."""
 
     step: int
-    num_steps: int  # planned; fewer are made when the time runs out
+    num_steps: int  # planned; fewer if the time runs out
     epoch: float
     minutes: float
     words_per_second: float
@@ -112,7 +111,7 @@ class Progress:
     learning_rate: float
     perplexity: float | None  # on the held-out text, when it has just been measured
     best: bool  # it was the lowest so far, and the checkpoint has just been written
-    communication: float = 0.0  # share of this worker's time, as far as the computation does not hide it
+    communication: float = 0.0  # share of this worker's time that the computation does not hide
     staleness: float | None = None  # adpsgd: steps that others began while a gradient was computed, mean
 
 

@@ -1,4 +1,4 @@
-"""The state of a training: what a continuation needs, and the file that holds it."""
+"""The state of a training, in memory and in a file, from which it is resumed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from ninja.errors import ModelError, OptionError
 from ninja.lm import checkpoint
 from ninja.lm.saved import read_saved
-from ninja.train.parallel.sharing import Alone
+from ninja.train.parallel.sharing import SingleWorker
 from ninja.train.parallel.workers import Workers
 
 
 @dataclass(slots=True)
 class Counters:
-    """How far a training is; equal on all workers when they meet."""
+    """Progress of a training; equal on all workers when they meet."""
 
     taken: int = 0  # batches, by all workers
     step: int = 0  # of a worker
@@ -26,11 +26,11 @@ class Counters:
     worse_checks: int = 0
 
 
-def save(path: str, counters: Counters, sharing: Alone, signature: dict[str, Any]) -> None:
+def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
     """Write the state, on worker 0; called on all, at a meeting.
 
     Args:
-        signature: Texts and options, which tell whether a training may be continued from it.
+        signature: Texts and options; a training is resumed only with the same.
     """
     shared = sharing.state()
     if sharing.workers.rank == 0:
@@ -49,8 +49,8 @@ def exists(path: str, workers: Workers) -> bool:
     return bool(workers.agree(float(os.path.exists(path))))
 
 
-def restore(path: str, counters: Counters, sharing: Alone, signature: dict[str, Any]) -> None:
-    """Take up the state that worker 0 reads, if it was made with the same texts and options."""
+def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
+    """Restore the state that worker 0 reads, if it was saved with the same texts and options."""
     if not exists(path, sharing.workers):
         raise OptionError("no training state to resume; leave out --resume to start anew", path)
     try:
@@ -73,8 +73,8 @@ def restore(path: str, counters: Counters, sharing: Alone, signature: dict[str, 
 
 def check_alike(signature: dict[str, Any], workers: Workers) -> None:
     """Refuse to train where workers have other texts or options than worker 0."""
-    own = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
-    differs = workers.agree(float(own)) != own
+    digest = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
+    differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:
         which = "this worker has" if differs else "some workers have"
         raise OptionError(f"{which} other texts or options than worker 0; start all with the same")

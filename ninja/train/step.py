@@ -1,4 +1,4 @@
-"""One step of a worker: the gradient of its batch, and the update."""
+"""Compute the gradient of a batch and update the weights."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from ninja.train.order import Order
 from ninja.train.recipe import TrainOptions
 
 
-def in_half(options: TrainOptions) -> bool:
+def uses_bfloat16(options: TrainOptions) -> bool:
     """Tell whether products are in bfloat16, with float32 weights and sums.
 
-    They are several times as fast where the processor or the GPU has instructions for them, and slower than in float32
-    where it has not.
+    They are faster than in float32 if the processor or the GPU has instructions for them, and slower otherwise.
     """
     if options.precision != "auto":
         return options.precision == "bfloat16"
@@ -57,10 +56,10 @@ def gradient(
     """Compute the gradient of a batch, as the weights' `grad`, and return its loss in nats per token.
 
     Args:
-        number: Of the batch; dropout and sampled words follow from it and the seed alone, so that a batch draws the
-            same on any worker, and however often the training is interrupted.
-        together: Numbers of the batches whose gradients will be averaged; None: this alone.
-        forward: Computes the outputs in the place of `module`, whose weights it has.
+        number: Number of the batch; with the seed it determines dropout and sampled words, so that a batch draws the
+            same on any worker, however often the training is interrupted.
+        together: Numbers of the batches whose gradients will be averaged. Default: this batch alone.
+        forward: Computes the outputs instead of `module`, with the same weights.
     """
     torch.manual_seed(int(np.random.SeedSequence((options.seed, number)).generate_state(1, np.uint64)[0]) >> 1)
     module.train()
@@ -70,7 +69,7 @@ def gradient(
     real = target >= 0  # [time, batch]
     # Means over workers are means over tokens only if each divides by the mean number of tokens.
     tokens = None if together is None else order.num_tokens(together) / len(together)
-    with torch.autocast(torch.device(options.device).type, torch.bfloat16, enabled=in_half(options)):
+    with torch.autocast(torch.device(options.device).type, torch.bfloat16, enabled=uses_bfloat16(options)):
         output = (forward or module)(source)[real]  # [tokens, embedding]
         return backward(module, output, target[real], sampler, options.self_normalize, tokens)
 
@@ -80,7 +79,7 @@ def update(module: Module, optimizer: torch.optim.Optimizer, rate: float, option
 
     Args:
         rate: Learning rate.
-        step: For the message, should the gradient not be finite.
+        step: Number of the step, for the error message.
     """
     for group in optimizer.param_groups:
         group["lr"] = rate

@@ -1,1 +1,1 @@
-"""Training on several processes: who they are, how they start, and how they share what they learn."""
+"""Training in several processes: starting them, and combining their updates."""

@@ -1,8 +1,8 @@
 """Model averaging and blockwise model-update filtering (BMUF): workers train alone for a block, then average.
 
-With the mean W̄(t) of the workers' weights at the end of block t, and W_g(t − 1), where all of them began it:
+With the mean W̄(t) of the workers' weights at the end of block t, and their common weights at its start, W_g(t − 1):
 
-    G(t) = W̄(t) − W_g(t − 1)        what the block changed
+    G(t) = W̄(t) − W_g(t − 1)        change of the block
     Δ(t) = η Δ(t − 1) + ζ G(t)       filtered by the block momentum η, with the block learning rate ζ
     W(t) = W(t − 1) + Δ(t)           the model
     W_g(t) = W(t)                    classical block momentum (CBM)
@@ -10,8 +10,8 @@ With the mean W̄(t) of the workers' weights at the end of block t, and W_g(t �
 
 That is torch's SGD with momentum, on W_g with the gradient −G, and W = W_g + η ζ · its momentum buffer for NBM. With
 η = 0 and ζ = 1 it is model averaging. In the long run a block counts ζ / (1 − η) times, so ζ = C N (1 − η) makes N
-workers count C times the sum of their updates, whatever η is. Other toolkits call a recursion NBM that lets W_g drift
-ahead by more: what they call η = 0.75 moves 7 times as far as G, this 4 times.
+workers count C times the sum of their updates, whatever η is. The recursion that other toolkits call NBM moves W_g
+further ahead: with η = 0.75 by 7 times G, this one by 4 times.
 
 Source: Chen, Huo, "Scalable training of deep learning machines by incremental block training with intra-block parallel
 optimization and blockwise model-update filtering", ICASSP 2016.
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from ninja.train.parallel.flat import flat, moments, parameters, prepare, steps, unflatten
-from ninja.train.parallel.sharing import Alone, Learner, Turn
+from ninja.train.parallel.sharing import Learner, SingleWorker, StepAssignment
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
 
@@ -36,9 +36,9 @@ class BlockUpdate:
 
     Args:
         start: Weights before the first block.
-        momentum: η.
-        rate: ζ.
-        nesterov: NBM, else CBM.
+        momentum: Block momentum η.
+        rate: Block learning rate ζ.
+        nesterov: NBM if true, else CBM.
     """
 
     def __init__(self, start: torch.Tensor, momentum: float, rate: float, *, nesterov: bool = True) -> None:
@@ -51,7 +51,7 @@ class BlockUpdate:
         )
 
     def apply(self, mean: torch.Tensor) -> torch.Tensor:
-        """Take the mean of the workers' weights at the end of a block; return where the next begins."""
+        """Apply the mean of the workers' weights after a block; return the weights that the next block begins with."""
         if self.averages:
             self.weights.copy_(mean)
         else:
@@ -66,7 +66,7 @@ class BlockUpdate:
         return self.weights.clone() if momentum is None else self.weights + self.ahead * momentum
 
 
-class Blocks(Alone):
+class Blocks(SingleWorker):
     """Model averaging and BMUF."""
 
     def __init__(self, learner: Learner, workers: Workers, options: TrainOptions) -> None:
@@ -94,17 +94,17 @@ class Blocks(Alone):
             return min(batches + self.block_steps, self.alone)
         return batches + self.block_steps * self.workers.size
 
-    def turns(self, first: int, last: int) -> Iterator[Turn]:
+    def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
         """Yield this worker's steps of a block."""
         warmup = first < self.alone
         if warmup and self.workers.rank:
             return
         own, stride = (0, 1) if warmup else (self.workers.rank, self.workers.size)
         for at in range(first, last, stride):
-            yield Turn(at, at + own, range(at + own, at + own + 1))
+            yield StepAssignment(at, at + own, range(at + own, at + own + 1))
 
     def meet(self, last: int) -> int:
-        """Average, filter, and give every worker the result."""
+        """Average the weights, filter them, and set those of every worker."""
         weights, optimizer = parameters(self.learner.optimizer), self.learner.optimizer
         if last <= self.alone:
             shared = [*weights, *moments(optimizer), *steps(optimizer)]
@@ -123,7 +123,7 @@ class Blocks(Alone):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Put W in the place of W_g."""
+        """Put in W instead of W_g."""
         weights = parameters(self.learner.optimizer)
         unflatten(self.update.result(), weights)
         try:
@@ -135,11 +135,11 @@ class Blocks(Alone):
         """Return the momentum of the blocks and, where workers keep their own, the moments of every optimiser."""
         state: dict[str, Any] = {"outer": self.update.outer.state_dict()}
         if self.options.block_optimizer == "keep":
-            state["moments"] = self.workers.gathered(flat(moments(self.learner.optimizer)))
+            state["moments"] = self.workers.gather(flat(moments(self.learner.optimizer)))
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up the momentum, and this worker's moments."""
+        """Restore the momentum, and this worker's moments."""
         self.update.weights.copy_(flat(parameters(self.learner.optimizer)))
         self.update.outer.load_state_dict(state["outer"])
         if "moments" in state:

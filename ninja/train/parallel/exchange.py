@@ -1,13 +1,13 @@
 """Pairwise averaging of weights between learners that do not wait for each other's steps.
 
-Learners in even places are active: they ask one partner after the other. Those in odd places are passive: they answer.
-An active one waits only for answers and a passive one only for questions, which it answers while it computes; so there
-is no circle of waiting, whatever the delays. A pair averages by
+Learners of even rank are active: they ask one partner after the other. Learners of odd rank are passive: they answer.
+An active learner waits for answers only, a passive one for questions only, which it answers while it computes; so there
+is no deadlock, whatever the delays. A pair averages by
 
     x ← x + (received − sent) / 2        on both sides
 
-so steps that a learner makes while its message travels are kept, and the sum of all weights stays as it is. The lock
-covers this sum and never a message.
+so steps that a learner makes while a message is under way are kept, and the sum of all weights does not change. The
+lock covers this addition and never a message.
 
 Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
 """
@@ -33,12 +33,12 @@ class SharedWeights:
         self._lock = threading.Lock()
 
     def read(self) -> tuple[torch.Tensor, int]:
-        """Return a copy, and how many exchanges have changed it so far."""
+        """Return a copy, and the number of exchanges so far."""
         with self._lock:
             return self.vector.clone(), self.exchanges
 
     def add_step(self, before: torch.Tensor, after: torch.Tensor, exchanges: int) -> None:
-        """Add what a step has changed since `read` gave `before` and `exchanges`."""
+        """Add the change of a step since `read` returned `before` and `exchanges`."""
         with self._lock:
             if exchanges == self.exchanges:
                 self.vector.copy_(after)  # the same, without rounding
@@ -46,13 +46,13 @@ class SharedWeights:
                 self.vector.add_(after - before)
 
     def mix(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        """Go half of the way to the partner."""
+        """Move half of the way to the partner's weights."""
         with self._lock:
             self.vector.add_(received - sent, alpha=0.5)
             self.exchanges += 1
 
     def answer(self, received: torch.Tensor) -> torch.Tensor:
-        """Go half of the way to the partner, and return what it has to be sent."""
+        """Move half of the way to the partner's weights; return the own ones, to be sent."""
         with self._lock:
             sent = self.vector.clone()
             self.vector.add_(received - sent, alpha=0.5)
@@ -61,18 +61,18 @@ class SharedWeights:
 
 
 class Post(Protocol):
-    """Messages between learners."""
+    """Message passing between learners."""
 
     def ask(self, partner: int, vector: torch.Tensor) -> torch.Tensor:
-        """Send weights to a partner and wait for its."""
+        """Send weights to a partner and return its weights."""
         ...
 
     def stop(self, partner: int) -> None:
-        """Tell a partner that this learner asks no more."""
+        """Tell a partner that this learner asks no longer."""
         ...
 
     def question(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for any partner's weights; None: it asks no more."""
+        """Wait for a partner's weights; None if it asks no longer."""
         ...
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
@@ -81,7 +81,7 @@ class Post(Protocol):
 
 
 class GlooPost:
-    """Messages over gloo, of weights and a last element that is 1 for "no more"."""
+    """Messages over gloo, of weights and a last element that is 1 when a learner asks no longer."""
 
     def __init__(self, group: dist.ProcessGroup, size: int) -> None:
         self._group = group
@@ -89,24 +89,23 @@ class GlooPost:
         self._outbox = torch.zeros(size + 1)
 
     def ask(self, partner: int, vector: torch.Tensor) -> torch.Tensor:
-        """Send weights to a partner and wait for its."""
+        """Send weights to a partner and return its weights."""
         self._outbox[:-1] = vector
-        # Both before either is waited for.
-        coming = dist.irecv(self._inbox, partner, group=self._group, tag=ANSWER)
-        going = dist.isend(self._outbox, partner, group=self._group, tag=ASK)
-        assert coming is not None
-        assert going is not None
-        going.wait()
-        coming.wait()
+        receiving = dist.irecv(self._inbox, partner, group=self._group, tag=ANSWER)
+        sending = dist.isend(self._outbox, partner, group=self._group, tag=ASK)
+        assert receiving is not None
+        assert sending is not None
+        sending.wait()
+        receiving.wait()
         return self._inbox[:-1]
 
     def stop(self, partner: int) -> None:
-        """Tell a partner that this learner asks no more."""
+        """Tell a partner that this learner asks no longer."""
         self._outbox[-1] = 1.0
         dist.send(self._outbox, partner, group=self._group, tag=ASK)
 
     def question(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for any partner's weights; None: it asks no more."""
+        """Wait for a partner's weights; None if it asks no longer."""
         # Blocking: a posted receive of gloo cannot be polled, and one that times out closes the connection.
         partner = dist.recv(self._inbox, group=self._group, tag=ASK)
         return partner, None if self._inbox[-1] else self._inbox[:-1]
@@ -118,13 +117,13 @@ class GlooPost:
 
 
 class Exchanges:
-    """A thread that averages with partners while the learner computes.
+    """Background thread that averages with partners while the learner computes.
 
     Args:
-        weights: The learner's.
-        post: Reaches the partners.
-        partners: Of an active learner, those that it asks; of a passive one, those that may ask.
-        choose: Picks the next partner; None: the learner is passive.
+        weights: Weights of the learner.
+        post: Message passing to the partners.
+        partners: Learners that an active learner asks, or that may ask a passive one.
+        choose: Picks the next partner of an active learner; None for a passive one.
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class Exchanges:
         self._thread.start()
 
     def want(self) -> None:
-        """Ask a partner soon, unless one is being asked: the learner has made a step. Nothing for a passive learner."""
+        """Request an exchange after a step, unless one is under way; does nothing for a passive learner."""
         with self._changed:
             self._check()
             if self._choose is not None and not self._busy:
@@ -153,13 +152,13 @@ class Exchanges:
                 self._changed.notify_all()
 
     def settle(self) -> None:
-        """Wait until no partner is being asked."""
+        """Wait until no exchange is under way."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or not (self._wanted or self._busy))
             self._check()
 
     def end(self) -> None:
-        """End the thread; a passive learner's ends when all partners have ended theirs."""
+        """Stop the thread; that of a passive learner ends after those of all its partners."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()

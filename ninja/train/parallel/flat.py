@@ -1,4 +1,4 @@
-"""Tensors of a network and of its optimiser as one vector, which travels in one message."""
+"""Tensors of a network and of its optimiser as one vector, sent in one message."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 @torch.no_grad()
 def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    """Copy a vector back; the tensors stay where they are in memory, as optimiser and graph know them."""
+    """Copy a vector back into the memory of the tensors, which optimiser and graph refer to."""
     pieces = vector.split([tensor.numel() for tensor in tensors])
     for tensor, piece in zip(tensors, pieces, strict=True):
         tensor.copy_(piece.view_as(tensor))
 
 
 def prepare(optimizer: torch.optim.Adam) -> None:
-    """Give an Adam its state before its first step: workers that have made none must be able to receive one."""
+    """Initialise the state of an Adam, so that it can receive one before its first step."""
     for weight in parameters(optimizer):
         optimizer.state[weight] = {
             "step": torch.zeros((), dtype=torch.float32, device=weight.device),

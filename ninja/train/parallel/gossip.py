@@ -1,8 +1,8 @@
 """Asynchronous decentralised SGD (ADPSGD), and its hierarchical form over nodes of synchronous workers (H-ADPSGD).
 
-A learner is a worker, or a node of several that average their gradients as in synchronous SGD and of which the first
-keeps the weights. Each takes the next batch when it is ready, so a slow one takes fewer; after each step it averages
-with one partner, while the next gradient is computed.
+A learner is a worker, or a node of several workers that average their gradients as in synchronous SGD and whose first
+worker keeps the weights. Each learner takes the next batch when it is ready, so a slow one takes fewer; after each step
+it averages with one partner, while the next gradient is computed.
 
 Source: Lian and others, ICML 2018 (see `exchange`); Zhang and others, "A highly efficient distributed deep learning
 system for automatic speech recognition", Interspeech 2019 (nodes).
@@ -22,15 +22,15 @@ import torch.distributed as dist
 from ninja.errors import OptionError
 from ninja.train.parallel.exchange import Exchanges, GlooPost, SharedWeights
 from ninja.train.parallel.flat import flat, moments, parameters, prepare, steps, unflatten
-from ninja.train.parallel.sharing import Alone, Learner, Turn, averaging
+from ninja.train.parallel.sharing import Learner, SingleWorker, StepAssignment, averaging
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
 
-NO_MORE = 2**40  # batches taken at once, so that none is left until the meeting
-_trainings = count()  # of this process: each has its own keys in the store
+NO_MORE = 2**40  # batches taken at once by `stop_early`, so that none remains until the meeting
+_trainings = count()  # numbers the trainings of this process, each with its own keys in the store
 
 
-class Gossip(Alone):
+class Gossip(SingleWorker):
     """ADPSGD and H-ADPSGD."""
 
     in_step = False
@@ -52,7 +52,7 @@ class Gossip(Alone):
         self._mean = self._shared.vector.clone()
         self._read = (self._mean, 0)  # weights of a step before it was made, and exchanges until then
         self._round, self._begun, self._made = "", 0, 0  # key, batches taken by all before, and since by this worker
-        self._own = Turn(0, 0, range(0))
+        self._assignment = StepAssignment(0, 0, range(0))
         self._passed, self._steps = 0.0, 0  # steps of others, while so many of this learner's were computed
         # All workers make all groups, in the same order.
         nodes = [dist.new_group(range(first, first + self.node_size)) for first in leaders if self.node_size > 1]
@@ -81,60 +81,60 @@ class Gossip(Alone):
         between = self.check_steps * self.workers.size
         return (batches // between + 1) * between
 
-    def turns(self, first: int, last: int) -> Iterator[Turn]:
-        """Take batches until none is left before the meeting."""
+    def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
+        """Take batches until none remains before the meeting."""
         self._round, self._begun, self._made = f"from {first}", first, 0
         while True:
             at = torch.zeros((), dtype=torch.int64)
             if self.place == 0:
                 at += first + self._store.add(self._round, self.node_size) - self.node_size
             if self._node_group is not None:
-                with self.workers.talking():
+                with self.workers.communicating():
                     dist.broadcast(at, self.workers.rank - self.place, group=self._node_group)
             number = int(at)
             if number >= last:
                 return
             self._made += 1
-            self._own = Turn(number, number + self.place, range(number, number + self.node_size))
-            yield self._own
+            self._assignment = StepAssignment(number, number + self.place, range(number, number + self.node_size))
+            yield self._assignment
 
-    def cut_short(self) -> None:
-        """Leave no batch for anyone until the meeting."""
+    def stop_early(self) -> None:
+        """Leave no batch until the meeting."""
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
-        """Take the weights as they are now, in the whole node."""
+        """Copy the current weights to all workers of the node."""
         self._read = self._shared.read()
         if self._node_group is not None:
-            with self.workers.talking():
+            with self.workers.communicating():
                 dist.broadcast(self._read[0], self.workers.rank - self.place, group=self._node_group)
         unflatten(self._read[0], self._weights)
 
     def after_step(self) -> None:
-        """Add the step to the weights, and let them be averaged with a partner's."""
+        """Add the step to the weights, and request an average with a partner's."""
         if self.place:
             return
         self._shared.add_step(self._read[0], flat(self._weights).cpu(), self._read[1])
         taken = self._begun + self._store.add(self._round, 0)
         if taken < NO_MORE:
-            self._passed += (taken - self._own.at) / self.node_size - 1
+            self._passed += (taken - self._assignment.at) / self.node_size - 1
             self._steps += 1
         if self._exchanges is not None:
             self._exchanges.want()
 
     def meet(self, last: int) -> int:
-        """Wait for all; compute the mean of their weights."""
-        with self.workers.talking():
+        """Wait for all workers; compute the mean of their weights."""
+        with self.workers.communicating():
             if self._exchanges is not None:
                 self._exchanges.settle()
-            dist.barrier()  # now no active learner asks any more, so no passive one answers
+            dist.barrier()  # no active learner asks any longer, so no passive one answers
         vector, _ = self._shared.read()
         self._mean = self.workers.average(vector if self.place == 0 else torch.zeros_like(vector)).mul_(self.node_size)
         return self._begun + round(self.workers.total(float(self._made))[0])
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Put the mean of all learners' weights in; each step begins with a learner's own."""
+        """Put in the mean of all learners' weights; each step begins with the learner's own."""
         unflatten(self._mean, self._weights)
         yield
 
@@ -144,16 +144,16 @@ class Gossip(Alone):
             return {}
         adam = self.learner.optimizer
         own = torch.cat((self._shared.read()[0], flat([*moments(adam), *steps(adam)]).cpu()))
-        return {"learners": self.workers.gathered(own, self._leader_group)}
+        return {"learners": self.workers.gather(own, self._leader_group)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up the learner's weights, moments and steps."""
+        """Restore the learner's weights, moments and steps."""
         adam = self.learner.optimizer
         own, rest = state["learners"][self.node].split([len(self._mean), state["learners"].shape[1] - len(self._mean)])
         self._shared.vector.copy_(own)
         unflatten(rest, [*moments(adam), *steps(adam)])
 
     def close(self) -> None:
-        """End the exchanges."""
+        """Stop the exchanges."""
         if self._exchanges is not None:
             self._exchanges.end()

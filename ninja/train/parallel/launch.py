@@ -23,62 +23,62 @@ from ninja.errors import NinjaError, OptionError, WorkerError
 from ninja.train.parallel.workers import LostContact, Workers
 
 HOST = "127.0.0.1"
-_OF_NETWORK = re.compile("gloo|nccl|connection", re.IGNORECASE)
-PATIENCE = timedelta(days=1)  # of workers that wait for a slow one; one that is gone is noticed at once
+_NETWORK_ERROR = re.compile("gloo|nccl|connection", re.IGNORECASE)
+TIMEOUT = timedelta(days=1)  # of waiting for slow workers; the end of one is noticed at once
 GRACE = 2.0  # seconds that a worker which has lost contact waits, so that the one that failed ends before it
 POLL_SECONDS = 0.05
 logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # warns of each process that it ends
 
 
 def started_by_torchrun() -> bool:
-    """Tell whether this process is one of several that torchrun, or a program like it, has started."""
+    """Tell whether torchrun, or a program like it, has started this process."""
     return {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
-def num_of_torchrun() -> int:
+def torchrun_size() -> int:
     """Return the number of workers that torchrun has started on all machines."""
     return int(os.environ["WORLD_SIZE"])
 
 
 def restarted() -> bool:
-    """Tell whether torchrun has started the workers again after one of them died."""
+    """Tell whether torchrun has restarted the workers after one of them died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 @contextlib.contextmanager
-def of_torchrun(device: str) -> Iterator[Workers]:
-    """Meet the other workers that torchrun has started."""
+def torchrun_group(device: str) -> Iterator[Workers]:
+    """Form a group with the other workers that torchrun has started."""
     local = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
     store, rank, size = next(dist.rendezvous("env://"))
-    with _group(Workers(rank, size, *local, _of_this_start(store, rank, size)), device) as workers:
+    with _group(Workers(rank, size, *local, _store_of_restart(store, rank, size)), device) as workers:
         yield workers
 
 
-def _of_this_start(store: dist.Store, rank: int, size: int) -> dist.Store:
+def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
     """Return a store without the keys of workers that have ended.
 
-    After a death torchrun starts all workers again with the same store, where the addresses of the dead still stand.
-    Numbers of restarts do not help, for agents of several machines count their own. So worker 0 makes up a name, and
-    gives it to those that show by a name of theirs that they are new.
+    When a worker dies, torchrun restarts all of them with the same store, which still has the addresses of the old
+    ones. Restart counts do not tell them apart, since each machine's agent has its own. So worker 0 draws a name and
+    sends it to the workers that have drawn new names, too.
     """
-    own = uuid.uuid4().hex
+    token = uuid.uuid4().hex
     if rank:
-        store.set(f"ninja/here/{rank}", own)
-        name = store.get(f"ninja/answer/{own}").decode()
+        store.set(f"ninja/here/{rank}", token)
+        name = store.get(f"ninja/answer/{token}").decode()
         store.set(f"ninja/{name}/{rank}", "joined")
         return dist.PrefixStore(f"ninja/{name}", store)
     missing = list(range(1, size))
     while missing:
-        for each in missing:
-            if store.check([f"ninja/here/{each}"]):
-                store.set(f"ninja/answer/{store.get(f'ninja/here/{each}').decode()}", own)
+        for worker in missing:
+            if store.check([f"ninja/here/{worker}"]):
+                store.set(f"ninja/answer/{store.get(f'ninja/here/{worker}').decode()}", token)
         time.sleep(0.02)
-        missing = [each for each in missing if not store.check([f"ninja/{own}/{each}"])]
-    return dist.PrefixStore(f"ninja/{own}", store)
+        missing = [worker for worker in missing if not store.check([f"ninja/{token}/{worker}"])]
+    return dist.PrefixStore(f"ninja/{token}", store)
 
 
 @contextlib.contextmanager
-def one(device: str) -> Iterator[Workers]:
+def single_group(device: str) -> Iterator[Workers]:
     """Make a group of this process alone."""
     with _group(Workers(store=dist.HashStore()), device) as workers:
         yield workers
@@ -89,16 +89,17 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
     backend = "gloo" if torch.device(device).type == "cpu" else "cpu:gloo,cuda:nccl"
     try:
         store, rank, size = workers.store, workers.rank, workers.size
-        dist.init_process_group(backend, timeout=PATIENCE, store=store, rank=rank, world_size=size)
+        dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=size)
         yield workers
     except RuntimeError as error:
-        # Gloo's for closed connections and timeouts have no type of their own.
-        if isinstance(error, NinjaError) or not (isinstance(error, dist.DistError) or _OF_NETWORK.search(str(error))):
+        # Gloo's errors for closed connections and timeouts have no type of their own.
+        is_network = isinstance(error, dist.DistError) or _NETWORK_ERROR.search(str(error))
+        if isinstance(error, NinjaError) or not is_network:
             raise
         reason = str(error).splitlines()[0][-200:]
         message = f"worker {workers.rank} lost contact with another worker ({reason}); see which one ended first"
         raise LostContact(message) from error
-    dist.destroy_process_group()  # after a failure there may be threads that still wait for others
+    dist.destroy_process_group()  # not after a failure: threads may still wait for other workers
 
 
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:
@@ -193,7 +194,7 @@ def _worker_error(error: ProcessException) -> WorkerError:
 
 
 def share_of_device(device: str, workers: Workers) -> str:
-    """Return this worker's device: where cuda is asked for, one for each worker of a machine."""
+    """Return the device of this worker: a GPU of its own if the device is "cuda"."""
     if workers.size == 1 or device != "cuda":
         return device
     if workers.machine_rank >= torch.cuda.device_count():

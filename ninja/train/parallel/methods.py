@@ -1,15 +1,15 @@
-"""The methods of sharing by the names that options give them."""
+"""Choice of the method that combines the updates of workers."""
 
 from __future__ import annotations
 
 from ninja.train.parallel.blocks import Blocks
 from ninja.train.parallel.gossip import Gossip
-from ninja.train.parallel.sharing import Alone, Learner, Synchronous
+from ninja.train.parallel.sharing import Learner, SingleWorker, Synchronous
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
 
 
-def make(learner: Learner, workers: Workers, options: TrainOptions) -> Alone:
+def make(learner: Learner, workers: Workers, options: TrainOptions) -> SingleWorker:
     """Return the method that the options choose."""
     if options.parallel in ("ma", "bmuf"):
         return Blocks(learner, workers, options)
@@ -17,4 +17,4 @@ def make(learner: Learner, workers: Workers, options: TrainOptions) -> Alone:
         return Gossip(learner, workers, options)
     if options.parallel == "ssgd":
         return Synchronous(learner, workers)
-    return Alone(learner, workers)
+    return SingleWorker(learner, workers)

@@ -1,4 +1,4 @@
-"""What a method of sharing says to the loop, and the two that are exact: a worker alone, and synchronous SGD."""
+"""The interface of methods that combine the updates of workers; a single worker, and synchronous SGD."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from ninja.lm.checkpoint import Module
 from ninja.train.parallel.workers import Workers
 
 
-class Turn(NamedTuple):
-    """A step that a worker makes."""
+class StepAssignment(NamedTuple):
+    """A step of a worker."""
 
-    at: int  # batches taken by all before it: its place in the schedule
+    at: int  # batches taken by all workers before it, for the learning rate
     number: int  # of the worker's batch
     together: range  # numbers of the batches whose gradients are averaged for it
 
 
 @dataclass(slots=True)
 class Learner:
-    """What a worker trains: the network and its optimiser."""
+    """The network that a worker trains, and its optimiser."""
 
     module: Module
     optimizer: torch.optim.Adam
 
 
-class Alone:
+class SingleWorker:
     """A worker that trains alone; the base of the methods.
 
-    The loop goes from meeting to meeting. Between two, `turns` says which batches are this worker's, and `before_step`
-    and `after_step` stand around each step. `meet` ends it: all workers have then taken the same batches.
+    Between two meetings of the workers, `assignments` yields the batches of this worker; `before_step` and `after_step`
+    are called around each step. At a meeting (`meet`) all workers know of the same batches.
     """
 
-    in_step = True  # workers make the same steps, so clocks must not tell them apart
+    in_step = True  # workers make the same steps, so that no decision may depend on their own clocks
     staleness: float | None = None
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
@@ -53,48 +53,48 @@ class Alone:
         return batches // self.workers.size
 
     def whole(self, batches: int) -> int:
-        """Return the most batches, of so many, that give every worker the same number of steps."""
+        """Return the largest number of batches, at most this, that gives every worker the same number of steps."""
         return batches - batches % self.workers.size
 
     def next_meeting(self, batches: int) -> int:
-        """Return how many batches are taken at the next meeting."""
+        """Return the number of batches taken by the next meeting."""
         return batches + self.workers.size
 
-    def turns(self, first: int, last: int) -> Iterator[Turn]:
-        """Yield this worker's steps between two meetings, at which `first` and `last` batches are taken."""
+    def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
+        """Yield this worker's steps between the meetings at `first` and at `last` batches."""
         for at in range(first, last, self.workers.size):
-            yield Turn(at, at + self.workers.rank, range(at, at + self.workers.size))
+            yield StepAssignment(at, at + self.workers.rank, range(at, at + self.workers.size))
 
     def before_step(self) -> None:
         """Prepare the weights."""
 
     def after_step(self) -> None:
-        """Share what the step has changed."""
+        """Share the change of the step."""
 
-    def cut_short(self) -> None:
-        """Make the next meeting come at once; called on worker 0 of methods whose workers are not in step."""
+    def stop_early(self) -> None:
+        """Meet at once; called on worker 0 of methods whose workers are not in step."""
 
     def meet(self, last: int) -> int:
-        """Wait for all workers; return how many batches are taken."""
+        """Wait for all workers; return the number of batches taken."""
         return last
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Let the network hold, in a ``with`` block, the weights that the training would end with now."""
+        """Put the weights that the training would end with into the network, within a ``with`` block."""
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return what a continuation needs besides network and optimiser; called at meetings, on all workers."""
+        """Return the state beyond network and optimiser; called at meetings, on all workers."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up a state, after network and optimiser have taken up theirs."""
+        """Restore a state, after those of network and optimiser."""
 
     def close(self) -> None:
-        """End what runs in the background."""
+        """Stop background threads."""
 
 
-class Synchronous(Alone):
+class Synchronous(SingleWorker):
     """Synchronous SGD: torch's DistributedDataParallel averages the gradients of each step."""
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
@@ -106,8 +106,8 @@ def averaging(module: Module, workers: Workers, group: dist.ProcessGroup | None 
     """Wrap a network so that a backward pass leaves the mean of the workers' gradients.
 
     Args:
-        workers: Their `seconds` grow by the time that the averages take, in part hidden behind the backward pass.
-        group: Workers that average; None: all.
+        workers: The time of the averages, in part hidden by the backward pass, is added to their `seconds`.
+        group: Workers that average. Default: all.
     """
     wrapped = DistributedDataParallel(module, process_group=group)
     wrapped.register_comm_hook(None, _timed_average(workers, group))
@@ -130,5 +130,5 @@ def _timed_average(
         averaged: Future[torch.Tensor] = work.get_future().then(done)
         return averaged
 
-    average.__annotations__.clear()  # torch checks them, and does not understand those that are strings
+    average.__annotations__.clear()  # torch checks them, but cannot read annotations that are strings
     return average

@@ -1,4 +1,4 @@
-"""The processes that train together, and what they tell each other."""
+"""The processes that train together, and their communication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Workers:
-    """A worker's view of all workers; by default it is alone, and there is no process group."""
+    """A worker and its group; by default a single worker without a process group."""
 
     rank: int = 0
     size: int = 1
@@ -29,59 +29,59 @@ class Workers:
     seconds: float = 0.0  # spent waiting for others and for the network
 
     @contextmanager
-    def talking(self) -> Iterator[None]:
-        """Count the seconds of a ``with`` block as communication."""
+    def communicating(self) -> Iterator[None]:
+        """Count the time of a ``with`` block as communication."""
         begun = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - begun
 
     def first_of_machine(self, work: Callable[[bool], Result]) -> Result:
-        """Call a function with True on one worker of each machine and, once it is done, with False on the others."""
+        """Call a function with True on one worker of each machine, then with False on the others."""
         first = self.machine_rank == 0
         result = work(True) if first else None
         if self.size > 1:
-            with self.talking():
+            with self.communicating():
                 dist.barrier()
         return work(False) if result is None else result
 
     def agree(self, value: float) -> float:
-        """Return worker 0's value on all workers: what depends on clocks or files is decided by one."""
+        """Return worker 0's value on all workers, for decisions that depend on clocks or files."""
         if self.size == 1:
             return value
-        decided = torch.tensor([value], dtype=torch.float64)
-        with self.talking():
-            dist.broadcast(decided, 0)
-        return float(decided)
+        shared = torch.tensor([value], dtype=torch.float64)
+        with self.communicating():
+            dist.broadcast(shared, 0)
+        return float(shared)
 
     def total(self, *values: float) -> list[float]:
         """Add up values over all workers, in double precision."""
         if self.size == 1:
             return list(values)
-        added = torch.tensor(values, dtype=torch.float64)
-        with self.talking():
-            dist.all_reduce(added)
-        return added.tolist()
+        sums = torch.tensor(values, dtype=torch.float64)
+        with self.communicating():
+            dist.all_reduce(sums)
+        return sums.tolist()
 
     def average(self, vector: torch.Tensor) -> torch.Tensor:
-        """Replace a vector by its mean over all workers; divided before the sum, which would lose more digits."""
+        """Replace a vector by its mean over all workers, each divided before the sum to keep more digits."""
         if self.size > 1:
-            with self.talking():
+            with self.communicating():
                 dist.all_reduce(vector.div_(self.size))
         return vector
 
     def take_from_first(self, vector: torch.Tensor) -> torch.Tensor:
         """Replace a vector by worker 0's."""
         if self.size > 1:
-            with self.talking():
+            with self.communicating():
                 dist.broadcast(vector, 0)
         return vector
 
-    def gathered(self, vector: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor | None:
+    def gather(self, vector: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor | None:
         """Return the vectors of all workers of a group as rows of a matrix, on worker 0; None on the others."""
         if self.size == 1:
             return vector[None].clone()
         rows = [torch.empty_like(vector) for _ in range(dist.get_world_size(group))] if self.rank == 0 else None
-        with self.talking():
+        with self.communicating():
             dist.gather(vector, rows, group=group)
         return None if rows is None else torch.stack(rows)
 
@@ -93,4 +93,4 @@ class Workers:
 
 
 class LostContact(WorkerError):
-    """Another worker is gone; that one knows why."""
+    """Another worker has ended; its own error is the cause."""
