@@ -45,16 +45,16 @@ NAMES = st.text("abcXYZ019-_.,'가é<>{}[]()=#;:\\\"+", min_size=1, max_size=6) 
 def best(lattice, words, *, timed=False):
     hypotheses = []
     for path in nbest(connect(lattice), 3):
-        said = [words.word(word) for word in path.words]
-        ends = tuple(range(10, 10 * len(said) + 10, 10))
-        one = sentence(said, path.graph_cost, path.acoustic_cost)
+        spelled = [words.word(word) for word in path.words]
+        ends = tuple(range(10, 10 * len(spelled) + 10, 10))
+        one = sentence(spelled, path.graph_cost, path.acoustic_cost)
         hypotheses.append(replace(one, begin=tuple(end - 10 for end in ends), end=ends) if timed else one)
     return NBest(lattice.key, tuple(hypotheses), 0.01 if timed else None)
 
 
 def ctm(lattice, words):
-    said = [words.word(word) for word in nbest(connect(lattice), 1)[0].words]
-    rows = [f"{lattice.key} 1 {at / 10:.2f} 0.10 {word} 0.5\n" for at, word in enumerate(said)]
+    spelled = [words.word(word) for word in nbest(connect(lattice), 1)[0].words]
+    rows = [f"{lattice.key} 1 {at / 10:.2f} 0.10 {word} 0.5\n" for at, word in enumerate(spelled)]
     return "".join(rows).encode()
 
 

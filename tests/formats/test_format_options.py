@@ -100,7 +100,7 @@ def test_what_is_joined_is_parted_again(name, values):
         ("silent", "<s>+</s>+<s>", frozenset({"<s>", "</s>"})),
     ],
 )
-def test_a_value_becomes_what_its_field_holds(option, text, value):
+def test_a_value_gets_the_type_of_its_field(option, text, value):
     found = getattr(fill(Options, {option: text}, "x"), option)
     assert found == value
     assert type(found) is type(value)
@@ -125,7 +125,7 @@ def test_a_value_of_another_kind_is_refused_by_name(option, text, message):
     assert str(caught.value).startswith(message)
 
 
-def test_what_is_given_stands_unless_the_user_says_otherwise():
+def test_options_of_the_user_override_those_of_the_call():
     assert fill(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
     assert fill(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
     assert fill(Options, {}, "x", colour="red") == Options()  # what is no field is left out

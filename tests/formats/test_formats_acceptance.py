@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import random
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pytest
 import reference_real as real
-import reference_slf as slow
 from strategies_text import FILES, accepts, needs_files, unpacked
-from whole_files import DSTC10, read_objects, strict
+from whole_files import read_objects, strict
 
 from ninja import SymbolTable
-from ninja.errors import NinjaError, SymbolError
+from ninja.errors import SymbolError
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.nbest.ctm import read_ctm
 from ninja.formats.nbest.espnet import read_espnet
-from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.nbest.kaldi import joined, linear_lattices, read_kaldi_names
 from ninja.formats.nbest.lattices import nbest_lattices
 from ninja.formats.nbest.nemo import read_nemo
@@ -29,7 +26,6 @@ from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, 
 from ninja.formats.slf import SlfOptions, read_slf, write_slf
 from ninja.formats.sphinx import read_sphinx, write_sphinx
 from ninja.graph import best_path
-from ninja.graph.nbest import lattice_nbest
 from ninja.lattice import Scales, check
 
 AMI = "ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz"
@@ -65,22 +61,22 @@ def plain(name):
     return real.sphinx(content) if name.endswith(".lat.gz") and name != AMI else real.slf(content)
 
 
-def same_best(lattice, made, scales):
+def same_best(lattice, reference, scales):
     """Compare sizes and best paths, words and all."""
-    assert (lattice.num_states, lattice.num_arcs) == (made.num_nodes, len(made.links))
-    same_words(lattice, made, scales)
-    if made.frames:
-        assert sorted(lattice.time.tolist()) == sorted(made.frames.values())
+    assert (lattice.num_states, lattice.num_arcs) == (reference.num_nodes, len(reference.links))
+    same_words(lattice, reference, scales)
+    if reference.frames:
+        assert sorted(lattice.time.tolist()) == sorted(reference.frames.values())
 
 
-def same_words(lattice, made, scales):
+def same_words(lattice, reference, scales):
     for scale in scales:
         found = best_path(lattice, Scales(acoustic=scale))
-        cost, words = real.best(made, scale)
+        cost, words = real.best(reference, scale)
         assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, rel=1e-5, abs=1e-6)
         spoken = lattice.words.spell(found.words)
         # Scores that are whole numbers make ties, and costs of single precision decide them anew.
-        assert spoken == words or real.cost_of(made, spoken, scale) == pytest.approx(cost, rel=1e-6)
+        assert spoken == words or real.cost_of(reference, spoken, scale) == pytest.approx(cost, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", SLF)
@@ -124,9 +120,9 @@ def test_every_first_best_of_an4_is_a_path_and_hardly_any_is_best_without_a_lang
 def test_the_best_paths_of_ami_are_those_of_its_models(graph):
     content = unpacked(AMI)
     lattice = read_slf(content, "k", options=SlfOptions(graph=graph))
-    made = real.slf(content, graph)
+    reference = real.slf(content, graph)
     for scale in (1.0, 0.1, 0.0):
-        found, (cost, words) = best_path(lattice, Scales(acoustic=scale)), real.best(made, scale)
+        found, (cost, words) = best_path(lattice, Scales(acoustic=scale)), real.best(reference, scale)
         assert lattice.words.spell(found.words) == words
         assert scale * found.acoustic_cost + found.graph_cost == pytest.approx(cost, abs=1e-4)
 
@@ -144,40 +140,24 @@ def test_every_line_of_fisher_and_callhome_is_read_as_python_reads_it(name, numb
     assert len(lattices) == len(lines) == number
     found = [0, 0]
     for each, (lattice, line, *said) in enumerate(zip(lattices, lines, asr, oracle, strict=True)):
-        made = real.plf(line)
-        same_best(lattice, made, (1.0,))
+        reference = real.plf(line)
+        same_best(lattice, reference, (1.0,))
         assert read_plf(write_plf(lattice), lattice.key, words=lattice.words).identical(lattice)
         for which, sentence in enumerate(text.decode().split() for text in said):
-            is_path = real.accepts(made, sentence)
+            is_path = real.accepts(reference, sentence)
             assert each % 4 or accepts(lattice, sentence) == is_path
             found[which] += is_path
     # The plain reading says so, too: of most oracle paths some words stand in no arc of these pruned lattices.
     assert found == paths  # of the first bests, and of the oracles
 
 
-def test_every_list_of_dstc10_comes_back_from_its_lattice_and_from_what_is_written():
-    lists = read_objects(unpacked("nbest_dstc10/logs.json.gz"), fields=DSTC10)
-    assert len(lists) == 1376
-    lattices = nbest_lattices(lists)
-    for lattice in lattices:
-        check(lattice)
-    for nbest, lattice in list(zip(lists, lattices, strict=True))[::4]:
-        wanted = {}
-        for each in nbest.hypotheses:
-            wanted[each.words] = min(each.acoustic_cost, wanted.get(each.words, np.inf))
-        back = lattice_nbest(lattice, 20)
-        assert {each.words: each.acoustic_cost for each in back.hypotheses} == pytest.approx(wanted, rel=1e-6)
-    again = read_objects(
-        b"".join(map(write_objects, lists)), fields=replace(DSTC10, key="key")
-    )  # the names that were read
-    assert [(each.key, each.hypotheses) for each in again] == [(each.key, each.hypotheses) for each in lists]
-
-
 def test_every_list_of_kaldi_comes_back_from_linear_lattices():
     lists = list(read_kaldi_names(unpacked("nbest_kaldi_librispeech/nbest.txt.gz")))
     assert len(lists) == 15
     for nbest in lists:
-        words = SymbolTable.from_words(["<eps>", *dict.fromkeys(w for each in nbest.hypotheses for w in each.words)])
+        words = SymbolTable.from_words(
+            ["<eps>", *dict.fromkeys(w for hypothesis in nbest.hypotheses for w in hypothesis.words)]
+        )
         [back] = joined(linear_lattices(nbest, words))
         assert back.key == nbest.key
         assert [words.spell(each.words) for each in back.hypotheses] == [list(each.words) for each in nbest.hypotheses]
@@ -218,32 +198,6 @@ def test_real_lattices_come_back_from_every_format_that_spells_words(name):
     acoustic = best_path(lattice, Scales(lm=0.0)).acoustic_cost
     assert best_path(sphinx).acoustic_cost == pytest.approx(acoustic, abs=lattice.num_states * 5e-5)
     assert read_sphinx(write_sphinx(sphinx), "k", words=words).identical(sphinx)
-
-
-def test_damage_to_real_files_is_refused_or_read_as_a_slow_reader_reads_it():
-    smallest = min(SPHINX, key=lambda name: len(unpacked(name)))
-    kinds = [(read_sphinx, slow.read_sphinx, unpacked(smallest)), (read_plf, slow.read_plf, lines_of(PLF[1])[0][0])]
-    chance = random.Random(6)
-    read = 0
-    for reader, twin, content in kinds:
-        for _ in range(60):
-            damaged = bytearray(content)
-            for _ in range(chance.randrange(1, 3)):
-                at = chance.randrange(len(damaged))
-                piece = chance.choice([b"", b"-1", b"7", b" ", b"99999999999", b"\xff"])
-                damaged[at : at + chance.randrange(3)] = piece
-            try:
-                lattice = reader(bytes(damaged), "k")
-            except NinjaError:
-                continue
-            read += 1
-            check(lattice)
-            try:
-                total = slow.fingerprint(twin(bytes(damaged)))
-            except SyntaxError:  # Python reads no 01
-                continue
-            np.testing.assert_allclose(slow.lattice_fingerprint(lattice), total, rtol=1e-3)
-    assert read > 20
 
 
 def lattice_of(lists, words, path):

@@ -95,7 +95,7 @@ def test_english_text_goes_to_binary_and_back_byte_by_byte():
 def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
     content = gzip.decompress(path.read_bytes())
     found = [lattice for _, lattice in read(path)]
-    few = found[: 20 if found[0].kind == "compact" else 5]  # the slow twin takes its time
+    few = found[: 20 if found[0].kind == "compact" else 5]  # the slow reader is slow
     for lattice, twin in zip(few, unsorted(content), strict=False):
         assert same_up_to_numbers(lattice, twin)
     again = parse(written(*found))
@@ -148,7 +148,7 @@ def test_a_compact_lattice_becomes_the_raw_one_that_kaldi_makes_of_it():
     compact = [lattice for _, lattice in read(GOLDEN / "korean/lat.ark.gz")]
     expected = [lattice for _, lattice in read(GOLDEN / "korean/raw.ark.gz")]
     found = parse(written(*compact, kind="raw"))
-    assert [each.key for each in found] == [each.key for each in expected]
+    assert [entry.key for entry in found] == [entry.key for entry in expected]
     for one, other in zip(found[::3], expected[::3], strict=True):
         assert same_up_to_numbers(one, other)
 

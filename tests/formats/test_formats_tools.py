@@ -77,12 +77,12 @@ def test_openfsts_programs_print_and_verify_what_is_written(arc_type, tmp_path):
     path = tmp_path / "a.fst"
     for place, lattice in enumerate([*real_lattices()[:3], *real_lattices()[3::5]]):
         path.write_bytes(write_fst(lattice, arc_type))
-        said = dict(line.rsplit(None, 1) for line in tool("fstinfo", path).decode().splitlines() if line.strip())
-        assert (said["fst type"], said["arc type"]) == ("vector", arc_type)
-        assert said["# of states"] == said["# of accessible states"] == str(lattice.num_states)
-        assert said["# of arcs"] == str(lattice.num_arcs)
-        assert said["# of final states"] == str(int(lattice.is_final.sum()))
-        assert [said[name] for name in ("acceptor", "cyclic", "top sorted")] == ["y", "n", "y"]
+        info = dict(line.rsplit(None, 1) for line in tool("fstinfo", path).decode().splitlines() if line.strip())
+        assert (info["fst type"], info["arc type"]) == ("vector", arc_type)
+        assert info["# of states"] == info["# of accessible states"] == str(lattice.num_states)
+        assert info["# of arcs"] == str(lattice.num_arcs)
+        assert info["# of final states"] == str(int(lattice.is_final.sum()))
+        assert [info[name] for name in ("acceptor", "cyclic", "top sorted")] == ["y", "n", "y"]
         same_rows(tool("fstprint", "--acceptor=false", path), printed(lattice))
         if place < 3:
             table = f"--isymbols={SAMPLE / 'words.txt'}", f"--osymbols={SAMPLE / 'words.txt'}"
@@ -160,26 +160,26 @@ def same_as_checked(lattice, content, names, base=1.0):
 
 @settings(max_examples=80)
 @given(lattices(max_word=len(NAMES) - 1), st.sampled_from([1.0, 10.0, 1.0001]))
-def test_a_strict_checker_takes_what_is_written(lattice, base):
+def test_a_strict_checker_accepts_written_files(lattice, base):
     same_as_checked(
         lattice, write_slf(lattice, SymbolTable.from_words(NAMES), options=SlfWriteOptions(base=base)), NAMES, base
     )
 
 
-def test_a_strict_checker_takes_real_lattices_of_kaldi():
+def test_a_strict_checker_accepts_real_lattices_of_kaldi():
     names = {number: word for word, number in SymbolTable.read(SAMPLE / "words.txt")}
     table = SymbolTable.read(SAMPLE / "words.txt")
     for lattice in real_lattices()[:3]:
         content = write_slf(lattice, table)
         same_as_checked(lattice, content, names)
-        made = real.slf(content)
-        cost, words = real.best(made, 0.1)
+        reference = real.slf(content)
+        cost, words = real.best(reference, 0.1)
         assert words
-        assert real.cost_of(made, words, 0.1) == pytest.approx(cost)
+        assert real.cost_of(reference, words, 0.1) == pytest.approx(cost)
 
 
 @needs_files
-def test_a_strict_checker_takes_real_files_of_htk_written_again():
+def test_a_strict_checker_accepts_real_files_of_htk_written_again():
     paths = sorted(FILES.glob("*pocketsphinx/*.slf.gz"))[::30]
     for name in ["theanolm/lattice.slf", *(str(path.relative_to(FILES)) for path in paths)]:
         lattice = read_slf(unpacked(name), "", options=SlfOptions(key="utterance"))

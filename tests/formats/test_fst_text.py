@@ -121,7 +121,7 @@ def chain() -> Lattice:
 
 
 def test_damaged_const_files_are_refused_with_the_byte() -> None:
-    content = const(chain())  # the header takes 65 bytes; states 20 each, arcs 16
+    content = const(chain())  # the header has 65 bytes; states 20 each, arcs 16
     cases = [
         (content[:-1], "2 arcs, but 31 bytes are left"),
         (content[:90], "the header claims 3 states, but 25 bytes are left"),
@@ -300,5 +300,5 @@ def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: b
         check(read_fst_text(bytes(content), "utt") if text else read_fst(bytes(content), "utt"))
 
 
-def test_a_state_number_takes_no_memory() -> None:
+def test_a_large_state_number_allocates_no_memory() -> None:
     assert read_fst_text(b"2147483647 2147483646 1 1 1\n2147483646\n", "utt").num_states == 2

@@ -20,8 +20,10 @@ from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.graph import lattice_nbest
 
 
-def said(nbest):
-    return [(" ".join(each.words), each.graph_cost, each.acoustic_cost) for each in nbest.hypotheses]
+def texts(nbest):
+    return [
+        (" ".join(hypothesis.words), hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in nbest.hypotheses
+    ]
 
 
 def lists(content, **fields):
@@ -34,7 +36,7 @@ def lines(*rows):
 
 
 def first(content, **fields):
-    return said(lists(content, **fields)[0])
+    return texts(lists(content, **fields)[0])
 
 
 @pytest.fixture
@@ -169,8 +171,8 @@ def test_scores_may_stand_in_a_list_beside_that_of_hypotheses():
     names = {"key": "id", "nbest": "hyps", "score": "scores"}
     rows = [{"id": "u", "hyps": ["a b", "a c"], "scores": [-1, -2.5]}, {"id": "v", "hyps": [["x", "y"]], "scores": [0]}]
     one, two = lists(rows, **names)
-    assert said(one) == [("a b", 0.0, 1.0), ("a c", 0.0, 2.5)]
-    assert said(two) == [("x y", 0.0, 0.0)]
+    assert texts(one) == [("a b", 0.0, 1.0), ("a c", 0.0, 2.5)]
+    assert texts(two) == [("x y", 0.0, 0.0)]
     apart = {"key": "u", "nbest": ["a", "b"], "am_score": [-1, -2], "lm_score": [-3, -4]}
     assert first(apart) == [("a", 3.0, 1.0), ("b", 4.0, 2.0)]
 
@@ -203,13 +205,13 @@ def flat(*rows):
 def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(here):
     content = flat(("u", "a b", -1), ("u", "a c", -2), ("v", "x", -3))
     one, two = lists(content, **FLAT)
-    assert (one.key, said(one)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
-    assert (two.key, said(two)) == ("v", [("x", 0.0, 3.0)])
+    assert (one.key, texts(one)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
+    assert (two.key, texts(two)) == ("v", [("x", 0.0, 3.0)])
     Path("f.jsonl").write_text(content)
-    found = dict(ninja.read("f.jsonl", format="json:nbest=none,group=true"))
-    assert [len(lattice_nbest(lattice, 5).hypotheses) for lattice in found.values()] == [2, 1]
+    lattices = dict(ninja.read("f.jsonl", format="json:nbest=none,group=true"))
+    assert [len(lattice_nbest(lattice, 5).hypotheses) for lattice in lattices.values()] == [2, 1]
     whole = [json.loads(row) for row in content.splitlines()]
-    assert [said(each) for each in lists(whole, **FLAT)] == [said(one), said(two)]
+    assert [texts(nbest) for nbest in lists(whole, **FLAT)] == [texts(one), texts(two)]
 
 
 def test_lists_of_one_key_in_succession_are_put_together_as_well():
@@ -232,18 +234,18 @@ def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
     rows = [{"key": "u", "text": text, "score": -1} for text in "abc"]
     rows[bad]["score"] = "x"
     content = flat(("t", "a", -1)) + lines(*rows) + flat(("v", "a", -1))
-    found = each_object(content.encode(), "f", ObjectFields(**FLAT))
-    assert [each.key for each in found] == ["t", "u", "v"]
-    assert str(found[1]) == f"f:{bad + 2}, key 'u': expected a number as 'score', found 'x'"
+    nbests = each_object(content.encode(), "f", ObjectFields(**FLAT))
+    assert [entry.key for entry in nbests] == ["t", "u", "v"]
+    assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number as 'score', found 'x'"
     again = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
     assert "occurs twice" in str(again[-1])  # for it would be a part
 
 
-def test_a_line_of_which_nobody_knows_the_key_costs_itself():
+def test_a_line_without_a_key_fails_alone():
     content = flat(("u", "a", -1)) + "{x\n7\n" + flat(("u", "b", -2))
-    *errors, found = each_object(content.encode(), "f", ObjectFields(**FLAT))
+    *errors, nbest = each_object(content.encode(), "f", ObjectFields(**FLAT))
     assert [error.line for error in errors] == [2, 3]
-    assert said(found) == [("a", 0.0, 1.0), ("b", 0.0, 2.0)]
+    assert texts(nbest) == [("a", 0.0, 1.0), ("b", 0.0, 2.0)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from("ab"), st.integers(-5, 0)), min_size=1))
@@ -251,9 +253,9 @@ def test_grouped_lines_are_the_runs_of_one_key(rows):
     expected = {}
     for key, run in groupby(rows, key=lambda row: row[0]):
         expected.setdefault(key, [(text, 0.0, 0.0 - score) for _, text, score in run])
-    found = each_object(flat(*rows).encode(), "f", ObjectFields(**FLAT))
-    assert {each.key: said(each) for each in found if not isinstance(each, NinjaError)} == expected
-    assert sum(isinstance(each, NinjaError) for each in found) == len(list(groupby(rows, lambda row: row[0]))) - len(
+    nbests = each_object(flat(*rows).encode(), "f", ObjectFields(**FLAT))
+    assert {entry.key: texts(entry) for entry in nbests if not isinstance(entry, NinjaError)} == expected
+    assert sum(isinstance(each, NinjaError) for each in nbests) == len(list(groupby(rows, lambda row: row[0]))) - len(
         expected
     )
 
@@ -279,8 +281,8 @@ def test_scores_whose_names_are_joined_are_added_up():
 
 
 def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual_names():
-    [found] = lists(ICEFALL, **ICEFALL_NAMES, score="attention_score")
-    assert said(found) == [("HE HOPED", 0.0, 8.0)]
+    [nbest] = lists(ICEFALL, **ICEFALL_NAMES, score="attention_score")
+    assert texts(nbest) == [("HE HOPED", 0.0, 8.0)]
     both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
     assert first(both, score="mine") == [("a", 0.0, 7.0)]
     with pytest.raises(FormatError, match=r"has no 'other', but .*'mine'; name the field .*json:score=mine"):
@@ -290,11 +292,11 @@ def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual
 
 def test_scores_of_models_that_the_user_names_win_over_that_of_all():
     row = {"key": "u", "nbest": [{"text": "a", "am": -1, "lm_score": -2, "total": -7}]}
-    [found] = lists(row, score="total", am_score="am")
-    assert said(found) == [("a", 2.0, 1.0)]
+    [nbest] = lists(row, score="total", am_score="am")
+    assert texts(nbest) == [("a", 2.0, 1.0)]
 
 
-def test_a_model_that_has_no_score_is_said_to_have_none(here):
+def test_a_model_without_a_score_is_named(here):
     message = r"one model's score, but no 'lm_score'; name the score to use \(score=…\), or set the missing one to none"
     with pytest.raises(FormatError, match=message):
         lists(ICEFALL, **ICEFALL_NAMES)
@@ -319,7 +321,7 @@ def test_an_empty_list_of_words_beside_a_text_is_no_sentence(here):
     assert first(timed()) == [("", 0.0, 1.0)]
     Path("u.json").write_text(json.dumps(SHERPA))
     [(_, lattice)] = ninja.read("u.json", format="json:nbest=none,missing_score=0")
-    assert said(lattice_nbest(lattice, 2)) == [("hello world", 0.0, 0.0)]
+    assert texts(lattice_nbest(lattice, 2)) == [("hello world", 0.0, 0.0)]
 
 
 def test_a_joined_segment_without_a_list_of_words_keeps_its_text():
@@ -329,8 +331,8 @@ def test_a_joined_segment_without_a_list_of_words_keeps_its_text():
 
 @pytest.mark.parametrize("times", [{}, {"start": 0.3}, {"start": None, "end": None}])
 def test_a_hypothesis_with_a_word_without_times_has_no_times(times):
-    [found] = lists(timed(spoken("in", 0.0, 0.2), {"word": "1984", **times}, spoken("yes", 0.5, 0.7)))
-    assert (said(found), found.hypotheses[0].begin, found.frame_shift) == ([("in 1984 yes", 0.0, 1.0)], None, None)
+    [nbest] = lists(timed(spoken("in", 0.0, 0.2), {"word": "1984", **times}, spoken("yes", 0.5, 0.7)))
+    assert (texts(nbest), nbest.hypotheses[0].begin, nbest.frame_shift) == ([("in 1984 yes", 0.0, 1.0)], None, None)
 
 
 def test_times_of_a_list_are_left_out_where_a_hypothesis_has_none():
@@ -338,14 +340,14 @@ def test_times_of_a_list_are_left_out_where_a_hypothesis_has_none():
     row["nbest"] += [{"text": "", "score": -2}]
     assert lists(row)[0].hypotheses[0].begin == (0,)  # no word lacks its time
     row["nbest"] += [{"text": "b", "score": -3}]
-    [found] = lists(row)
-    assert [each.begin for each in found.hypotheses] == [None, None, None]
-    assert nbest_lattice(found).time is None
+    [nbest] = lists(row)
+    assert [hypothesis.begin for hypothesis in nbest.hypotheses] == [None, None, None]
+    assert nbest_lattice(nbest).time is None
 
 
 def test_a_word_with_a_blank_is_several_words_that_share_its_time():
-    [found] = lists(timed(spoken(" new york ", 0.1, 0.3), spoken(" ", 0.3, 0.4), spoken("city", 0.4, 0.5)))
-    [hypothesis] = found.hypotheses
+    [nbest] = lists(timed(spoken(" new york ", 0.1, 0.3), spoken(" ", 0.3, 0.4), spoken("city", 0.4, 0.5)))
+    [hypothesis] = nbest.hypotheses
     assert (hypothesis.words, hypothesis.begin, hypothesis.end) == (("new", "york", "city"), (10, 20, 40), (20, 30, 50))
 
 
@@ -357,14 +359,14 @@ def test_times_that_are_none_are_refused(times):
 
 @pytest.mark.parametrize("content", [{"key": "u", "nbest": []}, {"u": []}, [{"key": "u", "nbest": []}]])
 def test_an_empty_list_is_an_empty_hypothesis(content):
-    [found] = lists(content)
-    assert (found.key, said(found)) == ("u", [("", 0.0, 0.0)])
+    [nbest] = lists(content)
+    assert (nbest.key, texts(nbest)) == ("u", [("", 0.0, 0.0)])
 
 
 def test_an_empty_list_adds_nothing_to_a_group():
     one = {"key": "u", "nbest": [{"text": "a", "score": -1}]}
     text = lines({"key": "u", "nbest": []}, one, {"key": "v", "nbest": []})
-    assert [said(found) for found in lists(text, group=True)] == [[("a", 0.0, 1.0)], [("", 0.0, 0.0)]]
+    assert [texts(nbest) for nbest in lists(text, group=True)] == [[("a", 0.0, 1.0)], [("", 0.0, 0.0)]]
 
 
 # Pieces of one hypothesis.
@@ -385,9 +387,9 @@ PIECES = {"key": None, "nbest": "segments", "join": True}
 
 
 def test_segments_are_joined_to_one_hypothesis_with_the_times_of_their_words(here):
-    [found] = lists(WHISPERX, **PIECES)
-    [hypothesis] = found.hypotheses
-    assert said(found) == [("Hello world. Bye", 0.0, 0.0)]
+    [nbest] = lists(WHISPERX, **PIECES)
+    [hypothesis] = nbest.hypotheses
+    assert texts(nbest) == [("Hello world. Bye", 0.0, 0.0)]
     assert (hypothesis.begin, hypothesis.end) == ((50, 110, 210), (100, 210, 300))  # of which none begins too early
     Path("talk.json").write_text(json.dumps(WHISPERX))
     [(key, lattice)] = ninja.read("talk.json", format="json:nbest=segments,join=true")
@@ -414,10 +416,10 @@ def test_a_sum_of_scores_is_a_number():
 
 def test_pieces_lose_their_times_where_others_have_none():
     mixed = {"segments": [*WHISPERX["segments"], {"text": "again"}, {"text": ""}]}
-    [found] = lists(mixed, **PIECES)
-    assert said(found) == [("Hello world. Bye again", 0.0, 0.0)]
-    assert found.hypotheses[0].begin is None
-    assert found.frame_shift is None
+    [nbest] = lists(mixed, **PIECES)
+    assert texts(nbest) == [("Hello world. Bye again", 0.0, 0.0)]
+    assert nbest.hypotheses[0].begin is None
+    assert nbest.frame_shift is None
     [silent] = lists({"segments": [*WHISPERX["segments"], {"text": ""}]}, **PIECES)
     assert silent.hypotheses[0].begin == (50, 110, 210)
     assert first({"segments": []}, **PIECES) == [("", 0.0, 0.0)]  # where nobody speaks

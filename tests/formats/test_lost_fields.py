@@ -48,11 +48,11 @@ def untold_slf(content: bytes, line: bytes, field: str) -> bool:
     * The word of the node to begin or to end with.
     """
     found = dict(slow.slf_fields(line.decode().rstrip("\n")))
-    made = slow.read_slf(content)
+    reference = slow.read_slf(content)
     if "I" in found:
-        return field == "W" and int(found["I"]) in (made.start, made.end)
-    node = int(found["S"] if made.begins else found["E"])
-    return field in COSTS and found.get("W", made.words.get(node)) in slow.SILENT
+        return field == "W" and int(found["I"]) in (reference.start, reference.end)
+    node = int(found["S"] if reference.begins else found["E"])
+    return field in COSTS and found.get("W", reference.words.get(node)) in slow.SILENT
 
 
 @needs_files
@@ -78,7 +78,7 @@ def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name
         return
     assert kind == "field", "no line, and no end, can be gone: the header counts them"
     check(lattice)
-    if field == "t":  # a state without a time leaves none to the others, which is said to be lost
+    if field == "t":  # one state without a time drops all times, reported as lost
         assert lattice.time is None
     assert same(lattice, whole, time=field != "t") or untold_slf(content, line, field), (line, field)
 

@@ -163,7 +163,7 @@ def test_posteriors_of_rows_are_those_of_their_paths(drawn):
         assert taken or sorted(found, key=lambda entry: -entry[1]) == found
 
 
-def test_words_of_a_row_are_added_up_and_the_most_probable_stands_first():
+def test_words_of_a_row_are_added_up_and_the_most_probable_comes_first():
     lattice = row([(5, 1.0, 2.0), (6, 0.0, 2.0), (5, 1.0, 2.0), (0, 1.0, 2.0)], [(7, 4.0, 4.0)], words=TABLE)
     text = lattice_mesh(lattice)
     first = math.e + 3
@@ -262,7 +262,7 @@ def test_the_empty_sentence_has_no_positions():
 @pytest.mark.parametrize(
     ("time", "infos"),
     [
-        ([0, 10, 30, 30], ["1 the 0.1 0.2"]),  # nothing is said of the first position, which is read as no time
+        ([0, 10, 30, 30], ["1 the 0.1 0.2"]),  # the first position has no row, and is read as without time
         ([10, 10, 30, 30], ["1 the 0.1 0.2"]),
         ([10, 10, 30, 50], ["1 the 0.1 0.2"]),
     ],
@@ -305,7 +305,7 @@ def test_times_are_seconds_by_the_frame_shift_of_the_lattice_or_the_one_given():
         (row([(5, 0.0, 0.0), (5, 9.0, 0.0)], words=TABLE), (PATHS,)),
     ],
 )
-def test_what_a_mesh_does_not_hold_is_named(lattice, lost, tmp_path):
+def test_fields_that_a_mesh_lacks_are_named(lattice, lost, tmp_path):
     assert written(lattice, tmp_path / f"{lattice.key}.mesh") == {*lost}
 
 

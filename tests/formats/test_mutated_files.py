@@ -1,4 +1,4 @@
-"""Files of strangers that Python reads: mutated ones are read or refused with an error of ours, whatever they hold.
+"""Mutated files are read as valid lattices, or refused with an error of Ninja.
 
 Mutations move, copy and change bytes, words of four bytes, fields and lines. NINJA_MUTATIONS says how many inputs each
 reader gets, NINJA_MUTATIONS_FROM where their numbers begin. Readers in C++ have fuzz/ besides.

@@ -141,14 +141,14 @@ def test_a_word_that_the_table_lacks_is_named_with_its_line_and_costs_no_other_l
     assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; is it the right one?"
 
 
-def test_the_wrong_table_is_said_to_be_wrong():
+def test_the_wrong_table_is_refused():
     ((_, error),) = found(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
     assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right one?"
     ((_, error),) = found(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
     assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right one?"
 
 
-def test_ids_get_the_table_that_knows_them():
+def test_ids_get_the_table_with_their_words():
     ((_, lattice),) = found(b"a key\n0 1 9 1,2,\n1\n\n", TABLE)
     assert (lattice.word.tolist(), lattice.words) == ([9], TABLE)
 
@@ -186,7 +186,7 @@ def test_a_line_that_is_none_is_shown_as_it_is(row, message):
     assert one.num_arcs == two.num_arcs == 3
 
 
-def test_of_two_faults_the_first_is_told():
+def test_of_two_faults_the_first_is_reported():
     rows = [b"0 1 dog 1,2,", b"0 1 the 1,x,"]
     for first, second, line, kind in ((*rows, 2, SymbolError), (*reversed(rows), 2, FormatError)):
         ((_, error),) = found(b"k\n" + first + b"\n" + second + b"\n1\n\n", TABLE, words="names")
@@ -324,7 +324,7 @@ def test_lists_of_names_and_of_ids_are_joined_to_the_same():
     entries = found(content)
     words = entries[0][1].words
     numbered = read_linear_lists(b"".join(kaldi_text(lattice) for _, lattice in entries), "t")
-    assert [each.key for each in named] == [each.key for each in numbered]
+    assert [entry.key for entry in named] == [entry.key for entry in numbered]
     for one, other in zip(named, numbered, strict=True):
         assert [each.words for each in one.hypotheses] == [tuple(words.spell(each.words)) for each in other.hypotheses]
 

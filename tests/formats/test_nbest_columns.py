@@ -24,16 +24,16 @@ utt-b-0   1.5   -2.5  -3.5 |
 def test_scores_become_costs():
     first, second = strict(read_columns(LISTS, "f"))
     assert (first.key, second.key) == ("utt-a", "utt-b")
-    assert [each.words for each in first.hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
-    assert [each.acoustic_cost for each in first.hypotheses] == [-172.14, -176.8]
-    assert [each.graph_cost for each in first.hypotheses] == [11.5, 17.0]
+    assert [hypothesis.words for hypothesis in first.hypotheses] == [("HERE", "WE", "GO"), ("HERE",)]
+    assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [-172.14, -176.8]
+    assert [hypothesis.graph_cost for hypothesis in first.hypotheses] == [11.5, 17.0]
     assert second.hypotheses[0].words == ()
 
 
 def test_columns_are_chosen():
     (first, _) = strict(read_columns(LISTS, "f", ColumnOptions(acoustic=None, graph=2)))
-    assert [each.graph_cost for each in first.hypotheses] == [9.25, 17.5]
-    assert [each.acoustic_cost for each in first.hypotheses] == [0, 0]
+    assert [hypothesis.graph_cost for hypothesis in first.hypotheses] == [9.25, 17.5]
+    assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_columns_are_chosen():
         (b"a-0 1 2 | A\nb-0 1 2 | B\na-1 1 2 | C\n", "f:3, key 'a': the utterance goes on after another one"),
     ],
 )
-def test_damage_is_told_by_its_line(content, message):
+def test_errors_give_the_line_of_the_damage(content, message):
     with pytest.raises(FormatError) as caught:
         strict(read_columns(content, "f"))
     assert message in str(caught.value)

@@ -30,10 +30,10 @@ LISTS = {
 
 def test_silent_words_are_left_out_of_each_variant() -> None:
     first = read_srilm(LISTS["NBestList1.0"], "u")
-    assert [each.words for each in first.hypotheses] == [("the", "cat"), ()]
-    assert [each.acoustic_cost for each in first.hypotheses] == [1234 * BYTELOG, 1300 * BYTELOG]
+    assert [hypothesis.words for hypothesis in first.hypotheses] == [("the", "cat"), ()]
+    assert [hypothesis.acoustic_cost for hypothesis in first.hypotheses] == [1234 * BYTELOG, 1300 * BYTELOG]
     scores = read_srilm(LISTS["scores"], "u")
-    assert [each.words for each in scores.hypotheses] == [("the", "cat"), ("a", "cat"), ("a", "cat")]
+    assert [hypothesis.words for hypothesis in scores.hypotheses] == [("the", "cat"), ("a", "cat"), ("a", "cat")]
     assert scores.hypotheses[0].acoustic_cost == 1234.5 * LOG10
 
 

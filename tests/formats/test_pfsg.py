@@ -118,9 +118,9 @@ def test_any_lattice_is_written_with_its_sentences_and_total_costs(lattice):
         "k", lattice.arc_begin, lattice.dst, lattice.word, total, zero, finals, words=lattice.words
     )
     np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(flat), rtol=1e-5)
-    made = slow.read_pfsg(content)
-    assert not {made.start, made.end} & made.words.keys()
-    np.testing.assert_allclose(slow.fingerprint(made), slow.lattice_fingerprint(flat), rtol=1e-5)
+    reference = slow.read_pfsg(content)
+    assert not {reference.start, reference.end} & reference.words.keys()
+    np.testing.assert_allclose(slow.fingerprint(reference), slow.lattice_fingerprint(flat), rtol=1e-5)
     once_more = read_pfsg(write_pfsg(again), "k", words=lattice.words)
     assert once_more.identical(again)
 

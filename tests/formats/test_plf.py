@@ -7,7 +7,6 @@ import gzip
 import math
 import random
 import re
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -15,11 +14,10 @@ import reference_slf as slow
 from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies_text import accepts, any_lattices, lattice_of
+from strategies_text import any_lattices, lattice_of
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, write_plf
-from ninja.graph import best_path
 from ninja.lattice import check
 from ninja.lattice.symbols import SymbolTable
 
@@ -95,7 +93,7 @@ def test_probabilities_are_seen_from_the_line():
         read_plf(MOSES, "k", options=PlfOptions("log"))
 
 
-def test_commas_behind_what_stands_alone_may_be_missing():
+def test_commas_after_a_single_item_may_be_missing():
     line = b"((('einen', 0, 1)), (('wettbewerbs', -0.2, 1), ('wettbewerb', -1.5, 1)), (('sturz', -1.0, 1)))"  # Joshua
     lattice = read_plf(line, "k")
     assert lattice.dst.tolist() == [1, 2, 2, 3]
@@ -182,49 +180,12 @@ def test_what_cannot_be_written_is_refused():
         write_plf(lattice, SymbolTable.from_words(["<eps>", "a\nb"]))
 
 
-@lru_cache
-def real(name):
-    lines = {}
-    for suffix in ("plf", "asr", "oracle"):
-        lines[suffix] = gzip.decompress((FILES / f"{name}.{suffix}.gz").read_bytes()).split(b"\n")[:-1]
-    return lines["plf"], list(read_plfs(b"\n".join(lines["plf"]))), [
-        [line.decode().split() for line in lines[suffix]] for suffix in ("asr", "oracle")
-    ]  # fmt: skip
-
-
-@needs_files
-@pytest.mark.parametrize(("name", "number"), [("callhome_evltest", 1829), ("fisher_dev", 3979)])
-def test_all_real_lattices_are_read_and_written_again(name, number):
-    lines, lattices, _ = real(name)
-    assert len(lattices) == number
-    for lattice, line in zip(lattices, lines, strict=True):
-        assert read_plf(write_plf(lattice), lattice.key, words=lattice.words).identical(lattice)
-        columns = line.count(b"),),") if line.startswith(b"((") else 0
-        assert lattice.num_states == columns + 1
-
-
 @needs_files
 @pytest.mark.parametrize("name", ["callhome_evltest", "fisher_dev"])
 def test_real_lattices_are_read_as_python_reads_them(name):
-    lines, lattices, _ = real(name)
-    for line, lattice in list(zip(lines, lattices, strict=True))[::13]:
+    lines = gzip.decompress((FILES / f"{name}.plf.gz").read_bytes()).split(b"\n")[:-1]
+    for line, lattice in list(zip(lines, read_plfs(b"\n".join(lines)), strict=True))[::13]:
         np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_plf(line)), rtol=1e-5)
-
-
-@needs_files
-@pytest.mark.parametrize(
-    ("name", "paths", "bests", "oracles"), [("callhome_evltest", 1816, 1802, 381), ("fisher_dev", 3966, 3933, 1504)]
-)
-def test_first_bests_and_oracles_are_paths_as_far_as_the_lattices_go(name, paths, bests, oracles):
-    # The corpus holds pruned lattices with one posterior an arc: most oracle paths have left them, and of the first
-    # bests only those that say nothing at all, and three more.
-    _, lattices, (asr, oracle) = real(name)
-    follow = [accepts(lattice, said) for lattice, said in zip(lattices, asr, strict=True)]
-    assert sum(follow) == paths
-    assert sum(bool(said) for said, found in zip(asr, follow, strict=True) if not found) <= 3
-    best = (lattice.words.spell(best_path(lattice).words) == said for lattice, said in zip(lattices, asr, strict=True))
-    assert sum(best) == bests
-    assert sum(accepts(lattice, said) for lattice, said in zip(lattices, oracle, strict=True)) == oracles
 
 
 @settings(max_examples=80)
@@ -243,7 +204,7 @@ def test_damaged_lines_are_refused_or_read_as_python_reads_them(seed):
         return
     check(lattice)
     try:
-        made = slow.read_plf(bytes(damaged))
+        reference = slow.read_plf(bytes(damaged))
     except SyntaxError:
         return  # Python reads no 01
-    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-4)
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(reference), rtol=1e-4)

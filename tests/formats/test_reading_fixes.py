@@ -141,8 +141,8 @@ def test_files_without_keys_are_numbered(folder):
     found, errors = reads("y.plf")
     assert found == ["y-1", "y-3"]
     assert "'y-2'" in errors[0]
-    made = read_k2s(Path("x.pt").read_bytes(), key_of=lambda number: f"number {number}")
-    assert [lattice.key for lattice in made] == ["number 1", "number 2"]
+    lattices = read_k2s(Path("x.pt").read_bytes(), key_of=lambda number: f"number {number}")
+    assert [lattice.key for lattice in lattices] == ["number 1", "number 2"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -152,21 +152,21 @@ def test_keys_that_come_again_are_named(folder, capfd, jobs):
         for key in ("a", "b", name):
             Path(name, f"{key}.slf").write_bytes(write_slf(small()))
     Path("c.slf").write_bytes(write_slf(small()))
-    said = "duplicate keys"
+    message = "duplicate keys"
     assert main(["best", "one", "two", "one/a.slf", "--jobs", str(jobs), "--lmwt", "1"]) == 0
     done = capfd.readouterr()
     assert len(done.out.splitlines()) == 7
-    assert done.err.splitlines() == [f"ninja: 3 {said}: a, b, a"]
+    assert done.err.splitlines() == [f"ninja: 3 {message}: a, b, a"]
     assert main(["info", "one", "c.slf", "--jobs", str(jobs)]) == 0
-    assert said not in capfd.readouterr().err
+    assert message not in capfd.readouterr().err
     # Of what is written, the keys that stand there are named instead.
     assert main(["convert", "one", "two", "-o", "both.ark", "--jobs", str(jobs)]) == 0
     errors = capfd.readouterr().err
-    assert said not in errors
+    assert message not in errors
     assert "2 keys stand there more than once: a, b" in errors
     assert main(["merge", "one", "two", "-o", "merged.ark", "--jobs", str(jobs)]) == 0
     errors = capfd.readouterr().err
-    assert said not in errors
+    assert message not in errors
     assert "2 keys occur more than once; the first lattice of each was written: a, b" in errors
 
 

@@ -41,17 +41,17 @@ def test_words_on_nodes_move_to_the_links_that_enter_them():
 def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
     content = b"dir=b\nN=3 L=2\nI=0 W=one\nI=1 W=two r=-3\nI=2 W=end l=-1\n"
     content += b"J=0 S=0 E=1 a=-1 r=0\nJ=1 S=1 E=2 a=-2\n"
-    made, lattice = same_as_twin(content)
-    assert made.begins
+    reference, lattice = same_as_twin(content)
+    assert reference.begins
     assert [lattice.words.word(word) for word in lattice.word.tolist()] == ["one", "two", "end"]
     assert lattice.graph.tolist() == [0, 3, 1]
     assert lattice.acoustic.tolist() == [1, 2, 0]
     assert read_slf(content.replace(b"dir=b", b"dir=f"), "k", options=SlfOptions(words_on="begin")).identical(lattice)
     ends = read_slf(content.replace(b" r=0", b""), "k", options=SlfOptions(words_on="end", missing_score=0))
-    assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word stands before all links
+    assert ends.acoustic.tolist() == [0, 1, 2]  # as if `dir=f`: the first word comes before all links
 
 
-def test_a_score_stands_on_a_link_or_on_its_node():
+def test_a_score_is_on_a_link_or_on_its_node():
     content = b"N=2 L=1\nI=0 a=-1\nI=1 W=a r=-2\nJ=0 S=0 E=1 a=-3 l=-4\n"
     assert sentences(same_as_twin(content)[1]) == [("a", 6, 4)]
     with pytest.raises(FormatError, match=r"^f:4, key 'k': the link has a score that its node 1 has, too"):
@@ -248,15 +248,6 @@ def test_links_without_words_to_an_end_of_their_own_become_final_costs():
     assert sentences(same_as_twin(twice)[1]) == [("", 0, 1), ("", 0, 2)]
 
 
-def test_words_must_be_in_the_given_table():
-    table = SymbolTable([("<eps>", 0), ("one", 5), ("two", 7), ("four", 9)])
-    lattice = read_slf(SMALL, "k", words=table)
-    assert sorted(lattice.word.tolist()) == [0, 5, 7, 9]
-    assert lattice.words is table
-    with pytest.raises(SymbolError, match=r"^f.slf:10, key 'k': word 'two' is not in the symbol table"):
-        read_slf(SMALL, "k", "f.slf", SymbolTable([("<eps>", 0), ("one", 5), ("four", 9)]))
-
-
 def test_other_encodings_are_read_when_named():
     content = SMALL.replace(b"four", "été".encode("latin-1"))
     with pytest.raises(FormatError, match=r"^f:12, key 'k': not UTF-8 .*give the encoding"):
@@ -316,11 +307,11 @@ def test_what_is_written_reads_back_bit_for_bit(lattice, base):
     reached[0] = True
     for src, dst in zip(lattice.src, lattice.dst, strict=True):
         reached[dst] |= reached[src]
-    made = slow.read_slf(content)
+    reference = slow.read_slf(content)
     if reached[lattice.is_final].any():
         assert again.identical(lattice)
         assert (again.time is None) == (lattice.time is None)
-    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-4)
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(reference), rtol=1e-4)
     assert write_slf(again, options=SlfWriteOptions(base=base)) == content
 
 

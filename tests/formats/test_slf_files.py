@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies_text import FILES, SMALL, SUBLATTICES, needs_files, same_as_twin, sentences, unpacked
 
 from ninja.errors import FormatError, LatticeError, NinjaError
-from ninja.formats.slf import SlfOptions, read_slf, write_slf
+from ninja.formats.slf import SlfOptions, read_slf
 from ninja.graph import nbest
 from ninja.io import read
 from ninja.lattice import Scales, check
@@ -185,21 +185,6 @@ def test_theanolms_lattice_is_the_one_that_the_kaldi_reader_reads(tmp_path):
     whole = read_slf(unpacked("theanolm/lattice.slf"), "key")  # with an end of its own
     assert (whole.num_states, whole.num_arcs) == (24, 39)
     np.testing.assert_allclose(slow.lattice_fingerprint(whole), slow.lattice_fingerprint(lattice), rtol=1e-6)
-
-
-@needs_files
-@pytest.mark.parametrize("name", ["ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz", "theanolm/lattice.slf"])
-@pytest.mark.parametrize("fold", ["null", "silent"])
-def test_real_files_are_written_and_read_back(name, fold):
-    options = SlfOptions(fold=fold, key="utterance")
-    lattice = read_slf(unpacked(name), "", options=options)
-    content = write_slf(lattice)
-    again = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
-    assert again.identical(lattice)
-    assert again.time.tolist() == lattice.time.tolist()
-    np.testing.assert_allclose(
-        slow.fingerprint(slow.read_slf(content)), slow.fingerprint(slow.read_slf(unpacked(name))), rtol=1e-5
-    )
 
 
 @lru_cache

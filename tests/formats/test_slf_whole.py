@@ -106,7 +106,7 @@ def test_a_missing_score_is_what_the_user_says() -> None:
         SlfOptions(missing_score=float("nan"))
 
 
-def test_a_missing_score_can_be_said_on_the_command_line(tmp_path) -> None:
+def test_a_missing_score_can_be_given_on_the_command_line(tmp_path) -> None:
     path = tmp_path / "utt.slf"
     path.write_bytes(SMALL.replace(b" a=-11", b""))
     with pytest.raises(FormatError, match="missing_score=0"):
@@ -163,4 +163,4 @@ def test_transitions_past_the_ends_of_a_pfsg_are_refused_and_cost_only_their_lat
             read_pfsg(PFSG % transition, "k", "f.pfsg")
         found = list(read_pfsgs(PFSG % transition + b"\n" + good.replace(b"one", b"two"), "f.pfsg"))
         assert [type(each) for each in found] == [LatticeError, type(read_pfsg(good, "k"))]
-        assert [each.key for each in found] == ["one", "two"]
+        assert [entry.key for entry in found] == ["one", "two"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-
 import numpy as np
 import pytest
 import reference_slf as slow
 from hypothesis import given
-from strategies_text import FILES, SMALL, SUBLATTICES, any_lattices, needs_files
+from strategies_text import SMALL, SUBLATTICES, any_lattices
 
 from ninja.formats.format import by_name
 from ninja.formats.pfsg import read_pfsg, write_pfsg
@@ -21,39 +19,6 @@ KNOWN = {name: by_name(name, "read").mark for name in ("slf", "sphinx", "pfsg", 
 
 def recognised(content):
     return [name for name, known in KNOWN.items() if known(content)]
-
-
-@needs_files
-@pytest.mark.parametrize(
-    ("pattern", "name"),
-    [
-        ("ami_slf/*.lat.gz", "slf"),
-        ("*pocketsphinx/*.slf.gz", "slf"),
-        ("theanolm/lattice.slf", "slf"),
-        ("*pocketsphinx/*.lat.gz", "sphinx"),
-        ("plf_fisher_callhome/*.plf.gz", "plf"),
-        ("theanolm/lattice.lat", None),
-        ("ami_slf/*.nbest", None),
-        ("plf_fisher_callhome/*.asr.gz", None),
-        ("nbest_*/*", None),
-        ("ctc_*/*", None),
-        ("arpa/*", None),
-    ],
-)
-def test_real_files_are_known_by_their_content(pattern, name):
-    paths = [path for path in FILES.glob(pattern) if path.is_file()]
-    assert paths
-    for path in paths:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
-        assert recognised(content[:4096]) == ([name] if name else []), path
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\n", b"#", b"name x\nnumaligns 3\n", b"key \n0 1 2 3,4,\n\n", b"\xd6\xfd\xb2\x7e", b"(hello)"]
-)
-def test_other_files_are_not_taken_for_lattices(content):
-    assert recognised(content) == []
 
 
 @pytest.mark.parametrize("content", [SMALL, SUBLATTICES, b"# made by x\n\n N=1 L=0\n", b"base=10\n"])

@@ -48,7 +48,7 @@ def test_a_text_may_come_from_standard_input(monkeypatch, name):
     assert read_named(name) == "utt ä\n"
 
 
-def test_other_commands_are_not_run_and_what_is_no_text_is_told(tmp_path, monkeypatch):
+def test_other_commands_are_not_run_and_binary_output_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(FormatError, match="is not run"):
         read_named("touch x |")
     with pytest.raises(InputError, match="none"):
@@ -88,7 +88,7 @@ def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
     assert not (tmp_path / "out.ark").exists()
 
 
-def test_a_key_is_left_out_as_often_as_it_stands_in_the_output(ninja, archive, tmp_path, monkeypatch):
+def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, tmp_path, monkeypatch):
     out = tmp_path / "out.ark"
     with ended_at(2, monkeypatch):
         assert ninja("prune", archive, "-o", out, "--resume")[0] == 130
@@ -98,7 +98,7 @@ def test_a_key_is_left_out_as_often_as_it_stands_in_the_output(ninja, archive, t
     assert [key for key, _ in read(out)] == ["a", "b", "a"]
 
 
-def test_a_wrong_option_is_told_once(ninja, archive, tmp_path):
+def test_a_wrong_option_is_reported_once(ninja, archive, tmp_path):
     code, _, errors = ninja("prune", archive, "--acoustic-scale", "nan", "-o", tmp_path / "out.ark")
     assert code == 2
     assert len(errors.splitlines()) == 1

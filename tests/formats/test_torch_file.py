@@ -118,7 +118,7 @@ def test_no_flipped_bit_of_what_is_used_goes_unseen() -> None:
             assert same(found, value)
 
 
-def test_reading_takes_no_torch() -> None:
+def test_reading_imports_no_torch() -> None:
     code = "import sys; import ninja.formats.k2, ninja.decoding.matrices; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -69,8 +69,8 @@ def test_the_command_speaks_no_padding(ninja, tmp_path: Path) -> None:  # type: 
     (tmp_path / "tokens.txt").write_text("<blk> 0\na 1\n<pad> 2\n<s> 3\n</s> 4\n<eps> 5\n<sos/eos> 6\n| 7\n")
     np.save(tmp_path / "utt.npy", likeliest(1, 2, 3, 4, 5, 6, count=8).astype(np.float32))
     options = ("--tokens", tmp_path / "tokens.txt", "--blank", "<blk>", "--words-out", tmp_path / "words.txt")
-    code, _, said = ninja("ctc-decode", tmp_path / "utt.npy", *options, "-o", tmp_path / "out.ark")
-    assert code == 0, said
+    code, _, errors = ninja("ctc-decode", tmp_path / "utt.npy", *options, "-o", tmp_path / "out.ark")
+    assert code == 0, errors
     words = [line.split()[0] for line in (tmp_path / "words.txt").read_text().splitlines()]
     assert {letter for word in words[1:] for letter in word} == {"a"}
 
@@ -139,6 +139,6 @@ def test_a_tokenizer_that_joins_words_is_refused_by_name() -> None:
     words = np.array([spelling.vocabulary.id(word) for word in ("by", "xy")])
     begin, count = spelling.places(words[:1], np.array([False]))
     assert [chr(each) for each in spelling.piece[begin[0] : begin[0] + count[0]]] == [" ", "b", "y"]
-    spelling.places(words, np.array([True, True]))  # nothing stands before the first
+    spelling.places(words, np.array([True, True]))  # nothing comes before the first
     with pytest.raises(ModelError, match="its tokenizer makes one piece of 'a' and 'xy': words have no scores"):
         spelling.places(words, np.array([False, False]))

@@ -59,28 +59,28 @@ def there(tmp_path, monkeypatch):
 def test_what_a_command_writes_can_be_read(there, ninja, command, output):
     verb, *rest = command
     to = ["--to", "slf", "--words", "words.txt"] if output == "slf/" else ["--words", "words.txt"]
-    code, _, said = ninja(verb, "huge.ark", *rest, *to, "-o", output)
-    assert code in (0, 1), said
-    assert "internal error" not in said
+    code, _, errors = ninja(verb, "huge.ark", *rest, *to, "-o", output)
+    assert code in (0, 1), errors
+    assert "internal error" not in errors
     if output == "slf/":
         found = [each.key for name in sorted(os.listdir(output)) for _, each in package.read(f"slf/{name}")]
         assert len(found) == len(os.listdir(output))
     else:
         found = [key for key, _ in package.read(output)]
     keys = {key[:1] for key in found}
-    assert keys == ({"a", "z"} if code else {"a", "h", "z"}), said
+    assert keys == ({"a", "z"} if code else {"a", "h", "z"}), errors
     if code:
-        assert "1 failed: huge" in said or "failed: key 'huge" in said, said
+        assert "1 failed: huge" in errors or "failed: key 'huge" in errors, errors
 
 
 @pytest.mark.parametrize("verb", ["push", "scale"])
 def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb):
     rest = ["--lm-scale", "2"] if verb == "scale" else []
-    code, _, said = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
+    code, _, errors = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
     assert code == 1
-    assert "key 'huge': " in said
-    assert re.search("more than a float holds; scale its costs down first|exceed the range of a float", said)
-    assert "2 lattices" in said
+    assert "key 'huge': " in errors
+    assert re.search("more than a float holds; scale its costs down first|exceed the range of a float", errors)
+    assert "2 lattices" in errors
 
 
 @pytest.mark.parametrize("costs", [(HUGE, HUGE), (HUGE, 1.0), (1.0, HUGE)])
@@ -113,7 +113,7 @@ BROKEN = [
 @pytest.mark.parametrize("changed", BROKEN)
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("name", ["a.ark", "a.txt", "a.ark.gz"])
-def test_a_writer_refuses_costs_that_no_reader_takes(tmp_path, changed, several, name):
+def test_a_writer_refuses_costs_that_no_reader_accepts(tmp_path, changed, several, name):
     wrong: Lattice = broken(**changed)
     with package.write(tmp_path / name) as output:
         output.write(lattice("a"))

@@ -49,7 +49,7 @@ def entries(form, content):
 
 def keys(found):
     """Return the keys of lattices, and of errors their messages."""
-    return [str(each) if isinstance(each, NinjaError) else each.key for each in found]
+    return [str(entry) if isinstance(entry, NinjaError) else entry.key for entry in found]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_bad_line_of_a_ctm_costs_its_utterance(bad, message):
 def test_channels_are_part_of_the_keys_of_bad_lines_too():
     content = b"u A 0.0 0.5 a\nu B 0.0 x b\nu B 0.5 0.5 c\nu C 0.0 0.5 d\n"
     found = read_ctm(content, "f", CtmOptions(keys="file-channel"))
-    assert [each.key for each in found] == ["u-A", "u-B", "u-C"]
+    assert [entry.key for entry in found] == ["u-A", "u-B", "u-C"]
 
 
 @settings(max_examples=150)
@@ -179,16 +179,16 @@ def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length
         "ctm": "{0} 1 0.0 0.5 a\n{0} 1 0.5 0.5 b\n",
         "json": (ROW % "KEY").replace("{", "{{").replace("}", "}}").replace("KEY", "{0}") + "\n",
     }[form]
-    good = {each.key: each.hypotheses for each in read("".join(row.format(key) for key in "uvw").encode())}
+    good = {entry.key: entry.hypotheses for entry in read("".join(row.format(key) for key in "uvw").encode())}
     middle = row.format("v").encode()
     at = at % len(middle)
     end = min(at + length, middle.find(b"\n", at))
     damaged = middle[:at] + junk + middle[max(at, end) :]
     found = list(read(row.format("u").encode() + damaged + row.format("w").encode()))
-    sound = {each.key: each.hypotheses for each in found if not isinstance(each, NinjaError)}
-    told = {each.key for each in found if isinstance(each, NinjaError)}
+    sound = {entry.key: entry.hypotheses for entry in found if not isinstance(entry, NinjaError)}
+    failed = {entry.key for entry in found if isinstance(entry, NinjaError)}
     for key in "uw":  # unless the junk names one of them
-        assert sound.get(key) == good[key] or key in told or key.encode() in junk or key.encode() in damaged
+        assert sound.get(key) == good[key] or key in failed or key.encode() in junk or key.encode() in damaged
     assert damaged != middle or sound == good
 
 

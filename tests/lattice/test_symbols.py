@@ -125,9 +125,9 @@ def test_an_id_far_beyond_the_number_of_words_takes_no_memory(
     (tmp_path / "lat.txt").write_text("utt \n0 1 1 1,1,\n1 0,0,\n\n")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     options = {"copy": ["--to", "slf"], "rescore": [], "prune": ["--beam", "4"]}[verb]
-    code, _, said = ninja(
+    code, _, errors = ninja(
         verb, tmp_path / "lat.txt", "--words", tmp_path / "words.txt", *options, "-o", tmp_path / "out"
     )
     assert code == 1
-    assert "words.txt: word 'b' has the id 2147483647, but there are only 3 words" in said
+    assert "words.txt: word 'b' has the id 2147483647, but there are only 3 words" in errors
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB

@@ -21,7 +21,7 @@ ALL_WORDS = SymbolTable([("<eps>", 0), *((f"w{number}", number) for number in ra
 
 @st.composite
 def timed(draw, *, different_words=False):
-    """Draw a lattice with times and no labels, whose arcs are told apart by their acoustic costs: 1, 2, 4, …"""
+    """Draw a lattice with times and no labels, whose arcs have distinct acoustic costs: 1, 2, 4, …"""
     times = [0, *sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=6)))]
     last = len(times) - 1
     spans = [(src, dst) for src in range(last) for dst in range(src + 1, last + 1)]
@@ -65,7 +65,7 @@ def keeps(result, lattice):
         if cost:  # several arcs may have become one
             joined = [each for each in old if int(each) & int(cost)]
             assert (result.time[src], result.time[dst]) == (old[joined[0]][0], old[joined[-1]][1])
-        else:  # a new arc, on which nothing is said
+        else:  # a new arc, without a word
             assert result.time[src] == result.time[dst]
 
 

@@ -17,7 +17,7 @@ _WEIGHT = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})
 
 
 def read_slowly(content, key, path, words, options, *, line=1):
-    """Take what ``ninja.formats.fst_text.read_fst_text`` takes, and give and raise what it does."""
+    """Have the arguments, the result and the errors of ``ninja.formats.fst_text.read_fst_text``."""
     lines = [(number, row) for number, row in enumerate(map(bytes.split, content.split(b"\n")), start=line) if row]
     unended = bool(content.split(b"\n")[-1].split())
     return _lattice(lines, textual.Naming(key, path, words, options.encoding), options, unended)

@@ -15,7 +15,9 @@ LINK = {"START", "S", "END", "E", "WORD", "W", "var", "v", "div", "d", "states",
 LINK |= {"ngram", "n", "language", "l"}
 ONE_NAME = {"NODES": "N", "LINKS": "L", "START": "S", "END": "E", "WORD": "W", "time": "t", "acoustic": "a"}
 ONE_NAME |= {"language": "l", "ngram": "n", "var": "v", "div": "d", "states": "s", "VERSION": "V", "UTTERANCE": "U"}
-NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")  # HTK takes no other for a number: no ".5", no "inf"
+NUMBER = re.compile(
+    r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?"
+)  # HTK reads nothing else as a number: no ".5", no "inf"
 
 
 class Wrong(Exception):
@@ -66,7 +68,7 @@ def fields(line, known):
         rule(at < len(line) and not line[at].isspace(), f"{name} has no value")
         value, at = value_at(line, at)
         rule(at == len(line) or line[at].isspace(), f"no blank behind {name}")
-        rule(ONE_NAME.get(name, name) not in found, f"{name} stands twice")
+        rule(ONE_NAME.get(name, name) not in found, f"{name} occurs twice")
         found[ONE_NAME.get(name, name)] = value
     return found
 
@@ -95,7 +97,7 @@ def check_htk(content):
     while not {"N", "L"} <= header.keys():
         rule(lines, "no size")
         for name, value in fields(lines.pop(0), HEADER).items():
-            rule(name not in header, f"{name} stands twice")
+            rule(name not in header, f"{name} occurs twice")
             header[name] = value
     rule(header.get("V", "").startswith("1."), "no version")
     for name, value in header.items():
@@ -104,7 +106,7 @@ def check_htk(content):
     size, count = whole(header["N"], 2**31), whole(header["L"], 2**31)
     rule(size > 0, "no nodes")
     nodes = []
-    for place in range(size):  # SRILM wants nodes before links; we want them in order, too
+    for place in range(size):  # SRILM needs nodes before links; we need them in order, too
         rule(lines, "too few nodes")
         found = fields(lines.pop(0), NODE | {"I"})
         rule(found.pop("I", None) == str(place), f"node {place} is not where it should be")
@@ -137,7 +139,7 @@ def check_shape(header, size, links):
     """Check that there is one node to begin with, one to end with, and no cycle."""
     first = sorted(set(range(size)) - {dst for _, dst, _ in links})
     last = sorted(set(range(size)) - {src for src, _, _ in links})
-    rule(len(first) == 1 and len(last) == 1, f"HTK wants one first and one last node: {first}, {last}")
+    rule(len(first) == 1 and len(last) == 1, f"HTK needs one first and one last node: {first}, {last}")
     rule(header.get("start", str(first[0])) == str(first[0]), "start is another node")
     rule(header.get("end", str(last[0])) == str(last[0]), "end is another node")
     leaving, missing = [[] for _ in range(size)], [0] * size

@@ -58,13 +58,13 @@ def paths(fsa, words):
     """Yield (words, score, lm score) of every path of an FSA; `words` gives those of an arc."""
     states, arcs = fsa
 
-    def walk(state, said, score, lm):
+    def walk(state, spelled, score, lm):
         if state == states - 1:
-            yield said, score, lm
+            yield spelled, score, lm
         for arc in arcs:
             if arc[0] == state:
                 more = tuple(word for word in words(arc) if word not in (0, -1))
-                yield from walk(arc[1], said + more, score + arc[3], lm + arc[4].get("lm_scores", 0.0))
+                yield from walk(arc[1], spelled + more, score + arc[3], lm + arc[4].get("lm_scores", 0.0))
 
     yield from walk(0, (), 0.0, 0.0)
 

@@ -58,8 +58,8 @@ def best_of_each(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[in
     best: dict[tuple[int, ...], Way] = {}
     for way in ways(lattice):
         rank = (way.total(acoustic_scale), way.graph - way.acoustic)
-        held = best.get(way.words)
-        if held is None or rank < (held.total(acoustic_scale), held.graph - held.acoustic):
+        other = best.get(way.words)
+        if other is None or rank < (other.total(acoustic_scale), other.graph - other.acoustic):
             best[way.words] = way
     return best
 
@@ -85,7 +85,7 @@ def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
     """Determinize by OpenFst: the transducer from words to arc numbers, of each word sequence the best output kept."""
     import pywrapfst
 
-    plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst takes them for words here
+    plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst reads them as words here
     machine = to_fst(plain, labels="word:arc", acoustic_scale=acoustic_scale)
     unique = pywrapfst.determinize(machine, det_type="disambiguate")
     return remove_epsilons(from_fst(unique, like=plain, labels="word:arc"), acoustic_scale)

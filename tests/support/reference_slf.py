@@ -1,6 +1,6 @@
 """Text lattices read slowly and strictly, from the descriptions of their formats: the twins of ext/formats/.
 
-A file becomes a ``Graph``, words where the file has them. ``fingerprint`` sums something over all its paths that knows
+A file becomes a ``Graph``, words where the file has them. ``fingerprint`` sums over all its paths a value of the
 words, their order and both costs, without moving words about as the kernels do; a lattice has one, too.
 """
 
@@ -81,7 +81,7 @@ def unescaped(raw):
 
 
 def slf_fields(line, *, empty=False):
-    """Split a line into (name, value as it stands), values with their quotes; whether values may be `empty`."""
+    """Split a line into (name, value unchanged), values with their quotes; whether values may be `empty`."""
     at, found = 0, []
     while True:
         while at < len(line) and line[at] in BLANKS:
@@ -160,10 +160,10 @@ def read_slf(
         demand(size["N"] > 0, "empty")
         for node in (start, end):
             demand(node is None or node < size["N"], "no such node")
-        made = Graph(nodes=size["N"])
-        made.begins = direction == "b" if direction else made_by_sphinx
+        result = Graph(nodes=size["N"])
+        result.begins = direction == "b" if direction else made_by_sphinx
         if begins is not None:
-            made.begins = begins
+            result.begins = begins
         known, links, subs, stopped = set(), {}, {}, False
         while at < len(lines):
             fields = slf_fields(lines[at])
@@ -181,7 +181,9 @@ def read_slf(
                 node = integer(which, size["N"])
                 demand(node not in known, "twice")
                 known.add(node)
-                read_node(node, rest, made, subs, graphs, (base, tscale, frame_shift), (graph_fields, acoustic_fields))
+                read_node(
+                    node, rest, result, subs, graphs, (base, tscale, frame_shift), (graph_fields, acoustic_fields)
+                )
             elif kind == "J":
                 link = integer(which, size["L"])
                 demand(link not in links, "twice")
@@ -191,73 +193,73 @@ def read_slf(
         demand(not name or stopped, "cut short")
         demand(len(links) == size["L"] and len(known) in (0, size["N"]), "too few")
         demand(known or size["N"] <= 2 * size["L"] + 1, "nodes out of nowhere")
-        made.links = [links[link][0] for link in range(size["L"])]
+        result.links = [links[link][0] for link in range(size["L"])]
         for (src, dst, *_), seen in links.values():
-            demand(not seen & made.scored.get(src if made.begins else dst, set()), "scores on link and node")
-        if made.times and len(made.times) < size["N"]:
-            made.times = {}
-        into, out = {link[1] for link in made.links}, {link[0] for link in made.links}
+            demand(not seen & result.scored.get(src if result.begins else dst, set()), "scores on link and node")
+        if result.times and len(result.times) < size["N"]:
+            result.times = {}
+        into, out = {link[1] for link in result.links}, {link[0] for link in result.links}
         firsts = [start] if start is not None else [node for node in range(size["N"]) if node not in into]
         lasts = [end] if end is not None else [node for node in range(size["N"]) if node not in out]
         demand(len(firsts) == 1 and len(lasts) == 1, "which nodes are first and last?")
-        made.start, made.end = firsts[0], lasts[0]
-        demand_whole(made, links.values(), subs)
-        leave_out_impossible(made, bool(name or subs))
-        made = with_subs(made, subs, graphs, len(content))
+        result.start, result.end = firsts[0], lasts[0]
+        demand_whole(result, links.values(), subs)
+        leave_out_impossible(result, bool(name or subs))
+        result = with_subs(result, subs, graphs, len(content))
         if not name:
-            return made
-        graphs[name] = made
+            return result
+        graphs[name] = result
 
 
-def demand_whole(made, links, subs):
+def demand_whole(result, links, subs):
     """Demand that no link lacks what others have, and that none leads past the ends."""
     on_links = any(word is not None for (_, _, word, *_), _ in links)
-    worded = on_links or made.words or subs
-    node_of = {link[:2]: link[0 if made.begins else 1] for link, _ in links}
-    scores = set().union(*(seen | made.scored.get(node_of[link[:2]], set()) for link, seen in links))
+    worded = on_links or result.words or subs
+    node_of = {link[:2]: link[0 if result.begins else 1] for link, _ in links}
+    scores = set().union(*(seen | result.scored.get(node_of[link[:2]], set()) for link, seen in links))
     for (src, dst, word, *_), seen in links:
-        demand(src != made.end and dst != made.start, "past the ends")
+        demand(src != result.end and dst != result.start, "past the ends")
         node = node_of[src, dst]
-        word = made.words.get(node) if word is None else word
+        word = result.words.get(node) if word is None else word
         if worded and word is None and node not in subs:
-            demand(not on_links and node in (made.start, made.end), "no word")
+            demand(not on_links and node in (result.start, result.end), "no word")
         if node in subs or (word is None and not worded) or (word is not None and word not in SILENT):
-            demand(scores <= seen | made.scored.get(node, set()), "a score is missing")
+            demand(scores <= seen | result.scored.get(node, set()), "a score is missing")
 
 
-def leave_out_impossible(made, in_parts):
-    """Drop what has probability 0, and what takes the word of such a node."""
-    nodes = {node for node, cost in made.costs.items() if math.inf in cost}
-    demand((made.end if made.begins else made.start) not in nodes, "an edge of probability 0")
-    dropped = [link for link in made.links if math.inf in link[3:] or link[0 if made.begins else 1] in nodes]
+def leave_out_impossible(result, in_parts):
+    """Drop what has probability 0, and what has the word of such a node."""
+    nodes = {node for node, cost in result.costs.items() if math.inf in cost}
+    demand((result.end if result.begins else result.start) not in nodes, "an edge of probability 0")
+    dropped = [link for link in result.links if math.inf in link[3:] or link[0 if result.begins else 1] in nodes]
     demand(not in_parts or not (dropped or nodes), "probability 0 beside sub-lattices")
-    made.links = [link for link in made.links if link not in dropped]
+    result.links = [link for link in result.links if link not in dropped]
     for node in nodes:
-        made.costs[node] = [0.0, 0.0]
+        result.costs[node] = [0.0, 0.0]
 
 
-def read_node(node, fields, made, subs, graphs, scales, costs):
+def read_node(node, fields, result, subs, graphs, scales, costs):
     base, tscale, frame_shift = scales
     seen = set()
     sums = [0.0, 0.0]
     for name, raw in fields:
         if name in ("t", "time"):
-            demand(node not in made.times, "two times")
+            demand(node not in result.times, "two times")
             frame = number(raw) * tscale / frame_shift
-            made.times[node] = round(frame)
-            demand(0 <= made.times[node] <= LARGEST, "no frame")
+            result.times[node] = round(frame)
+            demand(0 <= result.times[node] <= LARGEST, "no frame")
         elif name in ("W", "WORD", "L", "SUBLAT"):
-            demand(node not in made.words and node not in subs, "two words")
+            demand(node not in result.words and node not in subs, "two words")
             if name[0] == "W":
-                made.words[node] = decoded(unescaped(raw))
+                result.words[node] = decoded(unescaped(raw))
             else:
                 demand(unescaped(raw) in graphs, "no such sub-lattice")
                 subs[node] = unescaped(raw)
         else:
             add_cost(name, raw, base, costs, seen, sums)
     if seen:
-        made.costs[node] = sums
-        made.scored[node] = seen
+        result.costs[node] = sums
+        result.scored[node] = seen
 
 
 def read_link(fields, num_nodes, base, costs):
@@ -297,17 +299,17 @@ def decoded(text):
     return text.encode("latin-1").decode("utf-8")
 
 
-def with_subs(made, subs, graphs, most):
+def with_subs(result, subs, graphs, most):
     """Put sub-lattices in their nodes' places, nodes named by pairs."""
     if not subs:
-        return made
-    whole = Graph((made.start, 0), (made.end, 0), made.begins)
-    entry = {node: (node, 0) for node in range(made.nodes)}
+        return result
+    whole = Graph((result.start, 0), (result.end, 0), result.begins)
+    entry = {node: (node, 0) for node in range(result.nodes)}
     leave = dict(entry)
-    for node in range(made.nodes):
+    for node in range(result.nodes):
         if node not in subs:
-            whole.words.update({(node, 0): made.words[node]} if node in made.words else {})
-            whole.costs.update({(node, 0): made.costs[node]} if node in made.costs else {})
+            whole.words.update({(node, 0): result.words[node]} if node in result.words else {})
+            whole.costs.update({(node, 0): result.costs[node]} if node in result.costs else {})
             continue
         inner = graphs[subs[node]]
         inside = lambda each: (node, 1, each)  # noqa: B023, E731 - used within this turn
@@ -315,13 +317,13 @@ def with_subs(made, subs, graphs, most):
         whole.costs.update({inside(each): list(cost) for each, cost in inner.costs.items()})
         whole.links += [(inside(link[0]), inside(link[1]), *link[2:]) for link in inner.links]
         entry[node], leave[node] = inside(inner.start), inside(inner.end)
-        if node in made.costs:
-            edge = leave[node] if made.begins else entry[node]
+        if node in result.costs:
+            edge = leave[node] if result.begins else entry[node]
             had = whole.costs.get(edge, [0.0, 0.0])
-            whole.costs[edge] = [had[0] + made.costs[node][0], had[1] + made.costs[node][1]]
-    whole.links += [(leave[link[0]], entry[link[1]], *link[2:]) for link in made.links]
-    whole.start, whole.end = entry[made.start], leave[made.end]
-    whole.nodes = made.nodes - len(subs) + sum(graphs[sub].nodes for sub in subs.values())
+            whole.costs[edge] = [had[0] + result.costs[node][0], had[1] + result.costs[node][1]]
+    whole.links += [(leave[link[0]], entry[link[1]], *link[2:]) for link in result.links]
+    whole.start, whole.end = entry[result.start], leave[result.end]
+    whole.nodes = result.nodes - len(subs) + sum(graphs[sub].nodes for sub in subs.values())
     demand(whole.nodes + len(whole.links) <= most, "grows out of bounds")
     return whole
 
@@ -332,20 +334,20 @@ def read_sphinx(content):
     rows = iter([row for line in lines if (row := re.findall(r"[^ \t\r\v\f]+", line)) and not row[0].startswith("#")])
     take = lambda name: (row := next(rows))[0] == name and int(row[1])  # noqa: E731 - a cursor
     take("Frames")
-    made = Graph(begins=True, nodes=take("Nodes"))
-    for _ in range(made.nodes):
+    result = Graph(begins=True, nodes=take("Nodes"))
+    for _ in range(result.nodes):
         row = next(rows)
         if not re.fullmatch(r"\[.*\]|\+\+.*\+\+|<sil>|<s>|</s>", word := without_number(row[1])):
-            made.words[int(row[0])] = decoded(word)
-        made.times[int(row[0])] = int(row[2])
-    made.start, made.end = take("Initial"), take("Final")
+            result.words[int(row[0])] = decoded(word)
+        result.times[int(row[0])] = int(row[2])
+    result.start, result.end = take("Initial"), take("Final")
     for _ in range(take("BestSegAscr")):
         next(rows)
     assert next(rows)[0] == "Edges"
     for row in rows:
         if row[0] == "End":
-            return made
-        made.links.append((int(row[0]), int(row[1]), None, 0.0, -int(row[2]) * math.log(base)))
+            return result
+        result.links.append((int(row[0]), int(row[1]), None, 0.0, -int(row[2]) * math.log(base)))
     raise Refused("no End")
 
 
@@ -360,34 +362,34 @@ def read_pfsg(content):
     take("name")
     next(tokens)
     take("nodes")
-    made = Graph(nodes=int(next(tokens)))
-    made.words = {node: word for node in range(made.nodes) if (word := decoded(next(tokens))) != "NULL"}
+    result = Graph(nodes=int(next(tokens)))
+    result.words = {node: word for node in range(result.nodes) if (word := decoded(next(tokens))) != "NULL"}
     take("initial")
-    made.start = int(next(tokens))
+    result.start = int(next(tokens))
     take("final")
-    made.end = int(next(tokens))
+    result.end = int(next(tokens))
     take("transitions")
     for _ in range(int(next(tokens))):
-        made.links.append((int(next(tokens)), int(next(tokens)), None, -float(next(tokens)) / 10000.5, 0.0))
-    return made
+        result.links.append((int(next(tokens)), int(next(tokens)), None, -float(next(tokens)) / 10000.5, 0.0))
+    return result
 
 
 def read_plf(content):
-    # A comma behind what stands alone, where Joshua leaves it out.
+    # A comma after a single item, where Joshua leaves it out.
     tokens = re.findall(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[(),]|[^'"(),\s]+""", content.decode())
     pairs = zip(["", *tokens], tokens, strict=False)
     text = " ".join("," + token if before == token == ")" else token for before, token in pairs)
     columns = ast.literal_eval(text or "()")
-    made = Graph(end=len(columns), nodes=len(columns) + 1)
+    result = Graph(end=len(columns), nodes=len(columns) + 1)
     for state, column in enumerate(columns):
         for word, score, *_, distance in column:
-            made.links.append((state, state + distance, "!NULL" if word == "*EPS*" else word, -score, 0.0))
-    scores, first = [-link[3] for link in made.links], [-link[3] for link in made.links if link[0] == 0]
+            result.links.append((state, state + distance, "!NULL" if word == "*EPS*" else word, -score, 0.0))
+    scores, first = [-link[3] for link in result.links], [-link[3] for link in result.links if link[0] == 0]
     if max(scores, default=0) > 0.001:  # then they must be probabilities, and look like some
         demand(all(0 < score <= 1 for score in scores), "neither logarithms nor probabilities")
         demand(abs(sum(first) - 1) < 0.01 or set(scores) == {1}, "do not look like probabilities")
-        made.links = [(*link[:3], -math.log(-link[3]), 0.0) for link in made.links]
-    return made
+        result.links = [(*link[:3], -math.log(-link[3]), 0.0) for link in result.links]
+    return result
 
 
 def matrix(word):
@@ -403,12 +405,12 @@ def weight(graph, acoustic):
     return math.exp(max(-300.0, min(300.0, -0.0013 * graph - 0.00037 * acoustic)))
 
 
-def fingerprint(made):
+def fingerprint(result):
     """Return the sum over all paths of the product of their words and costs, [2, 2]; None: there is a cycle."""
-    values = {made.start: node_factor(made, made.start)}
+    values = {result.start: node_factor(result, result.start)}
     waiting, leaving = {}, {}
-    reachable, stack = {made.start}, [made.start]
-    for link in made.links:
+    reachable, stack = {result.start}, [result.start]
+    for link in result.links:
         leaving.setdefault(link[0], []).append(link)
     while stack:
         for link in leaving.get(stack.pop(), ()):
@@ -416,29 +418,29 @@ def fingerprint(made):
             if link[1] not in reachable:
                 reachable.add(link[1])
                 stack.append(link[1])
-    ready = [made.start] if not waiting.get(made.start) else []
+    ready = [result.start] if not waiting.get(result.start) else []
     done = 0
     while ready:
         node = ready.pop()
         done += 1
         for _, to, word, graph, acoustic in leaving.get(node, ()):
-            side = made.words.get(node if made.begins else to)
+            side = result.words.get(node if result.begins else to)
             if word is not None and side is not None and side not in SILENT:
                 demand(side == word, "two words")
                 word = None
-            step = values[node] @ matrix(word) * weight(graph, acoustic) @ node_factor(made, to)
+            step = values[node] @ matrix(word) * weight(graph, acoustic) @ node_factor(result, to)
             values[to] = values.get(to, 0) + step
             waiting[to] -= 1
             if waiting[to] == 0:
                 ready.append(to)
     if done < len(reachable):
         return None
-    demand(made.end in values, "no path")
-    return values[made.end]
+    demand(result.end in values, "no path")
+    return values[result.end]
 
 
-def node_factor(made, node):
-    return matrix(made.words.get(node)) * weight(*made.costs.get(node, (0.0, 0.0)))
+def node_factor(result, node):
+    return matrix(result.words.get(node)) * weight(*result.costs.get(node, (0.0, 0.0)))
 
 
 def lattice_fingerprint(lattice):

@@ -86,11 +86,11 @@ def sentences(lattice):
 
 
 def same_as_twin(content, **options):
-    made = slow.read_slf(content, **options)
+    graph = slow.read_slf(content, **options)
     lattice = read_slf(content, "k")
     check(lattice)
-    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(made), rtol=1e-5)
-    return made, lattice
+    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(graph), rtol=1e-5)
+    return graph, lattice
 
 
 def accepts(lattice, sentence):
