@@ -81,6 +81,6 @@ def score_arcs(
     elif len(scored):
         before, word = slot[src[scored]], lm_word[scored]
         gain[scored] = lm.logprob(before, word) - lm.below(before, word)
-        copied[scored] = lm.given(before, word)[1]
+        copied[scored] = lm.with_copy_probability(before, word)[1]
     lm.release(np.concatenate(slots))
     return PointerScores(gain, copied)

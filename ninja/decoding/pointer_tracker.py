@@ -135,7 +135,7 @@ class PointerTracker:
                 copied.append(0.0)
                 continue
             slots = self._slots(np.array([state]))
-            copied.append(float(self._lm.given(slots, np.array([word], np.int32))[1][0]))
+            copied.append(float(self._lm.with_copy_probability(slots, np.array([word], np.int32))[1][0]))
             state = self._add(state, word, NO_SLOT)
         longest = max(map(len, phrases), default=0)
         matches, begin = [], 0

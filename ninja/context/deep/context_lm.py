@@ -205,7 +205,7 @@ class ContextLM(MixtureLM):
         return super().logprob(slots, words)
 
     @exclusive
-    def given(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ln P of words without the pointer, and the probability that they are copied from phrases, [n] each."""
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)

@@ -61,9 +61,9 @@ class Confusion:
     """Costs of confusing phones; rows and columns follow ``phones``. A deleted consonant costs about 0.75."""
 
     phones: tuple[str, ...]
-    substitution: npt.NDArray[np.float32]  # [said, heard], ≥ 0; the diagonal is 0
-    insertion: npt.NDArray[np.float32]  # [heard], > 0: in the hypothesis only
-    deletion: npt.NDArray[np.float32]  # [said], > 0: in the reference only
+    substitution: npt.NDArray[np.float32]  # [reference, hypothesis], ≥ 0; the diagonal is 0
+    insertion: npt.NDArray[np.float32]  # [hypothesis], > 0: in the hypothesis only
+    deletion: npt.NDArray[np.float32]  # [reference], > 0: in the reference only
     source: str = field(default="")  # origin of the costs, for readers of a file
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Confusion:
         in NLTK, nltk/metrics/aline.py, unless a change is named there; alineR, raw.alignment (the saliences).
         """
         phones = tuple(sorted(_CONSONANTS | _VOWELS))
-        substitution = [[_difference(said, heard) / _SAME for heard in phones] for said in phones]
+        substitution = [[_difference(reference, hypothesis) / _SAME for hypothesis in phones] for reference in phones]
         skip = [(_SAME / 2 - _VOWEL * (phone in _VOWELS) - _SKIP) / _SAME for phone in phones]
         return cls(
             phones, np.array(substitution), np.array(skip), np.array(skip), "articulatory features, Kondrak 2002"
@@ -148,9 +148,9 @@ class Confusion:
         with opened_as_text(os.fspath(path)) as file:
             file.write("{" + ",\n ".join(parts) + "}\n")
 
-    def distance(self, said: Sequence[str], heard: Sequence[str]) -> float:
+    def distance(self, reference: Sequence[str], hypothesis: Sequence[str]) -> float:
         """Return the weighted edit distance of two strings of phones."""
-        rows, columns = self.numbers(said), self.numbers(heard)
+        rows, columns = self.numbers(reference), self.numbers(hypothesis)
         before: list[float] = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
         for row in rows:
             now = [before[0] + float(self.deletion[row])]
@@ -170,14 +170,14 @@ class Confusion:
             raise OptionError(f"there are no confusion costs for the phone {error}; there are for {known} …") from None
 
 
-def _difference(said: str, heard: str) -> float:
+def _difference(reference: str, hypothesis: str) -> float:
     """Return Kondrak's δ of two phones: the differences of their features, weighted by salience."""
-    if said in _VOWELS and heard in _VOWELS:
-        differences = np.abs(np.subtract(_VOWELS[said], _VOWELS[heard]))
-        rhotic = _RHOTIC * ((said == "ER") != (heard == "ER"))
+    if reference in _VOWELS and hypothesis in _VOWELS:
+        differences = np.abs(np.subtract(_VOWELS[reference], _VOWELS[hypothesis]))
+        rhotic = _RHOTIC * ((reference == "ER") != (hypothesis == "ER"))
         return float(differences @ (_HEIGHT, _BACKNESS, _ROUND, _LENGTH)) + rhotic
-    differences = np.abs(np.subtract(_as_consonant(said), _as_consonant(heard)))
-    syllabic = _SYLLABIC * ((said in _VOWELS) != (heard in _VOWELS))
+    differences = np.abs(np.subtract(_as_consonant(reference), _as_consonant(hypothesis)))
+    syllabic = _SYLLABIC * ((reference in _VOWELS) != (hypothesis in _VOWELS))
     return float(differences @ (_PLACE, _MANNER, _VOICE, _NASAL, _RHOTIC, _LATERAL)) + syllabic
 
 

@@ -12,12 +12,12 @@ Costs = npt.NDArray[np.float32]
 NO_PHONE = -1  # padding of shorter strings
 
 
-def distances(said: Phones, heard: Phones, confusion: Confusion) -> Costs:
+def distances(reference: Phones, hypothesis: Phones, confusion: Confusion) -> Costs:
     """Return the weighted edit distance of strings of phones.
 
     Args:
-        said: Numbers of phones in the confusion costs, padded with `NO_PHONE`; int64 [..., phones].
-        heard: The same of the other strings; the axes before the last are broadcast.
+        reference: Numbers of phones in the confusion costs, padded with `NO_PHONE`; int64 [..., phones].
+        hypothesis: The same of the other strings; the axes before the last are broadcast.
 
     Returns:
         Distances as `Confusion.distance` gives them, float32 [...].
@@ -26,16 +26,16 @@ def distances(said: Phones, heard: Phones, confusion: Confusion) -> Costs:
     far = float(confusion.substitution.max() + confusion.insertion.max() + confusion.deletion.max())
     substitution = np.pad(confusion.substitution, (0, 1), constant_values=far)
     insertion, deletion = np.append(confusion.insertion, np.float32(0)), np.append(confusion.deletion, np.float32(0))
-    shape = np.broadcast_shapes(said.shape[:-1], heard.shape[:-1])
-    row = np.zeros((heard.shape[-1] + 1, *shape), np.float32)
-    for place in range(heard.shape[-1]):
-        row[place + 1] = row[place] + insertion[heard[..., place]]
-    for index in range(said.shape[-1]):
-        phone = said[..., index]
+    shape = np.broadcast_shapes(reference.shape[:-1], hypothesis.shape[:-1])
+    row = np.zeros((hypothesis.shape[-1] + 1, *shape), np.float32)
+    for place in range(hypothesis.shape[-1]):
+        row[place + 1] = row[place] + insertion[hypothesis[..., place]]
+    for index in range(reference.shape[-1]):
+        phone = reference[..., index]
         lost = deletion[phone]
         before, row[0] = row[0].copy(), row[0] + lost
-        for place in range(heard.shape[-1]):
-            other = heard[..., place]
+        for place in range(hypothesis.shape[-1]):
+            other = hypothesis[..., place]
             best = np.minimum(before + substitution[phone, other], row[place + 1] + lost)
             before = row[place + 1].copy()
             np.minimum(best, row[place] + insertion[other], out=row[place + 1])
