@@ -15,7 +15,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
@@ -41,11 +41,11 @@ cdef inline c.AlignOptions options_of(bint by_phone, bint reorder, int32_t silen
 
 def align(lattices not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
           int64_t max_states, int64_t max_labels):
-    """Align a lattice, or all lattices of a batch, the fast way.
+    """Align a lattice, or all lattices of a batch, by the fast aligner.
 
     Returns:
-        The new lattices; None where one needs the general way, or its labels are wrong or missing; False where the
-        bounds are passed.
+        The new lattices; None if one needs the general aligner, or its labels are invalid or missing; False if the
+        bounds are exceeded.
     """
     cdef Items single, results
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -66,11 +66,11 @@ def align_generally(object lattice not None, object known not None, bint by_phon
                     int64_t max_labels, *, bint epsilons=False):
     """Align a lattice of any shape.
 
-    With `epsilons` what is read stays on arcs of its own, as Kaldi leaves it. Else of arcs with the same word and
-    destination the better one stays.
+    With `epsilons` input arcs are kept as epsilons, as by Kaldi. Otherwise, of arcs with the same word and destination,
+    the better one is kept.
 
     Returns:
-        (the new lattice, number of the fault, 0 if there is none), or None where the bounds are passed.
+        (the new lattice, number of the fault or 0), or None if the bounds are exceeded.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
@@ -79,7 +79,7 @@ def align_generally(object lattice not None, object known not None, bint by_phon
     cdef unique_ptr[c.GeneralAligner] aligner
     cdef unique_ptr[c.EpsilonRemover] remover
     cdef c.AlignGraph graph
-    cdef LatticeArrays found
+    cdef LatticeArrays arrays
     options.phones_as_words = phones_as_words
     options.partial_word = partial_word
     with nogil:
@@ -88,14 +88,14 @@ def align_generally(object lattice not None, object known not None, bint by_phon
         if not graph.too_large:
             remover.reset(new c.EpsilonRemover(graph))
             if epsilons:
-                found = dereference(remover).keep()
+                arrays = dereference(remover).keep()
             else:
-                found = dereference(remover).remove(max_labels, graph.too_large)
-    return None if graph.too_large else (lattice_of(lattice, found, _new(Lattice), _SLOTS, None), <int>graph.fault)
+                arrays = dereference(remover).remove(max_labels, graph.too_large)
+    return None if graph.too_large else (lattice_of(lattice, arrays, _new(Lattice), _SLOTS, None), <int>graph.fault)
 
 
 def find_unknown_label(object labels not None, object known not None):
-    """Return the place of the first label that is no transition id or whose phone has no kind, -1: none."""
+    """Return the index of the first label that is not a transition id or whose phone has no kind, or -1."""
     cdef const int32_t* label = <const int32_t*>data_of(labels, np.NPY_INT32, -1)
     cdef int64_t length = np.PyArray_DIM(<np.ndarray>labels, 0)
     cdef c.Labels table = labels_of(known)
@@ -106,7 +106,7 @@ def find_unknown_label(object labels not None, object known not None):
 
 
 cdef class Lexicon:
-    """Entries of an alignment lexicon: ``entries[begin[i] : begin[i + 1]]`` is word, word to put, phones."""
+    """Entries of an alignment lexicon: ``entries[begin[i] : begin[i + 1]]`` is word, output word, phones."""
 
     cdef unique_ptr[c.AlignLexicon] of
     cdef tuple arrays
@@ -128,8 +128,8 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
     """Align a lattice whose arcs are phones.
 
     Returns:
-        (lattice and number of the fault as of `align_generally`, word without an entry or -1), or None where the
-        bounds are passed.
+        (lattice and number of the fault as of `align_generally`, word without an entry or -1), or None if the bounds
+        are exceeded.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
@@ -138,7 +138,7 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
     cdef unique_ptr[c.LexiconAligner] aligner
     cdef unique_ptr[c.EpsilonRemover] remover
     cdef c.AlignGraph graph
-    cdef LatticeArrays found
+    cdef LatticeArrays arrays
     options.no_word = no_word
     options.partial_word = partial_word
     options.expansion = expansion
@@ -149,8 +149,8 @@ def align_by_lexicon(object lattice not None, object known not None, Lexicon lex
         graph = dereference(aligner).align()
         if not graph.too_large and dereference(aligner).unknown_word() < 0:
             remover.reset(new c.EpsilonRemover(graph))
-            found = dereference(remover).remove(max_labels, graph.too_large)
+            arrays = dereference(remover).remove(max_labels, graph.too_large)
     if graph.too_large:
         return None
-    aligned = lattice_of(lattice, found, _new(Lattice), _SLOTS, None)
+    aligned = lattice_of(lattice, arrays, _new(Lattice), _SLOTS, None)
     return aligned, <int>graph.fault, dereference(aligner).unknown_word()

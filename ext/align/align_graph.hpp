@@ -1,19 +1,22 @@
-// A machine that alignment makes, with epsilons for what is read and arcs for the units given out, and how these go.
+// The graph that the general aligners build, with epsilons for input arcs and arcs for units, and epsilon removal.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "align/align_units.hpp"
 #include "core/keyed_hash.hpp"
 #include "core/lattice.hpp"
 #include "core/top_sort.hpp"
+#include "graph/growing_lattice.hpp"
 
 namespace ninja {
 
-// What is wrong with a lattice; the first thing found is told.
+// Fault of a lattice; the first one is reported.
 enum class AlignFault {
   kNone,
   kPhoneChanged,       // before the transition that ends it
@@ -24,18 +27,18 @@ enum class AlignFault {
   kPartialWord,        // at the end of the lattice
   kBrokenPhone,        // at the end of the lattice
   kTooManyStates,
-  kForcedOut,          // words or phones at the end of the lattice that are no entry of the lexicon
+  kForcedOut,          // words or phones at the end of the lattice that match no entry of the lexicon
   kNothingEnds
 };
 
-// A machine whose states are in no order; epsilons (word 0) carry costs and no labels.
+// A graph whose states are in any order; epsilons (word 0) carry costs and no labels.
 struct AlignGraph {
   std::vector<int32_t> src, dst, word, ali, final_state;
   std::vector<float> graph, acoustic;
   std::vector<int64_t> ali_begin{0};
   int32_t num_states = 0;
   AlignFault fault = AlignFault::kNone;
-  bool too_large = false;  // beyond the bounds that are not the user's: nothing else holds
+  bool too_large = false;  // an internal bound was exceeded: the graph is incomplete
 
   void add_arc(int32_t from, int32_t to, int32_t of_word, float graph_cost, float acoustic_cost) {
     src.push_back(from);
@@ -45,21 +48,60 @@ struct AlignGraph {
     acoustic.push_back(acoustic_cost);
     ali_begin.push_back(static_cast<int64_t>(ali.size()));
   }
-  // Room it takes, in labels.
+  // Memory, in labels.
   int64_t size() const { return static_cast<int64_t>(ali.size() + 7 * word.size()); }
 
-  void note(AlignFault what) {
-    if (fault == AlignFault::kNone) fault = what;
+  void note(AlignFault first) {
+    if (fault == AlignFault::kNone) fault = first;
   }
 };
 
-// Takes the epsilons away from a machine whose epsilons carry no labels, as OpenFst's RmEpsilon, Connect and TopSort
-// do: arcs and states come out in the same order, and costs are added up in the same order.
+// The places of a search, numbered by their content; `Place` has `spell(name)`, which appends its content to a string.
+// New places are put on a stack.
+template <class Place>
+class PlaceStack {
+ public:
+  // Return the state of a place; sets `too_large` of the graph beyond so many states or pending labels.
+  int32_t state_of(Place place, int64_t max_states, int64_t max_labels, AlignGraph& graph) {
+    name_.clear();
+    place.spell(name_);
+    const auto [entry, is_new] = state_.try_emplace(name_, graph.num_states);
+    const int32_t state = entry->second;
+    if (is_new) {
+      ++graph.num_states;
+      num_pending_ += static_cast<int64_t>(name_.size() / sizeof(int32_t));
+      if (graph.num_states > max_states || num_pending_ > max_labels) graph.too_large = true;
+      stack_.emplace_back(std::move(place), state);
+    }
+    return state;
+  }
+  bool empty() const { return stack_.empty(); }
+  std::pair<Place, int32_t> pop() {
+    auto top = std::move(stack_.back());
+    stack_.pop_back();
+    return top;
+  }
+
+ private:
+  int64_t num_pending_ = 0;
+  std::string name_;
+  std::unordered_map<std::string, int32_t, KeyedHash> state_;
+  std::vector<std::pair<Place, int32_t>> stack_;
+};
+
+inline void spell_values(const std::vector<int32_t>& values, std::string& name) {
+  const size_t size = values.size();
+  name.append(reinterpret_cast<const char*>(&size), sizeof(size));
+  name.append(reinterpret_cast<const char*>(values.data()), size * sizeof(int32_t));
+}
+
+// Removes the epsilons of a graph as OpenFst's RmEpsilon, Connect and TopSort do: arcs and states have the same order,
+// and costs are added in the same order.
 class EpsilonRemover {
  public:
   explicit EpsilonRemover(const AlignGraph& graph) : graph_(graph), num_states_(graph.num_states) {}
 
-  // Sets `too_large` where so many labels are not enough; an arc counts as a few.
+  // Sets `too_large` if more labels are needed; an arc counts as six.
   LatticeArrays remove(int64_t max_labels, bool& too_large) {
     arrange();
     for (auto state = old_.rbegin(); state != old_.rend(); ++state) {
@@ -70,7 +112,7 @@ class EpsilonRemover {
     return sorted();
   }
 
-  // Leave the epsilons where they are; states that lead to no end go all the same.
+  // Keep the epsilons, but remove dead ends.
   LatticeArrays keep() {
     arrange();
     for (int64_t state = 0; state < num_states_; ++state) {
@@ -94,14 +136,14 @@ class EpsilonRemover {
     }
   };
   struct Arc {
-    int64_t arc;  // whose word, labels and destination it has
+    int64_t arc;  // arc of the graph with its word, labels and destination
     Cost cost;
   };
   struct Range {
     int64_t begin, end;
   };
 
-  // Arcs by state, states in topological order, and what is to be known of them.
+  // Sort arcs by state and states topologically, and find dead ends.
   void arrange() {
     const auto num_arcs = static_cast<int64_t>(graph_.dst.size());
     begin_.assign(num_states_ + 1, 0);
@@ -137,7 +179,7 @@ class EpsilonRemover {
 
   bool is_epsilon(int64_t arc) const { return graph_.word[arc] == 0 && leads_[graph_.dst[arc]]; }
 
-  // The costs of all states that epsilons lead to, from a state that was not yet expanded.
+  // Compute the costs of all states that epsilons reach from a state that is not expanded yet.
   void reach(int32_t from) {
     closure_.assign(1, from);
     reached_[from] = from;
@@ -195,20 +237,20 @@ class EpsilonRemover {
     end_[from] = end;
   }
 
-  // Of arcs with the same word and destination the better one stays.
+  // Of arcs with the same word and destination, keep the better one.
   void add(int64_t begin, Arc arc) {
     const uint64_t key = static_cast<uint64_t>(graph_.word[arc.arc]) << 32 | static_cast<uint32_t>(graph_.dst[arc.arc]);
-    const auto [found, is_new] = place_.try_emplace(key, static_cast<int64_t>(arcs_.size()));
-    if (is_new || found->second < begin) {
-      found->second = static_cast<int64_t>(arcs_.size());
+    const auto [last, is_new] = place_.try_emplace(key, static_cast<int64_t>(arcs_.size()));
+    if (is_new || last->second < begin) {
+      last->second = static_cast<int64_t>(arcs_.size());
       arcs_.push_back(arc);
       num_labels_ += length(arc.arc);
       return;
     }
-    Arc& known = arcs_[found->second];
-    if (!is_better(arc, known)) return;
-    num_labels_ += length(arc.arc) - length(known.arc);
-    known = arc;
+    Arc& other = arcs_[last->second];
+    if (!is_better(arc, other)) return;
+    num_labels_ += length(arc.arc) - length(other.arc);
+    other = arc;
   }
 
   int64_t length(int64_t arc) const { return graph_.ali_begin[arc + 1] - graph_.ali_begin[arc]; }
@@ -230,26 +272,16 @@ class EpsilonRemover {
       begin.push_back(static_cast<int64_t>(dst.size()));
     }
     top_sort(num_states_, begin.data(), dst.data(), 0, number_.data());
-    LatticeArrays to;
-    to.arc_begin.push_back(0);
-    to.ali_begin.push_back(0);
+    GrowingLattice to;
     for (const int32_t state : in_new_order(number_)) {
       const Range& range = range_[state];
       for (int64_t at = range.begin; at < range.end; ++at) {
         const int64_t arc = arcs_[at].arc;
-        to.dst.push_back(number_[graph_.dst[arc]]);
-        to.word.push_back(graph_.word[arc]);
-        to.graph.push_back(arcs_[at].cost.graph);
-        to.acoustic.push_back(arcs_[at].cost.acoustic);
-        const int32_t* labels = graph_.ali.data() + graph_.ali_begin[arc];
-        to.ali.insert(to.ali.end(), labels, labels + length(arc));
-        to.ali_begin.push_back(static_cast<int64_t>(to.ali.size()));
+        append_labels(graph_.ali.data(), graph_.ali_begin.data(), arc, to.ali);
+        to.add_arc(number_[graph_.dst[arc]], graph_.word[arc], arcs_[at].cost.graph, arcs_[at].cost.acoustic);
       }
-      to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
-      to.final_graph.push_back(end_[state].graph);
-      to.final_acoustic.push_back(end_[state].acoustic);
+      to.close_state(true, end_[state].graph, end_[state].acoustic);
     }
-    to.final_ali_begin.assign(to.arc_begin.size(), 0);
     return to;
   }
 
@@ -258,11 +290,11 @@ class EpsilonRemover {
   int64_t num_labels_ = 0;
   std::vector<int64_t> begin_, arc_;           // arcs of each state
   std::vector<int32_t> number_, old_;          // topological order
-  std::vector<uint8_t> is_wanted_, leads_;     // has another than an epsilon coming in; leads to an end
-  std::vector<Cost> cost_, end_;               // of the way from the state being expanded; of ending
-  std::vector<int32_t> reached_, visited_;     // last state expanded that led here
+  std::vector<uint8_t> is_wanted_, leads_;     // the state is entered by an arc with a word; it leads to a final state
+  std::vector<Cost> cost_, end_;               // of the path from the state being expanded; final cost
+  std::vector<int32_t> reached_, visited_;     // last expanded state that reached the state
   std::vector<int32_t> closure_, stack_;
-  std::vector<Range> range_;                   // arcs of states already expanded
+  std::vector<Range> range_;                   // arcs of expanded states
   std::vector<Arc> arcs_;
   std::unordered_map<uint64_t, int64_t, KeyedHash> place_;  // last arc with a word and destination
 };

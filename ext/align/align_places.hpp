@@ -1,7 +1,7 @@
-// Places in the search for units: an input state together with labels and words that were read but not given out.
+// Places in the search for units: an input state with pending labels and words, which were read but not emitted.
 //
-// Some places have their state and labels in common: a tail. Labels are long, so tails are found by content seldom, and
-// places by their tails, which most of them have for themselves.
+// Places may have their state and labels in common: a tail. Since labels are long, tails are rarely looked up by content,
+// and places are looked up by their tail, which most of them do not share.
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,19 @@ struct Stretch {
 struct Tail {
   uint64_t hash;
   Stretch labels;       // pending
-  UnitScan scan;        // of the labels, once they are read
+  UnitScan scan;        // of the labels, after they were read
   int32_t state;
-  int32_t next;         // the tail behind its first unit, if that is over within it; -1: not known
-  int32_t place;        // the first place with this tail; mostly it is the only one
+  int32_t next;         // the tail after its first unit, if that ends within it; -1 if not known
+  int32_t place;        // the first place with this tail, mostly the only one
 };
 
 struct Place {
-  int64_t words;        // pending, where they begin among those of all places
+  int64_t words;        // begin of the pending words among those of all places
   int32_t num_words;
   int32_t tail;
 };
 
-// A hash table of numbers 0, 1, …; what they stand for is known outside. Room is used again.
+// A hash table of the numbers 0, 1, … of items that the caller compares; memory is reused.
 class Cells {
  public:
   void clear(size_t expected) {
@@ -44,7 +44,7 @@ class Cells {
     reset(size);
   }
 
-  // The cell with the number that is wanted, or the empty one (-1) where it belongs.
+  // The cell of the wanted item, or the empty cell (-1) where it belongs.
   template <class IsWanted>
   int32_t& find(uint64_t hash, const IsWanted& is_wanted) {
     size_t at = hash & mask_;
@@ -52,13 +52,13 @@ class Cells {
     return cells_[at];
   }
 
-  // Make room for more than so many.
+  // Grow for more than so many items.
   template <class HashOf>
   void grow(size_t num, const HashOf& hash_of) {
     if (2 * num <= mask_) return;
     reset(2 * (mask_ + 1));
-    for (size_t each = 0; each < num; ++each) {
-      find(hash_of(each), [](int32_t) { return false; }) = static_cast<int32_t>(each);
+    for (size_t item = 0; item < num; ++item) {
+      find(hash_of(item), [](int32_t) { return false; }) = static_cast<int32_t>(item);
     }
   }
 
@@ -93,7 +93,7 @@ class [[gnu::visibility("hidden")]] Places {
   const Place* begin() const { return places_.data(); }
   const Place* end() const { return places_.data() + places_.size(); }
 
-  // The number of a tail. Its labels must stay where they are.
+  // Find or add a tail. Its labels must stay valid.
   int32_t add_tail(int32_t state, Stretch labels) {
     const uint64_t hash = hash_of_labels(state, labels);
     int32_t& cell = tail_cell(state, labels, hash);
@@ -105,18 +105,18 @@ class [[gnu::visibility("hidden")]] Places {
     added.labels = labels;
     added.state = state;
     added.next = added.place = -1;
-    tail_cells_.grow(tails_.size(), [this](size_t each) { return tails_[each].hash; });
+    tail_cells_.grow(tails_.size(), [this](size_t item) { return tails_[item].hash; });
     return tail;
   }
 
   int32_t add(int32_t tail, const int32_t* word, int32_t num_words) {
     return add(tail, word, num_words, [this, word, num_words] {
-      for (int32_t each = 0; each < num_words; ++each) words_.push_back(word[each]);
+      words_.insert(words_.end(), word, word + num_words);
       return this->num_words() - num_words;
     });
   }
 
-  // The place where all but the first words of another one are pending.
+  // Find or add the place with all but the first pending words of another place.
   int32_t add_rest(int32_t tail, int32_t place, int32_t first) {
     const int64_t begin = places_[place].words + first;
     return add(tail, words_.data() + begin, places_[place].num_words - first, [begin] { return begin; });
@@ -129,8 +129,8 @@ class [[gnu::visibility("hidden")]] Places {
 
  private:
   int32_t& tail_cell(int32_t state, Stretch labels, uint64_t hash) {
-    return tail_cells_.find(hash, [&](int32_t each) {
-      const Tail& known = tails_[each];
+    return tail_cells_.find(hash, [&](int32_t item) {
+      const Tail& known = tails_[item];
       return known.hash == hash && known.state == state && known.labels.length == labels.length &&
              (labels.label == known.labels.label ||
               std::equal(labels.label, labels.label + labels.length, known.labels.label));
@@ -150,12 +150,12 @@ class [[gnu::visibility("hidden")]] Places {
       cell = static_cast<int32_t>(others_.size());
       others_.push_back(place);
     }
-    Place& added = places_.emplace_back();  // put together where it stays: a copy would wait for its pieces
+    Place& added = places_.emplace_back();  // filled in place: a copy would stall on its members
     added.words = keep();
     added.num_words = num_words;
     added.tail = tail;
-    place_cells_.grow(others_.size(), [this](size_t each) {
-      const Place& other = places_[others_[each]];
+    place_cells_.grow(others_.size(), [this](size_t item) {
+      const Place& other = places_[others_[item]];
       return hash_of_words(other.tail, words(other), other.num_words);
     });
     return place;
@@ -168,21 +168,21 @@ class [[gnu::visibility("hidden")]] Places {
     return cell < 0 ? cell : others_[cell];
   }
 
-  // Whether just these words are pending at a place.
+  // Whether exactly these words are pending at a place.
   bool has_words(int32_t place, const int32_t* word, int32_t num_words) const {
     const Place& known = places_[place];
     if (known.num_words != num_words) return false;
     const int32_t* other = words(known);
-    for (int32_t at = 0; at < num_words; ++at) {  // a call would take longer
+    for (int32_t at = 0; at < num_words; ++at) {  // faster than a call
       if (word[at] != other[at]) return false;
     }
     return true;
   }
 
-  // Where a place is found that is not the first with its tail.
+  // The cell of a place that is not the first with its tail.
   int32_t& place_cell(int32_t tail, const int32_t* word, int32_t num_words) {
-    return place_cells_.find(hash_of_words(tail, word, num_words), [&](int32_t each) {
-      return places_[others_[each]].tail == tail && has_words(others_[each], word, num_words);
+    return place_cells_.find(hash_of_words(tail, word, num_words), [&](int32_t item) {
+      return places_[others_[item]].tail == tail && has_words(others_[item], word, num_words);
     });
   }
 
@@ -192,7 +192,7 @@ class [[gnu::visibility("hidden")]] Places {
     return hash;
   }
 
-  // Products that are added up need not wait for each other.
+  // A sum of independent products, which run in parallel.
   static uint64_t hash_of_labels(int32_t state, Stretch labels) {
     const uint64_t* key = kHashKey.word;
     uint64_t hash = keyed_hash(joined(state, labels.length));

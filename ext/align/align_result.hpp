@@ -1,11 +1,11 @@
-// What a search for units finds: arcs by the place they leave, put into Kaldi's order and written out.
+// The arcs of an alignment, by the place they leave: sorted in Kaldi's order and written.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
-#include "align/align_labels.hpp"
 #include "align/align_places.hpp"
 #include "align/align_units.hpp"
 #include "core/block.hpp"
@@ -13,33 +13,63 @@
 
 namespace ninja {
 
+// Copies labels, mostly of a lattice, into memory that ends at `end`.
+struct LabelCopier {
+  const int32_t* labels;
+  int64_t num_labels;
+  const int32_t* end;
+
+  // Copy labels in whole blocks, which is faster; labels after the copy are overwritten and must be written later.
+  void blocks(const int32_t* from, int32_t length, int32_t* to) const {
+    constexpr int32_t kBlock = 16;
+    // Far beyond the last label if `from` does not point into the labels of the lattice.
+    const uint64_t at = (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(labels)) / sizeof(*from);
+    const auto last = static_cast<uint64_t>(num_labels);
+    if (at > last || last - at < static_cast<uint64_t>(length) + kBlock || end - to < length + kBlock) {
+      return few(from, length, to);
+    }
+    for (int32_t done = 0; done < length; done += kBlock) std::memcpy(to + done, from + done, kBlock * sizeof(*to));
+  }
+
+  // Copy exactly these labels, without the overhead of a call.
+  static void few(const int32_t* from, int32_t length, int32_t* to) {
+    constexpr int32_t kBlock = 4;
+    if (length < kBlock) {
+      for (int32_t at = 0; at < length; ++at) to[at] = from[at];
+      return;
+    }
+    for (int32_t at = 0; at < length - kBlock; at += kBlock) std::memcpy(to + at, from + at, kBlock * sizeof(*to));
+    std::memcpy(to + length - kBlock, from + length - kBlock, kBlock * sizeof(*to));
+  }
+};
+
 struct Step {
   Stretch labels;
   float graph, acoustic;
 };
 
-// A step behind which no unit is over, and all that was found behind it.
+// A step that ends no unit, and the arcs found after it.
 struct Inner {
   Step step;
-  int32_t before;                // the inner step before it, or -1 behind the place that was left
-  int32_t place;                 // that was left
-  int32_t state, word;           // its own word
-  int32_t num_words, num_labels; // pending behind it
+  int32_t before;                // previous inner step, -1 for the first one of a place
+  int32_t place;                 // where the search began
+  int32_t state, word;
+  int32_t num_words, num_labels; // pending after it
   int64_t begin, end;            // arcs
-  bool is_place;                 // whether a unit may end there on another way
+  bool is_place;                 // whether a unit may end there on another path
 };
 
-// A unit given out: an arc. Its labels are those of the place, of inner steps, and of the last step on the way there,
-// as far as they belong to it.
+// An arc of the result. Its labels are those of the place, of inner steps, and of the last step, as far as they belong to
+// the unit.
 struct Unit {
   const int32_t* last;           // labels of the last step
   int32_t num_last, num_labels;
-  int32_t inner;                 // the last but one step, -1 if none
-  int32_t place, word;           // where it leads to
+  int32_t inner;                 // the last inner step, or -1
+  int32_t place, word;           // destination
   float graph, acoustic;
 };
 
-class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to it
+class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
  public:
   void clear() {
     num_arcs_ = num_labels_ = 0;
@@ -52,16 +82,16 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
   int64_t num_arcs() const { return num_arcs_; }
   int64_t num_labels() const { return num_labels_; }
 
-  // Room that is kept for the next lattice, in bytes, about.
+  // Memory kept for the next lattice, in bytes, roughly.
   size_t room() const { return units_.size() * sizeof(Unit) + inner_.capacity() * sizeof(Inner); }
 
-  // The place being left; its arcs and its end are those added until it is closed.
+  // The open place: arcs and the end are added to it until it is closed.
   int32_t place() const { return static_cast<int32_t>(ends_.size()) - 1; }
   void open_place() { ends_.push_back({kInfinity, kInfinity}); }
   void close_place() { arc_begin_.push_back(num_arcs_); }
   void set_end(float graph, float acoustic) { ends_.back() = {graph, acoustic}; }
 
-  // Add an arc, all of whose members the caller sets, where it stays: a copy would wait for its pieces.
+  // Add an arc, whose members the caller sets in place, since a copy would stall on them.
   Unit& add(int32_t num_labels) {
     if (num_arcs_ == static_cast<int64_t>(units_.size())) units_.resize(2 * units_.size() + 1024);
     num_labels_ += num_labels;
@@ -70,7 +100,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
     return unit;
   }
 
-  // Add a step behind which no unit is over.
+  // Add a step that ends no unit.
   int32_t add_inner(const Inner& inner) {
     inner_.push_back(inner);
     return static_cast<int32_t>(inner_.size()) - 1;
@@ -79,20 +109,20 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
   std::vector<Inner>& inner() { return inner_; }
   const std::vector<Inner>& inner() const { return inner_; }
 
-  // Note that the costs of the next arc, or of the end, depend on the order in which they are added up; they are those
-  // of inner steps and a last one.
+  // Note that the costs of the next arc, or of the end, are those of inner steps and a last one, whose sum depends on
+  // the order of additions.
   void note_long(bool is_end, int32_t before, float graph, float acoustic) {
     long_.push_back({is_end ? place() : num_arcs_, is_end, before, graph, acoustic});
   }
 
-  // Add costs up in Kaldi's order, for sums of single precision depend on it. Kaldi makes a chain of epsilons of the
-  // steps, and takes epsilons away from the end on, but only where a unit ends before them: steps between two places
-  // are summed forwards, and these sums backwards.
+  // Add costs in Kaldi's order, which determines rounding. Kaldi makes a chain of epsilons of the steps and removes
+  // epsilons from the end, but only after the end of a unit: steps between two places are summed forwards, and these
+  // sums backwards.
   void add_up() {
-    for (const Long& each : long_) {
+    for (const Long& sum : long_) {
       float graph = 0.0f, acoustic = 0.0f;
-      parts_.assign(1, {{nullptr, 0}, each.graph, each.acoustic});
-      for (int32_t at = each.before;; at = inner_[at].before) {
+      parts_.assign(1, {{nullptr, 0}, sum.graph, sum.acoustic});
+      for (int32_t at = sum.before;; at = inner_[at].before) {
         if (at < 0 || inner_[at].is_place) {
           Step part{};
           for (; !parts_.empty(); parts_.pop_back()) {
@@ -105,20 +135,20 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
         if (at < 0) break;
         parts_.push_back(inner_[at].step);
       }
-      (each.is_end ? ends_[each.arc].graph : units_[each.arc].graph) = graph;
-      (each.is_end ? ends_[each.arc].acoustic : units_[each.arc].acoustic) = acoustic;
+      (sum.is_end ? ends_[sum.arc].graph : units_[sum.arc].graph) = graph;
+      (sum.is_end ? ends_[sum.arc].acoustic : units_[sum.arc].acoustic) = acoustic;
     }
   }
 
-  // Put arcs in Kaldi's order. Kaldi takes a state's epsilons away from the last to the first and then turns the arcs
-  // round: they stay as they were found, but for those behind an inner place, which were turned round before.
+  // Sort arcs in Kaldi's order. Kaldi removes the epsilons of a state from the last to the first and then reverses the
+  // arcs: they keep the order in which they were found, except after an inner place, where they were reversed before.
   void reverse_inner_places() {
     for (auto inner = inner_.rbegin(); inner != inner_.rend(); ++inner) {
       if (inner->is_place) std::reverse(units_.begin() + inner->begin, units_.begin() + inner->end);
     }
   }
 
-  // In the order of OpenFst's TopSort, as `top_sort` does it; here all states can be reached, and there are no cycles.
+  // Sort states in the order of OpenFst's TopSort, as `top_sort`; all states are reachable, and there are no cycles.
   void sort_states() {
     constexpr int32_t kUnseen = -1, kSeen = 0;
     const auto num_states = static_cast<int32_t>(ends_.size());
@@ -148,7 +178,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
     for (int32_t state = 0; state < num_states; ++state) new_state_[old_state_[state]] = state;
   }
 
-  // Write the arcs. The labels of places, and those the search was given, must still be there.
+  // Write the arcs; the labels of the places and of the lattice must still be valid.
   void write(const Places& places, const int32_t* labels, int64_t num_labels, const Block& to) const {
     const LabelCopier copy{labels, num_labels, to.ali + num_labels_};
     int32_t* dst = to.dst;
@@ -184,20 +214,20 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
   struct End {
     float graph, acoustic;
   };
-  // An arc of several steps whose costs wait until all places are known.
+  // An arc of several steps, whose costs are summed when all places are known.
   struct Long {
     int64_t arc;                   // or place
     bool is_end;
-    int32_t before;                // the inner step before its last one
+    int32_t before;                // the last inner step
     float graph, acoustic;         // of its last step
   };
-  // A state on the way through the result, and its arcs that have not yet been followed.
+  // A state of the depth-first search, and its remaining arcs.
   struct Walk {
     int32_t place;
     const Unit *arc, *end;
   };
 
-  // Write the labels of a unit's inner steps.
+  // Write the labels of the inner steps of a unit.
   void write_inner(const Unit& unit, int32_t* to) const {
     int32_t length = unit.num_labels - unit.num_last;
     for (int32_t at = unit.inner; at >= 0; at = inner_[at].before) {
@@ -210,10 +240,10 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: calls go straight to 
   }
 
   int64_t num_arcs_ = 0, num_labels_ = 0;  // of units
-  std::vector<Unit> units_;                // arcs of the result, and room for more
+  std::vector<Unit> units_;                // arcs of the result, and reserve
   std::vector<int64_t> arc_begin_;
-  std::vector<End> ends_;                  // of the places that were left: states of the result, before they are sorted
-  std::vector<Inner> inner_;               // each behind the one before it
+  std::vector<End> ends_;                  // of the places: states of the result before sorting
+  std::vector<Inner> inner_;               // each after its previous step
   std::vector<Long> long_;
   std::vector<Step> parts_;                // of a sum
   std::vector<int32_t> new_state_, old_state_;

@@ -1,4 +1,4 @@
-// What alignment reads and writes: labels with what is known of them, units being read, and the arcs of the result.
+// Properties of labels, options of an alignment, and the scanner that finds the end of a unit.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 
 namespace ninja {
 
-// What there is to know of a label: its phone, the phone's place in words, whether it ends the phone or loops.
+// Properties of a label: its phone, the position of the phone in words, whether it ends the phone or loops.
 constexpr uint32_t kLoop = 1, kFinal = 2;
 constexpr int kKindShift = 2, kPhoneShift = 5;
 enum PhoneKind : uint32_t { kNoKind, kBegin, kEnd, kSingleton, kInternal, kNonword };
-// Sets of kinds: of phones that begin a unit, that have another of the same unit before them, and behind them.
+// Sets of kinds: phones that begin a unit, that follow another phone of the unit, and that precede another one.
 constexpr uint32_t kStarts = 1 << kBegin | 1 << kSingleton | 1 << kNonword;
 constexpr uint32_t kWithin = 1 << kInternal | 1 << kEnd, kGoesOn = 1 << kBegin | 1 << kInternal;
 
 struct Labels {
-  const uint32_t* of;    // [num_labels + 1]; phone << 5 | kind << 2 | kFinal | kLoop; of[0]: whether all have a kind
+  const uint32_t* of;    // [num_labels + 1]; phone << 5 | kind << 2 | kFinal | kLoop; of[0] is 1 if all have a kind
   int64_t num_labels;
 };
 
@@ -26,36 +26,36 @@ inline uint32_t kind_of(uint32_t label) { return (label >> kKindShift) & 7; }
 inline uint32_t phone_of(uint32_t label) { return label >> kPhoneShift; }
 
 struct AlignOptions {
-  bool by_phone;         // units are phones, not words; all phones have the kind kNonword then
-  bool phones_as_words;  // arcs carry the phone instead of the word; general way only
+  bool by_phone;         // units are phones instead of words; then all phones have the kind kNonword
+  bool phones_as_words;  // arcs carry the phone instead of the word; general aligner only
   bool reorder;          // self-loops follow the transition that ends a phone
   int32_t silence_word;
   int32_t partial_word;
   int64_t max_states;
-  int64_t max_labels;    // of the new lattice, and of what is pending at all places; an arc counts as a few
+  int64_t max_labels;    // of the new lattice, and pending at all places; an arc counts as six
 };
 
 enum class AlignEnd { kAligned, kUnsure, kTooLarge };
 
-// How far the first unit of some labels has been read.
+// State of reading the first unit of some labels.
 struct UnitScan {
-  enum Phase : uint8_t { kStart, kInside, kLeft, kCut };  // nothing read; before its phone's end; behind it; unit over
+  enum Phase : uint8_t { kStart, kInside, kLeft, kCut };  // nothing read; before the end of its phone; after it; unit complete
   Phase phase = kStart;
   uint32_t first_kind = kNoKind;
-  uint32_t phone = 0;     // of the phone it is in, with its kind
-  int32_t cut = -1;       // number of labels of the unit, once it is over
+  uint32_t phone = 0;     // current phone, with its kind
+  int32_t cut = -1;       // number of labels of the complete unit
 
-  // Read on, behind so many labels; false if Kaldi would find fault with these labels, or might.
+  // Read labels that follow `before` others; false if Kaldi reports a fault of these labels, or might.
   bool read(const Labels& known, bool reorder, const int32_t* label, int32_t length, int32_t before) {
     if (phase == kCut || length == 0) return true;
     int32_t place = 0;
     if (phase == kStart && !start(known.of[label[place++]])) return false;
-    // What each label may be depends on the one before it. Bits instead of branches: nothing foretells them.
+    // Bits instead of branches, which would be unpredictable.
     const uint32_t loops = reorder ? kLoop : 0;
     uint32_t left = phase == kLeft, last = phone;
     for (; place < length; ++place) {
       const uint32_t here = known.of[label[place]], there = here >> kKindShift;
-      const uint32_t begins = left & ~(here & loops);  // another phone, which must belong to the same unit
+      const uint32_t begins = left & ~(here & loops);  // another phone of the same unit
       const uint32_t follows = kGoesOn >> (last & 7) & kWithin >> (there & 7), stays = last == there;
       if (!(((begins & follows) | (~begins & stays)) & 1)) break;
       left = (left & here & loops) | (here / kFinal & 1);
@@ -70,7 +70,7 @@ struct UnitScan {
     return true;
   }
 
-  // Read one label of which so much is known, if the unit is not over.
+  // Read one label with the given properties, if the unit is not complete.
   bool read_one(uint32_t here, bool reorder, int32_t before) {
     if (phase == kStart) return start(here);
     if (phase == kLeft && !(reorder && (here & kLoop))) {
@@ -95,24 +95,24 @@ struct UnitScan {
     return kStarts >> first_kind & 1;
   }
 
-  // Whether the unit may end with the last label read.
+  // Whether the unit may end after the last label.
   bool may_end() const { return phase == kLeft && !goes_on(); }
 
-  // Whether other phones of the word must follow the one it is in.
+  // Whether the current phone must be followed by another phone of the word.
   bool goes_on() const { return kGoesOn >> (phone & 7) & 1; }
 };
 
-// The first label that is no transition id, or whose phone has no kind; -1 if there is none.
+// Index of the first label that is not a transition id or whose phone has no kind; -1 if there is none.
 inline int64_t first_unknown_label(const int32_t* label, int64_t length, const Labels& known) {
-  constexpr int64_t kBlock = 256;  // that are well, as nearly all are, take little time together
+  constexpr int64_t kBlock = 256;  // checked together, since nearly all are valid
   const auto most = static_cast<uint32_t>(known.num_labels);
   for (int64_t begin = 0; begin < length; begin += kBlock) {
     const int64_t end = std::min(begin + kBlock, length);
-    uint32_t is_doubtful = known.of[0] == 0;
-    for (int64_t place = begin; place < end; ++place) is_doubtful |= static_cast<uint32_t>(label[place]) - 1 >= most;
-    for (int64_t place = begin; is_doubtful && place < end; ++place) {
-      const int32_t each = label[place];
-      if (each < 1 || each > known.num_labels || kind_of(known.of[each]) == kNoKind) return place;
+    uint32_t is_invalid = known.of[0] == 0;
+    for (int64_t place = begin; place < end; ++place) is_invalid |= static_cast<uint32_t>(label[place]) - 1 >= most;
+    for (int64_t place = begin; is_invalid && place < end; ++place) {
+      const int32_t id = label[place];
+      if (id < 1 || id > known.num_labels || kind_of(known.of[id]) == kNoKind) return place;
     }
   }
   return -1;

@@ -1,4 +1,4 @@
-// The alignment kernels on batches.
+// The fast aligner on batches.
 #pragma once
 
 #include "align/align_units.hpp"
@@ -8,7 +8,7 @@
 
 namespace ninja {
 
-// Align lattices up to the first for which the fast way does not do; returns how it ended for the last of them.
+// Align lattices up to the first that the fast aligner refuses; returns the outcome of the last one.
 inline AlignEnd align_all(const Items& items, const Labels& known, const AlignOptions& options, Items& results) {
   AlignEnd end = AlignEnd::kAligned;
   all(items, [&](const Item& item, Item& made) {

@@ -1,12 +1,12 @@
-// Alignment of lattices to words or phones: one arc a unit, with exactly the labels (transition ids) of that unit.
+// Alignment of lattices to words or phones: one arc per unit, with exactly the labels (transition ids) of the unit.
 //
-// A place in the search is an input state together with the labels and words that were read but not yet given out.
-// Only places behind a unit become states; from each the arcs are followed until the unit's end has been seen. Places
-// are taken up in the order in which they are found.
+// A place in the search is an input state with pending labels and words, which were read but not emitted. Only places at
+// the end of a unit become states; from each, arcs are followed to the end of the unit. Places are visited in the order
+// in which they are found.
 //
-// This is the fast way, for lattices that are what decoders make: deterministic, without epsilons, each label sequence
-// well formed. Anything else is left to the general way, which does step by step what Kaldi does. Both give the same
-// arcs and states in the same order with the same costs, bit for bit: those of Kaldi.
+// This is the fast aligner, for lattices as decoders make them: deterministic, without epsilons, with valid labels. All
+// others are left to the general aligner, which follows Kaldi step by step. Both return the arcs, states and costs of
+// Kaldi, in the same order and bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,11 @@
 #include "align/align_result.hpp"
 #include "align/align_units.hpp"
 #include "core/lattice.hpp"
+#include "graph/potential.hpp"
 
 namespace ninja {
 
-class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight to it
+class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
  public:
   [[gnu::noinline]] AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
                                   const AlignOptions& options) {
@@ -31,8 +32,8 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     known_ = known;
     options_ = options;
     end_ = AlignEnd::kAligned;
-    find_alive();
-    if (!alive_[0] || !is_deterministic()) return AlignEnd::kUnsure;  // without a path there is nothing to align
+    alive_ = coaccessible(arcs);
+    if (!alive_[0] || !is_deterministic()) return AlignEnd::kUnsure;
     clear();
     places_.add(places_.add_tail(0, {nullptr, 0}), nullptr, 0);
     for (int32_t place = 0; place < num_states() && end_ == AlignEnd::kAligned; ++place) {
@@ -47,7 +48,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     return end_;
   }
 
-  // The result; the lattice it was made of must still be there.
+  // The result; the lattice must still be valid.
   int64_t num_states() const { return static_cast<int64_t>(places_.size()); }
   int64_t num_arcs() const { return found_.num_arcs(); }
   int64_t num_labels() const { return found_.num_labels(); }
@@ -56,39 +57,39 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     found_.write(places_, alignments_->ali, alignments_->ali_begin[arcs_->num_arcs], to);
   }
 
-  // Room that is kept for the next lattice, in bytes, about.
+  // Memory kept for the next lattice, in bytes, roughly.
   size_t room() const { return found_.room() + known_arcs_.size() * sizeof(Known); }
 
  private:
-  // A way from the place being left.
+  // A path from the open place.
   struct Way {
     int32_t num_words, num_labels, num_steps;
-    float graph, acoustic;  // of its steps; three and more are added up again by `add_up`
+    float graph, acoustic;  // of its steps; `add_up` recomputes the sum of three and more
     UnitScan scan;
   };
   struct Frame {
-    int64_t arc, end;     // still to be followed
-    int32_t state, inner; // the inner step that led there, -1 if none did
+    int64_t arc, end;     // remaining arcs
+    int32_t state, inner; // the inner step that leads there, or -1
     Way way;
   };
-  // An arc of the lattice, and what has been found out about it.
+  // An arc of the lattice, and cached results of reading it.
   struct Known {
     const int32_t* label;
     int32_t length;
-    int32_t dst;          // -1: it leads nowhere
+    int32_t dst;          // -1 for a dead end
     int32_t word;
     float graph, acoustic;
-    uint32_t first;       // what is known of its first label; 0: it has none
-    struct Read {         // of its labels behind the first one
-      int32_t cut;        // where a unit ends; 0: they have not been read; -1: nowhere, or they are not well
+    uint32_t first;       // properties of its first label, 0 if it has none
+    struct Read {         // of the labels after the first
+      int32_t cut;        // end of a unit; 0 if not read yet, -1 if there is none or the labels are invalid
       uint32_t phone;
       UnitScan::Phase phase;
-      bool is_well;
-    } read[2];            // by whether the first label left its phone
-    struct Rest {         // of the lattice, behind the unit
+      bool is_valid;
+    } read[2];            // by whether the first label ends its phone
+    struct Rest {         // after the unit
       int32_t tail;
-      int32_t place[2];   // by whether the arc's own word, which is all then, is pending there
-    } rest[3];            // where the unit ends before this arc, or within it (by `read`)
+      int32_t place[2];   // by whether the word of the arc, and no other, is pending
+    } rest[3];            // the unit ends before this arc, or within it (by `read`)
   };
 
   void clear() {
@@ -113,28 +114,18 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     }
   }
 
-  void find_alive() {
-    const Arcs& arcs = *arcs_;
-    alive_.resize(arcs.num_states);
-    for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-      uint8_t alive = is_final(arcs, state);
-      for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) alive |= alive_[arcs.dst[arc]];
-      alive_[state] = alive;
-    }
-  }
-
   bool is_deterministic() {
     const Arcs& arcs = *arcs_;
     seen_.assign(kWordsSeen, -1);
     for (int32_t state = 0; state < arcs.num_states; ++state) {
       const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
-      bool is_doubtful = false;
+      bool may_repeat = false;
       for (int64_t arc = begin; arc < end; ++arc) {
         int32_t& last = seen_[arcs.word[arc] & (kWordsSeen - 1)];
-        is_doubtful |= arcs.word[arc] == 0 || last == state;
+        may_repeat |= arcs.word[arc] == 0 || last == state;
         last = state;
       }
-      if (!is_doubtful) continue;
+      if (!may_repeat) continue;
       sorted_.assign(arcs.word + begin, arcs.word + end);
       std::sort(sorted_.begin(), sorted_.end());
       if (sorted_[0] == 0 || std::adjacent_find(sorted_.begin(), sorted_.end()) != sorted_.end()) return false;
@@ -142,7 +133,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     return true;
   }
 
-  // Find the arcs of a place.
+  // Add the arcs of a place.
   void leave(int32_t place) {
     found_.open_place();
     const Place from = places_[place];
@@ -153,20 +144,20 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     }
     const bool takes_word = options_.by_phone ? from.num_words > 0 : tail.scan.first_kind != kNonword;
     if (tail.scan.phase == UnitScan::kCut && from.num_words >= takes_word) {
-      give_out_at_once(place, from, takes_word);
+      emit_pending(place, from, takes_word);
     } else {
       search(from, tail);
     }
     found_.close_place();
   }
 
-  // Give out the unit that is over within what is pending at a place.
-  void give_out_at_once(int32_t place, const Place& from, bool takes_word) {
+  // Emit the unit that is complete within the pending labels of a place.
+  void emit_pending(int32_t place, const Place& from, bool takes_word) {
     const Tail& tail = places_.tail(from.tail);
     const int32_t cut = tail.scan.cut;
     if (tail.next < 0) {
       const int32_t next = places_.add_tail(tail.state, {tail.labels.label + cut, tail.labels.length - cut});
-      places_.tail(from.tail).next = next;  // the other reference may have moved
+      places_.tail(from.tail).next = next;  // the reference may be invalid now
     }
     const int32_t without_word = options_.by_phone ? 0 : options_.silence_word;
     const int32_t word = takes_word ? *places_.words(from) : without_word;
@@ -180,11 +171,11 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     unit.graph = unit.acoustic = 0.0f;
   }
 
-  // Follow the arcs behind a place until units are over.
+  // Follow arcs from a place until units are complete.
   void search(const Place& from, const Tail& tail) {
     make_room(from.num_words);
     const int32_t* pending = places_.words(from);
-    for (int32_t each = 0; each < from.num_words; ++each) words_[each] = pending[each];
+    std::copy_n(pending, from.num_words, words_.begin());
     frames_.clear();
     Frame& first = frames_.emplace_back();
     first.state = tail.state;
@@ -194,7 +185,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     first.way.graph = first.way.acoustic = 0.0f;
     first.way.scan = tail.scan;
     append(first.way, {tail.labels, 0.0f, 0.0f});
-    if (give_out(first.state, first.way)) return;
+    if (emit(first.state, first.way)) return;
     if (first.state == arcs_->num_states) return end(first.way);
     first.arc = arcs_->arc_begin[first.state];
     first.end = arcs_->arc_begin[first.state + 1];
@@ -212,12 +203,12 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     }
   }
 
-  // Go on along arcs that end the unit, as most do, up to one that needs more thought than that.
+  // Follow arcs that complete the unit, as most do, up to the first that does not.
   void follow_simple(Frame& frame) {
     const Way& way = frame.way;
     const bool takes_word = options_.by_phone || way.scan.first_kind != kNonword;
-    const bool takes_own = takes_word && way.num_words == 0;
-    const int32_t given_word = takes_word ? words_[0] : options_.silence_word;
+    const bool takes_arc_word = takes_word && way.num_words == 0;
+    const int32_t pending_word = takes_word ? words_[0] : options_.silence_word;
     const int32_t num_pending = way.num_words + 1 - takes_word;
     const int32_t* const pending = words_.data() + takes_word;
     const bool left = way.scan.phase == UnitScan::kLeft, may_end = left && !way.scan.goes_on();
@@ -249,13 +240,13 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
       unit.num_last = num_last;
       unit.inner = frame.inner;
       unit.place = place;
-      unit.word = takes_own ? known.word : given_word;
+      unit.word = takes_arc_word ? known.word : pending_word;
       unit.graph = way.graph + known.graph;
       unit.acoustic = way.acoustic + known.acoustic;
     }
   }
 
-  // Go on along an arc.
+  // Follow an arc.
   void follow(const Frame& frame, int64_t arc) {
     Known& known = known_arcs_[arc];
     if (known.dst < 0) return;
@@ -275,14 +266,14 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     way.acoustic += step.acoustic;
   }
 
-  // Note an arc, or the end of a way, whose costs depend on the order in which they are added up.
+  // Note an arc, or an end, whose costs depend on the order of additions.
   void note_long(const Way& way, bool is_end) {
     if (way.num_steps <= 3) return;
     const Step& last = steps_[way.num_steps - 1];
     found_.note_long(is_end, frames_.back().inner, last.graph, last.acoustic);
   }
 
-  // Find out behind which inner steps a unit may end on another way.
+  // Find the inner steps after which a unit may end on another path.
   void find_inner_places() {
     if (found_.inner().empty()) return;
     size_t size = 64;
@@ -300,7 +291,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     }
   }
 
-  // Whether a unit may end where a way stands behind an inner step.
+  // Whether a unit may end after an inner step.
   bool is_place(const Inner& inner) {
     const Place& from = places_[inner.place];
     const Stretch pending = places_.tail(from.tail).labels;
@@ -319,7 +310,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
                        {sorted_.data(), inner.num_labels});
   }
 
-  // Read an arc's labels behind others; how the first one is read tells how the rest is, so that is read once.
+  // Read the labels of an arc. The result for all but the first label is cached.
   bool read(UnitScan& scan, int32_t before, Known& known) {
     if (known.length == 0 || scan.phase == UnitScan::kCut) return true;
     if (!scan.read_one(known.first, options_.reorder, before)) return false;
@@ -330,23 +321,23 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     scan.phase = rest.phase;
     scan.phone = rest.phone;
     if (rest.phase == UnitScan::kCut) scan.cut = before + rest.cut;
-    return rest.is_well;
+    return rest.is_valid;
   }
 
-  // Read an arc's labels behind the first one, which may have left its phone; return where a unit ends, or -1.
+  // Read the labels of an arc after the first, which may end its phone; return the end of a unit, or -1.
   int32_t read_rest(Known& known, bool leaves) {
     UnitScan scan;
     scan.phase = leaves ? UnitScan::kLeft : UnitScan::kInside;
     scan.phone = known.first >> kKindShift;
-    const bool is_well = scan.read(known_, options_.reorder, known.label + 1, known.length - 1, 1);
-    const int32_t cut = is_well && scan.phase == UnitScan::kCut ? scan.cut : -1;
-    known.read[leaves] = {cut, scan.phone, scan.phase, is_well};
+    const bool is_valid = scan.read(known_, options_.reorder, known.label + 1, known.length - 1, 1);
+    const int32_t cut = is_valid && scan.phase == UnitScan::kCut ? scan.cut : -1;
+    known.read[leaves] = {cut, scan.phone, scan.phase, is_valid};
     return cut;
   }
 
-  // Give out a unit if one is over, or get ready to go on.
+  // Emit a unit if one is complete, or continue the search.
   void arrive(int32_t state, const Way& way) {
-    if (give_out(state, way)) return;
+    if (emit(state, way)) return;
     if (state == arcs_->num_states) return end(way);
     int32_t inner = -1;
     if (way.num_steps > 1) {
@@ -358,17 +349,17 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     frames_.push_back({arcs_->arc_begin[state], arcs_->arc_begin[state + 1], state, inner, way});
   }
 
-  // Go on from a final state to the end of the lattice.
+  // Continue from a final state to the end of the lattice.
   void arrive_at_end(int32_t state, Way way) {
     const int64_t begin = alignments_->final_ali_begin[state];
     const Stretch labels{alignments_->final_ali + begin,
                          static_cast<int32_t>(alignments_->final_ali_begin[state + 1] - begin)};
     if (!way.scan.read(known_, options_.reorder, labels.label, labels.length, way.num_labels)) return refuse();
     append(way, {labels, arcs_->final_graph[state], arcs_->final_acoustic[state]});
-    if (!give_out(static_cast<int32_t>(arcs_->num_states), way)) end(way);
+    if (!emit(static_cast<int32_t>(arcs_->num_states), way)) end(way);
   }
 
-  bool give_out(int32_t state, const Way& way) {
+  bool emit(int32_t state, const Way& way) {
     if (way.scan.phase == UnitScan::kCut) {
       const bool takes_word = options_.by_phone ? way.num_words > 0 : way.scan.first_kind != kNonword;
       if (takes_word && way.num_words == 0) return false;
@@ -383,7 +374,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     return false;
   }
 
-  // At the end of the lattice, where no unit is over by itself.
+  // At the end of the lattice, where the end of a unit is not implied by the next label.
   void end(const Way& way) {
     if (way.num_labels == 0 && way.num_words == 0) {
       note_long(way, true);
@@ -401,7 +392,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     add_arc(last, way, !is_silence, is_silence ? options_.silence_word : words_[0], way.num_labels);
   }
 
-  // An arc with the first `cut` labels of a way to the place where the rest is pending.
+  // Add an arc with the first `cut` labels of a path, to the place where the rest is pending.
   void add_arc(int32_t state, const Way& way, bool takes_word, int32_t word, int32_t cut) {
     const Stretch last = steps_[way.num_steps - 1].labels;
     const int32_t tail = places_.add_tail(state, rest_of(way, cut, way.num_labels - cut));
@@ -417,7 +408,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     unit.acoustic = way.acoustic;
   }
 
-  // For a word more than these.
+  // For one more word.
   void make_room(int32_t num_words) {
     if (static_cast<int32_t>(words_.size()) <= num_words) words_.resize(2 * num_words + 16);
   }
@@ -427,7 +418,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     if (size > options_.max_labels) end_ = AlignEnd::kTooLarge;
   }
 
-  // The labels of a way behind its first ones.
+  // The labels of a path after the first ones.
   Stretch rest_of(const Way& way, int32_t first, int32_t length) {
     if (length == 0) return {nullptr, 0};
     int32_t at = 0;
@@ -444,7 +435,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     return {kept_.back().data(), length};
   }
 
-  // The place behind an arc where its last labels are pending.
+  // The place after an arc where its last labels are pending.
   [[gnu::noinline]] int32_t find_place(const Known& known, Known::Rest& rest, int32_t length, const int32_t* word,
                                        int32_t num_words) {
     if (rest.tail < 0) rest.tail = places_.add_tail(known.dst, {known.label + known.length - length, length});
@@ -453,7 +444,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
     return place;
   }
 
-  // A place just found; there must not be too many.
+  // Check the number of places.
   int32_t bounded(int32_t place) {
     if (place >= options_.max_states || places_.num_words() > options_.max_labels) end_ = AlignEnd::kTooLarge;
     return place;
@@ -470,19 +461,19 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: calls go straight 
   AlignEnd end_ = AlignEnd::kAligned;
   int64_t num_pending_ = 0;         // labels in kept_
   std::vector<uint8_t> alive_;
-  std::vector<int32_t> seen_;       // by the last digits of words, the last state with such a word
-  std::vector<int32_t> sorted_;     // and other lists that nobody needs for long
-  std::vector<uint8_t> near_;       // what there is at places, by the last digits of a hash
-  std::vector<Known> known_arcs_;   // [num_arcs], and room for more
+  std::vector<int32_t> seen_;       // by the low bits of words, the last state with such a word
+  std::vector<int32_t> sorted_;     // a buffer
+  std::vector<uint8_t> near_;       // by the low bits of a hash, whether there is such a place
+  std::vector<Known> known_arcs_;   // [num_arcs], and reserve
   Places places_;
   UnitArcs found_;
   std::vector<std::vector<int32_t>> kept_;  // pending labels of more than one arc
-  std::vector<int32_t> words_;      // of the way at hand
-  std::vector<Step> steps_;         // its arcs, behind what was pending
+  std::vector<int32_t> words_;      // of the current path
+  std::vector<Step> steps_;         // its arcs, after the pending labels
   std::vector<Frame> frames_;
 };
 
-// Lend an aligner that has room from earlier calls of the thread; what an unusually large lattice took is freed.
+// An aligner with the memory of earlier calls of the thread, unless an unusually large lattice has used it.
 inline FastAligner& spare_aligner() {
   static thread_local FastAligner spare;
   constexpr size_t kMost = size_t{1} << 26;

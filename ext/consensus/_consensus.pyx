@@ -17,16 +17,16 @@ def decode_mbr(
     int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
     int64_t most_words=c.kMostWords,
 ):
-    """Decode lattices, beginning with their words of `start`, all of them and where those of each begin, or, if it is
-    None, with the best paths.
+    """Decode lattices, starting from the words `start` (pool and begin of each lattice), or from the best paths if it is
+    None.
 
-    Beyond `whole_words` states times words, a state is compared with at least `least_words` to both sides of its time,
-    with more as long as that takes no more than `most_words`.
+    Beyond `whole_words` states times words, a state is compared with at least `least_words` on both sides of its time,
+    and with more within `most_words`.
 
     Returns:
-        Place of the first lattice without a path or whose times contradict, -1: there is none; then the fields of a
-        ``Consensus``, of all lattices one behind the other, in three groups, each with where the lattices begin: those
-        of words, of bins and of entries; and (bayes_risk, rounds, touches_band), each [lattices].
+        Index of the first lattice without a path or with contradictory times, or -1; then the fields of a ``Consensus``
+        concatenated over all lattices, in three groups, each with the begin of each lattice: those of words, of bins
+        and of entries; and (bayes_risk, rounds, touches_band), each [lattices].
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -36,17 +36,17 @@ def decode_mbr(
     if start is not None:
         words = <const int32_t*>data_of(start[0], np.NPY_INT32, -1)
         begin = <const int64_t*>data_of(start[1], np.NPY_INT64, items.size() + 1)
-    cdef c.Consensuses found
+    cdef c.Consensuses result
     cdef int64_t failed
     with nogil:
         failed = c.decode_mbr_all(
-            items[0], factors, words, begin, search, silence, whole_words, least_words, most_words, found)
+            items[0], factors, words, begin, search, silence, whole_words, least_words, most_words, result)
     return (
         failed,
-        (int64s(found.words_begin), int32s(found.words), floats(found.confidence), pairs(floats(found.time))),
-        (int64s(found.bins_begin), int64s(found.bin_begin), pairs(floats(found.bin_time))),
-        (int64s(found.entries_begin), int32s(found.word), floats(found.posterior), pairs(floats(found.entry_time))),
-        (doubles(found.risk), int64s(found.rounds), int64s(found.touches_band)),
+        (int64s(result.words_begin), int32s(result.words), floats(result.confidence), pairs(floats(result.time))),
+        (int64s(result.bins_begin), int64s(result.bin_begin), pairs(floats(result.bin_time))),
+        (int64s(result.entries_begin), int32s(result.word), floats(result.posterior), pairs(floats(result.entry_time))),
+        (doubles(result.risk), int64s(result.rounds), int64s(result.touches_band)),
     )
 
 

@@ -1,4 +1,4 @@
-// Minimum-Bayes-risk decoding of batches.
+// Minimum Bayes risk decoding of batches.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace ninja {
 
-// What a ``Consensus`` holds, of several lattices one behind the other.
+// The fields of a ``Consensus``, concatenated over several lattices.
 struct Consensuses {
   std::vector<int32_t> words;
   std::vector<float> confidence, time;
   std::vector<int64_t> words_begin{0};    // [items + 1]
-  std::vector<int64_t> bin_begin;         // as in each: counted from its own entries, one more than it has bins
+  std::vector<int64_t> bin_begin;         // relative to the entries of a lattice, one more than its bins
   std::vector<float> bin_time;
   std::vector<int64_t> bins_begin{0};     // [items + 1]
   std::vector<int32_t> word;
@@ -24,8 +24,8 @@ struct Consensuses {
   std::vector<int64_t> rounds, touches_band;
 };
 
-// Decode each item, beginning with `start[begin[place]:begin[place + 1]]` or, if `begin` is null, its best path; returns
-// the place of the first without a path or whose times contradict, or -1.
+// Decode each item, starting from `start[begin[i]:begin[i + 1]]` or, if `begin` is null, its best path; returns the index
+// of the first without a path or with contradictory times, or -1.
 inline int64_t decode_mbr_all(const Items& items, const Scales& scales, const int32_t* start, const int64_t* begin,
                               bool search, bool silence, int64_t whole_words, int64_t least_words, int64_t most_words,
                               Consensuses& all) {
@@ -37,25 +37,25 @@ inline int64_t decode_mbr_all(const Items& items, const Scales& scales, const in
       words.assign(start + begin[0], start + begin[1]);
       ++begin;
     }
-    Consensus found;
+    Consensus one;
     if (!decode_mbr(item.arcs, item.labels, time, scales, begin != nullptr ? &words : nullptr, search, silence,
-                    whole_words, least_words, most_words, found)) {
+                    whole_words, least_words, most_words, one)) {
       return false;
     }
-    append(found.words, all.words);
-    append(found.confidence, all.confidence);
-    append(found.time, all.time);
-    append(found.bin_begin, all.bin_begin);
-    append(found.bin_time, all.bin_time);
-    append(found.word, all.word);
-    append(found.posterior, all.posterior);
-    append(found.entry_time, all.entry_time);
+    append(one.words, all.words);
+    append(one.confidence, all.confidence);
+    append(one.time, all.time);
+    append(one.bin_begin, all.bin_begin);
+    append(one.bin_time, all.bin_time);
+    append(one.word, all.word);
+    append(one.posterior, all.posterior);
+    append(one.entry_time, all.entry_time);
     all.words_begin.push_back(static_cast<int64_t>(all.words.size()));
     all.bins_begin.push_back(static_cast<int64_t>(all.bin_time.size() / 2));
     all.entries_begin.push_back(static_cast<int64_t>(all.word.size()));
-    all.risk.push_back(found.risk);
-    all.rounds.push_back(found.rounds);
-    all.touches_band.push_back(found.touches_band);
+    all.risk.push_back(one.risk);
+    all.rounds.push_back(one.rounds);
+    all.touches_band.push_back(one.touches_band);
     return true;
   });
 }

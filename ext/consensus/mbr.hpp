@@ -1,4 +1,4 @@
-// Minimum-Bayes-risk decoding: the words of least expected error, and the confusion network around them.
+// Minimum Bayes risk decoding: the words of least expected error, and a confusion network aligned with them.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct Consensus {
   std::vector<float> confidence;    // [words]
   std::vector<float> time;          // [words, 2], frames
   std::vector<int64_t> bin_begin;   // [bins + 1]
-  std::vector<int32_t> word;        // [entries], each bin from the most probable on
+  std::vector<int32_t> word;        // [entries], in each bin by decreasing probability
   std::vector<float> posterior;     // [entries]
   std::vector<float> entry_time;    // [entries, 2]
   std::vector<float> bin_time;      // [bins, 2]
   double risk = 0.0;
   int64_t rounds = 0;
-  bool touches_band = false;        // the band could not grow until all of weight keeps off its edges: approximate
+  bool touches_band = false;        // the largest band is too narrow: the result is approximate
 };
 
-// gamma and tau of Xu et al. 2011, figure 5 and appendix C: which words stand at each place, how often, and when.
+// gamma and tau of Xu et al. 2011, figure 5 and appendix C: the probability and the times of each word at each place.
 class Statistics {
  public:
   struct Entry {
@@ -54,7 +54,7 @@ class Statistics {
     for (int32_t place = 0; place <= places; ++place) epsilon_[place].place = place;
   }
 
-  // The sums of a word at a place, those of epsilons; both valid until the next call.
+  // The sums of a word, or of epsilons, at a place; valid until the next call.
   Entry& of(const MbrLattice::Link& link, int32_t place) {
     const int32_t number = place / kBlock;
     if (recent_[link.slot] < 0 || block_[recent_[link.slot]].number != number) turn(link.slot, number);
@@ -67,8 +67,7 @@ class Statistics {
   }
   Entry& epsilon(int32_t place) { return epsilon_[place]; }
 
-  // Whether a word has another posterior than `words` at some place, [places], the most probable words of which these
-  // become.
+  // Replace `words` by the most probable word at each place; whether the posterior changes at some place.
   bool improve(std::vector<int32_t>& words) {
     best_.assign(words.size(), ~uint64_t{0});
     now_.assign(words.size(), 0.0f);
@@ -88,9 +87,8 @@ class Statistics {
     return improved;
   }
 
-  // Entries by place, each place's from the most probable on, equal ones from the largest word id on. Kaldi compares
-  // in single precision. `begin` gets the first entry of each place, counted from 0. What has no share is left out, as
-  // Kaldi does.
+  // Entries sorted by place, decreasing probability in single precision, and decreasing word id, as in Kaldi. `begin` is
+  // set to the first entry of each place. Entries of probability 0 are dropped.
   const std::vector<Entry>& sorted(std::vector<int64_t>& begin) {
     const auto places = static_cast<int64_t>(epsilon_.size()) - 1;
     begin.assign(places + 1, 0);
@@ -113,16 +111,16 @@ class Statistics {
  private:
   static constexpr int32_t kBlock = 8;
   struct Block {             // the entries of a word at kBlock places
-    int32_t number;          // of these places
-    int32_t next;            // the word's block of later places, -1: none
-    int32_t entry[kBlock];   // -1: none yet
+    int32_t number;          // of the block of places
+    int32_t next;            // block of later places of the word, or -1
+    int32_t entry[kBlock];   // -1 if there is none yet
   };
   struct Rank {
     uint64_t order;
     const Entry* entry;
   };
 
-  // Smaller for what comes first: the bits of floats that are not negative are ordered as these are.
+  // A sort key. The bits of nonnegative floats have the order of the floats.
   static uint64_t order_of(const Entry& entry) {
     const auto gamma = static_cast<float>(entry.gamma);
     uint32_t bits;
@@ -130,8 +128,8 @@ class Statistics {
     return ~((static_cast<uint64_t>(bits) << 32) | static_cast<uint32_t>(entry.word));
   }
 
-  // Make a block the recent one of its word. A word's blocks are chained by their places, the first first. The way back
-  // goes from the last places to the first, so the one looked for is among the first.
+  // Find or add a block and make it the recent one of its word. The blocks of a word are linked in the order of their
+  // places. Since places are visited backwards, the wanted block is among the first.
   void turn(int32_t slot, int32_t number) {
     int32_t* link = &first_[slot];
     while (*link >= 0 && block_[*link].number < number) link = &block_[*link].next;
@@ -146,7 +144,7 @@ class Statistics {
     }
   }
 
-  // Call `take` with whatever has a share.
+  // Call `take` with each entry of nonzero probability.
   template <class Take>
   void each(Take take) const {
     for (const Entry& entry : entry_) {
@@ -159,34 +157,34 @@ class Statistics {
 
   std::vector<Entry> entry_, epsilon_, sorted_;
   std::vector<Block> block_;
-  std::vector<int32_t> recent_;  // [slots], block of the word that was used last, -1: none
-  std::vector<int32_t> first_;   // likewise, block of its first places
+  std::vector<int32_t> recent_;  // [slots], last used block of the word, or -1
+  std::vector<int32_t> first_;   // [slots], block of its first places, or -1
   std::vector<uint64_t> best_;
   std::vector<float> now_;
   std::vector<Rank> rank_;
   std::vector<int64_t> next_;
 };
 
-// The way back over all paths: hand each state's share of probability at each place to the states before it, along the
-// steps that the distances took. Few places of a state have any. States whose share comes near the edge of their window
-// are marked as touched.
+// Backward pass over all paths: distribute the probability of each state at each place over the previous states, along
+// the steps of the alignments. Few places of a state have any. States with probability near the edge of their window are
+// marked as touched.
 inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t places, double negligible,
                        Statistics& statistics, std::vector<char>& touched) {
   distances.clear();  // now beta' of figure 5
   distances.row(lattice.num_states - 1)[places] = 1.0;
   statistics.reset(places, lattice.slots.size());
   touched.assign(lattice.num_states, 0);
-  double nowhere = 0.0;
-  Statistics::Entry left_over{};
+  double discarded = 0.0;
+  Statistics::Entry extra_link{};
   for (int64_t state = lattice.num_states - 1; state > 0; --state) {
     double* here = distances.row(state);
     const int32_t first = distances.begin(state), last = distances.end(state);
-    int32_t low = first, high = last - 1;  // the places with a share lie between; windows are pairs of places
+    int32_t low = first, high = last - 1;  // places with probability lie between; windows are pairs of places
     while (high > first && here[high] + here[high - 1] <= negligible) high -= 2;
     if (high < first) continue;
     while (here[low] + here[low + 1] <= negligible) low += 2;
     if (first > 0 || last <= places) {
-      const int32_t margin = 2 * margin_of((last - first) / 2);  // a word has two places
+      const int32_t margin = 2 * margin_of((last - first) / 2);  // two places per word
       double outside = 0.0;
       for (int32_t q = low; q <= high; ++q) {
         if (here[q] <= negligible) here[q] = 0.0;
@@ -202,7 +200,7 @@ inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t 
       double* there = distances.row(link.src);
       const int32_t least = distances.begin(link.src);
       const double begin = lattice.time[link.src];
-      double carried = 0.0;  // from the place after, which the link left out
+      double carried = 0.0;  // from the next place, which is missing from the link
       for (int32_t q = high; q >= low || carried != 0.0; --q) {
         const double value = q >= low ? carried + link.prob * here[q] : carried;
         carried = 0.0;
@@ -214,9 +212,9 @@ inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t 
         const AlignStep step = steps[q];
         Statistics::Entry* entry = &statistics.epsilon(q);
         if (step == kPair && link.word != 0) entry = &statistics.of(link, q);
-        // No branches, since which step it is cannot be foreseen.
-        (step == kLeftOver ? &left_over : entry)->add(value, step == kMissing ? end : begin, end);
-        *(step == kMissing ? &nowhere : there + q - (step == kPair)) += value;
+        // Without branches, since steps are unpredictable.
+        (step == kExtraLink ? &extra_link : entry)->add(value, step == kMissing ? end : begin, end);
+        *(step == kMissing ? &discarded : there + q - (step == kPair)) += value;
         carried = step == kMissing ? value : 0.0;
       }
     }
@@ -229,8 +227,8 @@ inline void accumulate(const MbrLattice& lattice, Distances& distances, int32_t 
   }
 }
 
-// Times of words that follow each other must not overlap: the time of both is divided as they were long.
-inline void part_last_two(std::vector<float>& time) {
+// If the last two words overlap, divide their time in proportion to their durations.
+inline void separate_last_two(std::vector<float>& time) {
   const size_t count = time.size() / 2;
   if (count < 2) return;
   float* first = time.data() + 2 * (count - 2);
@@ -247,9 +245,9 @@ inline void part_last_two(std::vector<float>& time) {
 }
 
 constexpr int64_t kMostRounds = 102;
-constexpr size_t kMostSpareBytes = size_t{1} << 23;  // what an unusually large lattice took is freed
+constexpr size_t kMostSpareBytes = size_t{1} << 23;  // more memory is freed after a call
 
-// Memory that one call after the other works in.
+// Buffers of one call after another.
 struct MbrSpace {
   MbrLattice lattice;
   MbrBand band;
@@ -260,8 +258,8 @@ struct MbrSpace {
   std::vector<int32_t> bin;
 };
 
-// Decode, beginning with the words that stand in the result: with `search` they are improved until the expected error
-// falls no more, without, only the statistics around them are computed. With `silence` epsilons between them are kept.
+// Decode, starting from the words of the result. With `search` they are improved until the expected error does not
+// decrease; otherwise only the statistics are computed. With `silence` epsilons between words are kept.
 // Source: Kaldi, lat/sausages.cc; Xu, Povey, Mangu, Zhu 2011, "Minimum Bayes Risk decoding and system combination
 // based on a recursion for edit distance", figures 4-6.
 inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& result) {
@@ -299,7 +297,7 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
     const auto posterior = static_cast<float>(entry.gamma);
     result.word.push_back(entry.word);
     result.posterior.push_back(posterior);
-    // The least lose their digits in single precision, or all of them.
+    // Very small posteriors are inexact or 0 in single precision.
     const double share = posterior >= std::numeric_limits<float>::min() ? posterior : entry.gamma;
     result.entry_time.push_back(static_cast<float>(entry.begin / share));
     result.entry_time.push_back(static_cast<float>(entry.end / share));
@@ -323,16 +321,16 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
     int64_t at = begin;
     while (at < end && result.word[at] != words[place]) ++at;
     result.confidence.push_back(at < end ? result.posterior[at] : 0.0f);
-    if (at == end) at = begin;  // a word that was given, and is not in the lattice
+    if (at == end) at = begin;  // a word of the initial hypothesis that is not in the lattice
     result.time.push_back(result.entry_time[2 * at]);
     result.time.push_back(result.entry_time[2 * at + 1]);
-    part_last_two(result.time);
+    separate_last_two(result.time);
     words[kept++] = words[place];
   }
   words.resize(kept);
 }
 
-// Decode a lattice, beginning with `start` or, if that is null, its best path; false if no path leads to a final state.
+// Decode a lattice, starting from `start` or, if it is null, the best path; false if no path leads to a final state.
 inline bool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& scales,
                        const std::vector<int32_t>* start, bool search, bool silence, int64_t whole_words,
                        int64_t least_words, int64_t most_words, Consensus& result) {

@@ -1,11 +1,10 @@
-// Which words of the hypothesis each state of a long recording is compared with.
+// The words of the hypothesis that each state of a long recording is compared with.
 //
-// Beyond kWholeWords states times words, a state is compared with the words around its time, or around its place where
-// the lattice has no times. That nothing is lost shows when the shares of probability have been handed back: where more
-// than kTouching of a state's share lies in the outer eighth of its window, the window is widened and all is computed
-// again, until no state is touched or the band takes kMostWords and twice what it took first. What is left out then are
-// alignments that run beside the ones found by an eighth of a window or more: they pay as many words on the way out and
-// again on the way back, and would have to save more than that on the stretch between.
+// Beyond kWholeWords states times words, a state is compared with the words around its time, or around its relative
+// position if the lattice has no times. If more than kTouching of the probability of a state lies in the outer eighth of
+// its window, the window is widened and everything is computed again, until no state is touched or the band would exceed
+// kMostWords and twice its first size. Alignments outside the band deviate from those found by an eighth of a window or
+// more: they cost as many words on the way out and back, and would have to save more in between.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +18,17 @@
 
 namespace ninja {
 
-constexpr int64_t kWholeWords = int64_t{1} << 18;  // states times words; each takes 18 bytes
+constexpr int64_t kWholeWords = int64_t{1} << 18;  // states times words, of 18 bytes each
 constexpr int64_t kMostWords = int64_t{1} << 22;
-constexpr int64_t kLeastWords = 32;                // to both sides of a state
-// More than this is a difference in single precision, which decides between words that are equally probable.
+constexpr int64_t kLeastWords = 32;                // on both sides of a state
+// Larger probabilities may change results in single precision, which decide between equally probable words.
 constexpr double kTouching = 1e-13;
-constexpr double kNegligible = 1e-16;  // shares that are followed no further in a band that is not all
+constexpr double kNegligible = 1e-16;  // probabilities that are dropped in a partial band
 
 class MbrBand {
  public:
-  // Take the lattice that `lattice` was made of, the frames of its states, and the words decoding begins with: those of
-  // the links of the best path or, where that is null, given ones.
+  // `arcs` is the original lattice, `time` the frame of its states, `words` the initial hypothesis, and `links` the links
+  // of the best path with these words, or null.
   void start(const Arcs& arcs, const int32_t* time, const MbrLattice& lattice, const std::vector<int32_t>& words,
              const std::vector<int64_t>* links, int64_t whole_words, int64_t least_words, int64_t most_words) {
     const auto num_words = static_cast<int64_t>(words.size());
@@ -37,7 +36,7 @@ class MbrBand {
     is_whole_ = half >= num_words;
     if (is_whole_) return;
     most_words_ = std::max(most_words, 2 * lattice.num_states * (2 * half + 1));
-    const bool timed = std::any_of(time, time + arcs.num_states, [](int32_t each) { return each > 0; });
+    const bool timed = std::any_of(time, time + arcs.num_states, [](int32_t frame) { return frame > 0; });
     std::vector<double> place = timed ? std::vector<double>(time, time + arcs.num_states) : relative_places(arcs);
     place_.clear();
     double last = 0.0;
@@ -49,13 +48,13 @@ class MbrBand {
       end_.clear();
       last = 0.0;
       for (const int64_t link : *links) end_.push_back(last = std::max(last, place_[lattice.link[link].dst]));
-    } else {  // where the path nearest to them has them
+    } else {  // as on the path nearest to the words
       end_ = word_ends(arcs, place, oracle(arcs, words.data(), num_words), num_words);
     }
     width_.assign(lattice.num_states, static_cast<int32_t>(half));
   }
 
-  // The band for the words as they are now.
+  // The band for the current number of words.
   const Band& of(const MbrLattice& lattice, int64_t num_words) {
     num_words_ = num_words;
     if (is_whole_) {
@@ -68,12 +67,12 @@ class MbrBand {
     return band_;
   }
 
-  // Whether there is more to compare touched states with.
+  // Whether touched states can be compared with more words.
   bool touches(const std::vector<char>& touched) const {
-    return !is_whole_ && std::any_of(touched.begin(), touched.end(), [](char each) { return each != 0; });
+    return !is_whole_ && std::any_of(touched.begin(), touched.end(), [](char mark) { return mark != 0; });
   }
 
-  // Widen the band around touched states; false if that takes too much.
+  // Widen the band around touched states; false if it would become too large.
   bool widen(const MbrLattice& lattice, const std::vector<char>& touched) {
     std::vector<int32_t> width = width_;
     ninja::widen(band_, count_, touched, num_words_, width);
@@ -86,12 +85,12 @@ class MbrBand {
 
   double negligible() const { return is_whole_ ? 0.0 : kNegligible; }
 
-  // The words have changed: `bin[k]` is where the new one came from, an odd number 2 w + 1 for old word w, 2 w for the
-  // gap before it.
+  // Update positions after a change of words: word k comes from place `bin[k]`, which is 2 w + 1 for the old word w and
+  // 2 w for the gap before it.
   void follow(const std::vector<int32_t>& bin) {
     if (is_whole_) return;
     std::vector<double> end;
-    for (const int32_t each : bin) end.push_back(each == 0 ? 0.0 : end_[(each - 1) / 2]);
+    for (const int32_t place : bin) end.push_back(place == 0 ? 0.0 : end_[(place - 1) / 2]);
     end_ = std::move(end);
   }
 
@@ -105,10 +104,10 @@ class MbrBand {
 
   bool is_whole_ = true;
   int64_t num_words_ = 0, most_words_ = 0;
-  std::vector<double> place_;   // [states], frame or share of the recording
-  std::vector<double> end_;     // [words], likewise; rises
+  std::vector<double> place_;   // [states], frame or relative position
+  std::vector<double> end_;     // [words], likewise; increasing
   std::vector<int32_t> width_;  // [states]
-  std::vector<int32_t> count_;  // [states], words that end before it
+  std::vector<int32_t> count_;  // [states], words that end before the state
   Band band_;
 };
 

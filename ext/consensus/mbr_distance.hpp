@@ -1,4 +1,4 @@
-// Edit distances between all paths of a lattice and one word sequence, on average, and how each step of them arose.
+// Average edit distances between the paths of a lattice and one word sequence, and the steps of the alignments.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace ninja {
 
-// A word left over costs a little more than an error, so that of equal alignments the shorter one is taken.
+// An extra word of the lattice costs a little more than 1, so that of equal alignments the shorter one is preferred.
 constexpr double kExtra = 1.0 + static_cast<double>(1.0e-5f);
 
-enum AlignStep : uint8_t { kPair = 1, kLeftOver = 2, kMissing = 3 };  // link and place; link alone; place alone
+enum AlignStep : uint8_t { kPair = 1, kExtraLink = 2, kMissing = 3 };  // link and place; link only; place only
 
 NINJA_CLONES void add_scaled(const double* from, double factor, int64_t length, double* to) {
   for (int64_t i = 0; i < length; ++i) to[i] += factor * from[i];
 }
 
-// The word sequence that paths are compared with: an epsilon before, between and after its words. Places count from 1.
+// The word sequence that paths are compared with, with an epsilon before, between and after words. Places start at 1.
 class Hypothesis {
  public:
-  // Take words, none of them epsilon.
+  // Set the words, without epsilons.
   void set(const std::vector<int32_t>& words, const WordSlots& slots) {
     place_.assign(2 * words.size() + 2, 0);
     begin_.assign(slots.size() + 1, 0);
@@ -33,25 +33,25 @@ class Hypothesis {
       if (slot >= 0) ++begin_[slot + 1];
     }
     for (int32_t slot = 0; slot < slots.size(); ++slot) begin_[slot + 1] += begin_[slot];
-    standing_.resize(begin_.back());
-    for (size_t at = words.size(); at-- > 0;) {  // backwards, so that the ends of slots become their beginnings
+    places_.resize(begin_.back());
+    for (size_t at = words.size(); at-- > 0;) {  // backwards: turns ends of slots into begins
       const int32_t slot = slots.find(words[at]);
-      if (slot >= 0) standing_[--begin_[slot + 1]] = static_cast<int32_t>(2 * at + 2);
+      if (slot >= 0) places_[--begin_[slot + 1]] = static_cast<int32_t>(2 * at + 2);
     }
     begin_.erase(begin_.begin());
-    begin_.push_back(static_cast<int32_t>(standing_.size()));
+    begin_.push_back(static_cast<int32_t>(places_.size()));
   }
   int32_t length() const { return static_cast<int32_t>(place_.size()) - 1; }
   int32_t operator[](int64_t q) const { return place_[q]; }  // even places hold words
 
   struct Range {
-    int32_t first;  // place where a word stands first, and last; 0 if nowhere
+    int32_t first;  // first and last place of a word, 0 if there is none
     int32_t last;
   };
-  // Where the word of a slot stands among the places from `begin` to before `end`.
+  // First and last place of the word of a slot with begin <= place < end.
   Range where(int32_t slot, int32_t begin, int32_t end) const {
-    const int32_t* first = standing_.data() + begin_[slot];
-    const int32_t* last = standing_.data() + begin_[slot + 1];
+    const int32_t* first = places_.data() + begin_[slot];
+    const int32_t* last = places_.data() + begin_[slot + 1];
     if (first != last && *first < begin) first = std::lower_bound(first, last, begin);
     if (first != last && last[-1] >= end) last = std::lower_bound(first, last, end);
     return first == last ? Range{0, 0} : Range{*first, last[-1]};
@@ -59,22 +59,22 @@ class Hypothesis {
 
  private:
   std::vector<int32_t> place_;
-  std::vector<int32_t> begin_;     // [slots + 1]; the places of slot s are standing_[begin_[s]] : standing_[begin_[s + 1]]
-  std::vector<int32_t> standing_;
+  std::vector<int32_t> begin_;     // [slots + 1]; the places of slot s are places_[begin_[s]] : places_[begin_[s + 1]]
+  std::vector<int32_t> places_;
 };
 
 // alpha' of Xu et al. 2011, figure 4: the average distance of the paths to a state from the first q places.
 //
-// Links of one state differ only from the place on where their word stands in the hypothesis. So one row is computed
-// for all words that stand nowhere, one for epsilons, and only the rest of a row for words that do.
+// The rows of the links of a state differ only from the first place of their word in the hypothesis. So one row is
+// computed for all words that do not occur in it, one for epsilons, and for other words only the rest of a row.
 //
-// The row of a state is computed for the places of its window in a band; other distances count as infinite. They are
-// never too small then, and where the steps of the whole hypothesis' distance, followed back over all paths, stay within
-// the band, they and their order at each step are to the bit what they are without one: what is left out there could
-// not have been the least, and what could is computed from the same numbers in the same order.
+// The row of a state is computed for the places of its window in a band; other distances are treated as infinite, and are
+// thus never too small. If the steps of the alignments of all paths stay within the band, they are bit for bit the same
+// as without a band: omitted terms could not have been minimal, and the others are computed from the same numbers in the
+// same order.
 class Distances {
  public:
-  // Returns the average distance of all paths from the whole hypothesis: the Bayes risk.
+  // Returns the average distance of all paths from the hypothesis: the Bayes risk.
   double compute(const MbrLattice& lattice, const Hypothesis& hypothesis, const Band& band) {
     lay_out(lattice, band);
     const int64_t rows = lattice.num_states;
@@ -101,7 +101,7 @@ class Distances {
         }
         if (!any) word_row(here, at, common_.data() + at.row);
         any = true;
-        // A word needs the place before it to be paired.
+        // To pair a word, the previous place must be in the window.
         const Hypothesis::Range range = hypothesis.where(link.slot, at.begin + 1, next.end);
         own_at_[link_at] = {0, 0, 0};
         if (range.first == 0) {
@@ -118,11 +118,11 @@ class Distances {
     return row_[at_[rows - 1].row + hypothesis.length()];
   }
 
-  // The places of a state's window: begin <= q < end.
+  // The window of a state: begin <= place < end.
   int32_t begin(int64_t state) const { return at_[state].begin; }
   int32_t end(int64_t state) const { return at_[state].end; }
 
-  // How the distance of a link from the first q places arose, begin(src) < q.
+  // The last step of the alignment of a link with the first q places, begin(src) < q.
   struct Steps {
     const uint8_t* own;
     const uint8_t* common;
@@ -141,15 +141,15 @@ class Distances {
 
   size_t bytes() const { return 8 * row_.capacity() + common_.capacity() + own_.capacity() + 16 * own_at_.capacity(); }
 
-  // Forget the distances, no longer needed once the steps are known: zeros for the way back.
+  // Reset the distances, which are not needed once the steps are known, for the backward pass.
   void clear() { std::fill(row_.begin(), row_.end(), 0.0); }
   double* row(int64_t state) { return row_.data() + at_[state].row; }  // element q for place q
 
  private:
   struct Row {
-    int64_t row;         // of place 0, were it there, in row_ and common_
-    int32_t begin, end;  // places of the state
-    int32_t last;        // end of the places of the states that follow, at least `end`: those between are infinite
+    int64_t row;         // index of place 0 in row_ and common_, even if outside the window
+    int32_t begin, end;  // window of the state
+    int32_t last;        // end of the windows of the next states, at least `end`; distances in between are infinite
   };
   struct Own {
     int64_t pool;  // step q of the link is own_[pool + q]
@@ -183,16 +183,16 @@ class Distances {
     if (begin < end) add_scaled(from.data() + begin, factor, end - begin, to + begin);
   }
 
-  // One place further: `pair` and `left_over` are known, the third way comes from the place before.
-  static double best(double pair, double left_over, double missing, uint8_t* how) {
-    const bool paired = pair <= left_over;
-    const double least = paired ? pair : left_over;
+  // The least of three distances, and its step.
+  static double best(double pair, double extra, double missing, uint8_t* how) {
+    const bool paired = pair <= extra;
+    const double least = paired ? pair : extra;
     const bool is_missing = missing < least;
-    *how = is_missing ? kMissing : paired ? kPair : kLeftOver;
+    *how = is_missing ? kMissing : paired ? kPair : kExtraLink;
     return is_missing ? missing : least;
   }
 
-  // A word that stands nowhere in the hypothesis; places come in pairs, epsilon and word.
+  // The row of a word that is not in the hypothesis; places come in pairs, epsilon and word.
   void word_row(const double* from, const Row& at, uint8_t* how) {
     double* to = any_.data();
     const int64_t begin = at.begin;
@@ -219,7 +219,7 @@ class Distances {
     return pool;
   }
 
-  // A word of the hypothesis, from its first place on, until it makes no difference any more. Returns that place.
+  // The row of a word of the hypothesis, from its first place until it equals the common row. Returns the end.
   int32_t matching_row(const double* from, const Hypothesis& hypothesis, int32_t word, Hypothesis::Range range,
                        int32_t end, Own* own) {
     own->begin = range.first;
@@ -244,9 +244,9 @@ class Distances {
   }
 
   std::vector<Row> at_;           // [states]
-  std::vector<double> row_;       // distances, row after row
-  std::vector<uint8_t> common_;   // likewise; steps of words that stand nowhere
-  std::vector<uint8_t> own_;      // steps of epsilons and of words that do
+  std::vector<double> row_;       // distances of all states
+  std::vector<uint8_t> common_;   // likewise, steps of words that are not in the hypothesis
+  std::vector<uint8_t> own_;      // steps of epsilons and of other words
   std::vector<Own> own_at_;       // [links]
   std::vector<double> any_, none_, some_;  // [places]
 };

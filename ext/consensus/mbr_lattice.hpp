@@ -1,4 +1,4 @@
-// A lattice made ready for minimum-Bayes-risk decoding: one final state, and how probable each arc is given its end.
+// The lattice of minimum Bayes risk decoding: one final state, and the probability of each arc given its destination.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,11 @@
 
 #include "core/keyed_hash.hpp"
 #include "core/scales.hpp"
+#include "graph/potential.hpp"
 
 namespace ninja {
 
-// Numbers for words in the order in which they are met, from 0 on.
+// Numbers of words in the order of their first occurrence, from 0.
 class WordSlots {
  public:
   void clear() {
@@ -31,7 +32,7 @@ class WordSlots {
     }
     return slot;
   }
-  int32_t find(int32_t word) const { return cells_[cell(word)]; }  // -1: not met
+  int32_t find(int32_t word) const { return cells_[cell(word)]; }  // -1 if it did not occur
 
  private:
   size_t cell(int32_t word) const {
@@ -44,27 +45,27 @@ class WordSlots {
   std::vector<int32_t> cells_ = std::vector<int32_t>(1 << 8, -1);
 };
 
-// Sums run in Kaldi's order and precision: where two alignments cost the same, rounding decides between them.
+// Sums use Kaldi's order and precision, since rounding decides between alignments of equal cost.
 struct MbrLattice {
   struct Link {
     int32_t src;
     int32_t dst;
     int32_t word;
-    int32_t slot;   // number of the word among those of the lattice, epsilon 0
-    float loglike;  // - cost
-    double prob;    // that a path through dst came by this link
+    int32_t slot;   // number of the word in the lattice, 0 for epsilon
+    float loglike;  // negative cost
+    double prob;    // probability of the link given dst
   };
-  int64_t num_states;           // the last one is the only final state
-  std::vector<Link> link;       // by source, the way to the final state last
+  int64_t num_states;           // the last state is the only final one
+  std::vector<Link> link;       // by source, the link to the final state last
   std::vector<int64_t> out;     // [num_states + 1]; links leaving a state
   std::vector<int64_t> in;      // [num_states + 1]; links entering a state are entering[in[state]] : [in[state + 1]]
   std::vector<int64_t> entering;
   WordSlots slots;
   std::vector<int32_t> time;    // [num_states], frames
-  std::vector<int32_t> origin;  // [num_states], state of the lattice this was made of; -1: added as the end of all
+  std::vector<int32_t> origin;  // [num_states], state of the original lattice, -1 for an added final state
 };
 
-// log(exp(x) + exp(y)), with the shortcut that Kaldi's LogAdd takes.
+// log(exp(x) + exp(y)), with the shortcut of Kaldi's LogAdd.
 inline double log_add(double x, double y) {
   if (x < y) std::swap(x, y);
   static const double least = std::log(std::numeric_limits<double>::epsilon());
@@ -72,20 +73,15 @@ inline double log_add(double x, double y) {
   return difference >= least ? x + std::log1p(std::exp(difference)) : x;
 }
 
-// Make `to` of a lattice; false if no path leads from the start to a final state. `time` holds the frame of each state.
-// What lies on no such path is left out. Buffers of `to` are reused.
-inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& given,
+// Convert the connected part of a lattice; false if no path leads from the start to a final state. `time` is the frame of
+// each state. Buffers of `to` are reused.
+inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& exact,
                         MbrLattice& to) {
-  const Scales scales = single(given);
-  std::vector<char> leads(arcs.num_states, 0), reached(arcs.num_states + 1, 0);
-  int64_t finals = 0, last = -1;
-  for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-    leads[state] = is_final(arcs, state);
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      leads[state] |= leads[arcs.dst[arc]];
-    }
-  }
+  const Scales scales = single(exact);
+  const std::vector<uint8_t> leads = coaccessible(arcs);
   if (!leads[0]) return false;
+  std::vector<uint8_t> reached(arcs.num_states + 1, 0);
+  int64_t finals = 0, last = -1;
   reached[0] = 1;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     if (!(reached[state] &= leads[state])) continue;
@@ -98,12 +94,12 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
   const auto final_labels = [&](int64_t state) {
     return static_cast<int32_t>(labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]);
   };
-  // Kaldi adds no state where one is final already, costs nothing and leads nowhere.
+  // Kaldi adds no final state if there is only one, without costs, labels and arcs.
   bool add = finals > 1 || scales.lm * arcs.final_graph[last] != 0.0 ||
              scales.acoustic * arcs.final_acoustic[last] != 0.0 || final_labels(last) > 0;
   for (int64_t arc = arcs.arc_begin[last]; arc < arcs.arc_begin[last + 1]; ++arc) add |= leads[arcs.dst[arc]] != 0;
 
-  // States keep their order, numbered without those left out.
+  // Number the states that are kept, in order.
   std::vector<int32_t> number(arcs.num_states, -1);
   to.time.clear();
   to.origin.clear();
@@ -162,8 +158,8 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
   return true;
 }
 
-// The links of the best path that carry words, in the single precision in which OpenFst adds costs up; the first of
-// equal paths.
+// The links of the best path that carry words, with costs added in single precision as by OpenFst; the first of equal
+// paths.
 inline std::vector<int64_t> best_links(const MbrLattice& lattice) {
   struct Best {
     float cost;

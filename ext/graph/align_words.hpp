@@ -1,4 +1,4 @@
-// The cheapest alignment of two word sequences, where each kind of error has its own cost.
+// The cheapest alignment of two word sequences, with a cost for each kind of error.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ struct EditCosts {
   int64_t substitution;
 };
 
-// Position in each sequence, pair by pair; -1: nothing on that side.
+// Positions of aligned pairs in each sequence, -1 if a sequence has no word.
 struct WordAlignment {
   std::vector<int32_t> reference;
   std::vector<int32_t> hypothesis;
 };
 
-// Of moves that cost the same to a pair of prefixes, the diagonal one is taken, then the insertion, then the deletion:
-// traced back from the end, so substitutions gather at the end of a stretch of errors.
+// Of moves of equal cost, the diagonal one is preferred, then the insertion, then the deletion. Since the path is traced
+// from the end, substitutions come last in a run of errors.
 inline WordAlignment align_words(const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns,
                                  const EditCosts& costs) {
   enum Move : uint8_t { kDiagonal, kInsertion, kDeletion };
@@ -50,15 +50,15 @@ inline WordAlignment align_words(const int32_t* reference, int64_t rows, const i
     std::swap(above, here);
   }
 
-  WordAlignment found;
+  WordAlignment alignment;
   for (int64_t i = rows, j = columns; i > 0 || j > 0;) {
     const uint8_t last = move[i * width + j];
-    found.reference.push_back(last == kInsertion ? -1 : static_cast<int32_t>(--i));
-    found.hypothesis.push_back(last == kDeletion ? -1 : static_cast<int32_t>(--j));
+    alignment.reference.push_back(last == kInsertion ? -1 : static_cast<int32_t>(--i));
+    alignment.hypothesis.push_back(last == kDeletion ? -1 : static_cast<int32_t>(--j));
   }
-  std::reverse(found.reference.begin(), found.reference.end());
-  std::reverse(found.hypothesis.begin(), found.hypothesis.end());
-  return found;
+  std::reverse(alignment.reference.begin(), alignment.reference.end());
+  std::reverse(alignment.hypothesis.begin(), alignment.hypothesis.end());
+  return alignment;
 }
 
 }  // namespace ninja

@@ -1,9 +1,9 @@
-// Pruned determinization over words, as lattice-determinize-pruned does it: best first, epsilons followed on the way.
+// Pruned determinization over words, as by lattice-determinize-pruned: best first, following epsilons.
 //
-// Weighted subset construction. A new state is a set of (old state, residual costs, residual alignment), of old states
-// that a word leaves or that are final. Arcs wait in a queue by the cost of the best path through them; what lies
-// outside the beam is never made, and where a bound stops the work, what was made is the best part.
-// Sums are in single precision and in Kaldi's order, so that of nearly equal paths the same one wins.
+// Weighted subset construction. A new state is a set of (old state, residual costs, residual alignment) of old states
+// that are final or that a word leaves. Arcs are queued by the cost of the best path through them, so arcs outside the
+// beam are never created, and if a bound stops the search, its result is the best part.
+// Costs are added in single precision and in Kaldi's order, so that of nearly equal paths the same one wins.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace ninja {
 
 class PrunedDeterminizer {
  public:
-  // `keep_arc` are the arcs that may be taken, each of them on a path to the end; `rest` is the cost from each state to
-  // the end over them.
+  // `keep_arc` selects the arcs to use, each on a path to the end; `rest` is the cost from each state to the end
+  // through them.
   PrunedDeterminizer(const ScaledLattice& lattice, const std::vector<uint8_t>& keep_arc,
                      const std::vector<double>& rest, double beam, const DeterminizeBounds& bounds)
       : arcs_(lattice.arcs), labels_(lattice.labels), lattice_(lattice), keep_arc_(keep_arc), rest_(rest),
@@ -48,7 +48,7 @@ class PrunedDeterminizer {
         queue_.pop();
         take(tasks_[next.task]);
       }
-      if (found_.stopped_by != Bound::kNone) {  // before it or in the middle of it
+      if (found_.stopped_by != Bound::kNone) {  // before or during the task
         found_.effective_beam = std::min(beam_, std::max(0.0, next.priority - best_));
         return std::move(found_);
       }
@@ -60,7 +60,7 @@ class PrunedDeterminizer {
  private:
   enum : uint8_t { kEpsilon = 1, kWord = 2, kFinal = 4 };
 
-  // A step over an arc from an element of a subset: the element's string stands before the arc's labels.
+  // An arc from an element of a subset; the string of the element precedes the labels of the arc.
   struct Step {
     int32_t arc;
     int32_t string;
@@ -77,14 +77,14 @@ class PrunedDeterminizer {
     int32_t task;
     bool operator<(const Waiting& other) const { return priority > other.priority; }
   };
-  // A state that epsilons lead to, and the arc there from another such state; -1 where a subset began there.
+  // A state that epsilons reach, and the epsilon that enters it; -1 for a state of the subset itself.
   struct Node {
     int32_t state;
     int32_t arc;
-    int32_t before;  // node, or the string of the element
+    int32_t before;  // node before the arc, or the string of the element
     PairCost cost;
   };
-  // What a subset before its epsilons leads to.
+  // The new state of a subset before its epsilons are followed.
   struct Entrance {
     int32_t state;
     int32_t string;
@@ -109,8 +109,8 @@ class PrunedDeterminizer {
     to.insert(to.begin() + begin, strings_.begin(at->before), strings_.end(at->before));
   }
 
-  template <class Way>
-  bool is_better(const Way& a, const Way& b) {
+  template <class Path>
+  bool is_better(const Path& a, const Path& b) {
     if (const int by_cost = compare(a.cost, b.cost)) return by_cost > 0;
     tie_[0].clear();
     tie_[1].clear();
@@ -119,11 +119,11 @@ class PrunedDeterminizer {
     return compare_strings(tie_[0], tie_[1]) > 0;
   }
 
-  // Make the new state of a subset: its final costs, and a task for each word that leaves it within the beam.
+  // Add the state of a subset: its final costs, and a task for each word that leaves it within the beam.
   int32_t add_state(const std::vector<Element>& subset, double forward, uint64_t hash) {
     const auto state = static_cast<int32_t>(forward_.size());
     forward_.push_back(forward);
-    if (subset.size() == 1) {  // nothing is left over, but at the start, whose states no word leads to
+    if (subset.size() == 1) {  // without residuals, except at the start, which no word enters
       known_[subset[0].state] = state;
     } else {
       table_.add(subset, hash, state);
@@ -153,7 +153,7 @@ class PrunedDeterminizer {
       if (priority > cutoff_) continue;
       const auto first = static_cast<int64_t>(kept_.size());
       for (size_t j = begin; j < i; ++j) {
-        // Kaldi sees an arc of several labels as a chain, whose ways meet only behind the costs' being normalized.
+        // Kaldi replaces an arc of several labels by a chain, so such arcs are compared after normalization only.
         const bool meets = j > begin && arcs_.dst[steps_[j].arc] == arcs_.dst[kept_.back().arc] &&
                            ali_size(steps_[j].arc) < 2 && ali_size(kept_.back().arc) < 2;
         if (!meets) {
@@ -177,10 +177,9 @@ class PrunedDeterminizer {
       int better = end == nullptr ? 1 : compare(stop, end_cost);
       if (better == 0) {
         for (int side = 0; side < 2; ++side) {
-          const Element& each = side == 0 ? element : *end;
-          tie_[side].assign(strings_.begin(each.string), strings_.end(each.string));
-          tie_[side].insert(tie_[side].end(), labels_.final_ali + labels_.final_ali_begin[each.state],
-                            labels_.final_ali + labels_.final_ali_begin[each.state + 1]);
+          const Element& candidate = side == 0 ? element : *end;
+          tie_[side].assign(strings_.begin(candidate.string), strings_.end(candidate.string));
+          append_labels(labels_.final_ali, labels_.final_ali_begin, candidate.state, tie_[side]);
         }
         better = compare_strings(tie_[0], tie_[1]);
       }
@@ -189,19 +188,15 @@ class PrunedDeterminizer {
         end_cost = stop;
       }
     }
-    NewFinal made{false, end_cost, static_cast<int64_t>(found_.final_ali.size())};
-    if (end != nullptr && total(end_cost) + forward <= cutoff_) {
-      made.is_final = true;
-      std::vector<int32_t>& to = found_.final_ali;
-      to.insert(to.end(), strings_.begin(end->string), strings_.end(end->string));
-      to.insert(to.end(), labels_.final_ali + labels_.final_ali_begin[end->state],
-                labels_.final_ali + labels_.final_ali_begin[end->state + 1]);
-      ++num_arcs_;
-    }
-    found_.finals.push_back(made);
+    const bool is_final = end != nullptr && total(end_cost) + forward <= cutoff_;
+    found_.finals.push_back({is_final, end_cost, static_cast<int64_t>(found_.final_ali.size())});
+    if (!is_final) return;
+    strings_.append_to(end->string, found_.final_ali);
+    append_labels(labels_.final_ali, labels_.final_ali_begin, end->state, found_.final_ali);
+    ++num_arcs_;
   }
 
-  // Make the new arc of a task, and the state it leads to.
+  // Add the arc of a task, and its destination.
   void take(const Task task) {
     NewArc arc{task.state, -1, task.word, {}, static_cast<int64_t>(found_.ali.size())};
     normalize(task, arc);
@@ -210,7 +205,7 @@ class PrunedDeterminizer {
       if (entrance.state >= 0) {
         arc.cost = arc.cost + entrance.cost;
         arc.dst = entrance.state;
-        found_.ali.insert(found_.ali.end(), strings_.begin(entrance.string), strings_.end(entrance.string));
+        strings_.append_to(entrance.string, found_.ali);
         found_.arcs.push_back(arc);
         ++num_arcs_;
         return;
@@ -219,7 +214,7 @@ class PrunedDeterminizer {
     found_.ali.resize(static_cast<size_t>(arc.ali));  // labels that no arc carries
   }
 
-  // Give what the steps of a task share to the new arc, and leave the rest in `subset_`.
+  // Put the common labels and the best cost of the steps of a task on the new arc, and the residuals into `subset_`.
   void normalize(const Task& task, NewArc& arc) {
     const Step* steps = kept_.data() + task.first;
     subset_.clear();
@@ -234,7 +229,7 @@ class PrunedDeterminizer {
       if (i > 0 && compare(steps[i].cost, arc.cost) > 0) arc.cost = steps[i].cost;
       spell(steps[i], spelled_.labels);
       spelled_.close();
-      if (no_room()) return;
+      if (exceeds_memory()) return;
     }
     const size_t shared = spelled_.shared();
     for (int32_t i = 0; i < task.count; ++i) {
@@ -253,15 +248,15 @@ class PrunedDeterminizer {
       }
     }
     found_.ali.insert(found_.ali.end(), spelled_.begin(0), spelled_.begin(0) + shared);
-    if (subset_.size() == 1) {  // all ways meet in one state
+    if (subset_.size() == 1) {  // all steps enter one state
       Element& only = subset_[0];
-      found_.ali.insert(found_.ali.end(), strings_.begin(only.string), strings_.end(only.string));
+      strings_.append_to(only.string, found_.ali);
       arc.cost = arc.cost + only.cost;
       only = {only.state, 0, {}};
     }
   }
 
-  // Find or make the state that a normalized subset leads to over epsilons.
+  // Find or add the state of a normalized subset, following its epsilons.
   Entrance enter(const std::vector<Element>& subset, double forward) {
     if (subset.size() == 1 && !(way_[subset[0].state] & kEpsilon)) {
       const int32_t old = subset[0].state;
@@ -270,7 +265,7 @@ class PrunedDeterminizer {
     }
     const uint64_t hash = SubsetTable<Entrance>::hash_of(subset);
     if (const Entrance* found = start_table_.find(subset, hash)) return *found;
-    const std::vector<Element> start(subset);  // `subset` may be ours
+    const std::vector<Element> start(subset);  // `subset` may be subset_
     follow(start);
     if (wanted_.empty() || !spell_wanted()) return {-1, 0, {}};
     Entrance entrance{-1, 0, nodes_[wanted_[0]].cost};
@@ -298,8 +293,8 @@ class PrunedDeterminizer {
     return entrance;
   }
 
-  // Follow epsilons from a subset: `nodes_` are all states met, with the best way to each; `wanted_` those that a word
-  // leaves or that are final, in their order.
+  // Follow epsilons from a subset: `nodes_` are all states reached, with the best path to each; `wanted_` those that are
+  // final or that a word leaves, in order.
   void follow(const std::vector<Element>& start) {
     nodes_.clear();
     wanted_.clear();
@@ -309,7 +304,7 @@ class PrunedDeterminizer {
       open_.push(element.state);
     }
     int64_t followed = 0;
-    while (!open_.empty()) {  // epsilons lead forwards: the way to the first open state is the best there is
+    while (!open_.empty()) {  // epsilons enter later states: the path to the first open state is final
       const int32_t state = open_.top();
       open_.pop();
       const int32_t here = place_[state];
@@ -332,25 +327,25 @@ class PrunedDeterminizer {
     for (const Node& node : nodes_) place_[node.state] = -1;
   }
 
-  // Write out the strings of the wanted nodes; false where there is no room for them.
+  // Spell the strings of the wanted nodes; false if they exceed the memory bound.
   bool spell_wanted() {
     spelled_.clear();
     for (const int32_t node : wanted_) {
       spell(nodes_[node], spelled_.labels);
       spelled_.close();
-      if (no_room()) return false;
+      if (exceeds_memory()) return false;
     }
     return true;
   }
 
-  // Tell whether the strings at hand alone take more than may be taken.
-  bool no_room() {
+  // Tell whether the spelled strings alone exceed the memory bound.
+  bool exceeds_memory() {
     if (bounds_.max_mem <= 0 || spelled_.bytes() <= bounds_.max_mem) return false;
     found_.stopped_by = Bound::kMemory;
     return true;
   }
 
-  // Keep a spelled string without its first labels.
+  // Intern a spelled string without its first labels.
   int32_t intern(size_t string, size_t from) {
     return strings_.intern(spelled_.begin(string) + from, spelled_.size(string) - from);
   }
@@ -378,17 +373,17 @@ class PrunedDeterminizer {
   const DeterminizeBounds& bounds_;
 
   LabelStrings strings_;
-  SubsetTable<Entrance> start_table_;  // subsets before their epsilons
-  SubsetTable<int32_t> table_;         // the new states' own subsets
-  std::vector<uint8_t> way_;           // [num_states], how a state can be left
-  std::vector<int32_t> known_;         // [num_states], new state of a subset of this one state with nothing left over
-  std::vector<double> forward_;        // cost of the best way to each new state
+  SubsetTable<Entrance> start_table_;  // subsets before their epsilons are followed
+  SubsetTable<int32_t> table_;         // subsets of the new states
+  std::vector<uint8_t> way_;           // [num_states], the ways to leave a state
+  std::vector<int32_t> known_;         // [num_states], new state of the subset of this state alone, without residuals
+  std::vector<double> forward_;        // cost of the best path to each new state
   std::vector<Task> tasks_;
   std::vector<Step> kept_;             // of the tasks
   std::priority_queue<Waiting> queue_;
-  int64_t num_arcs_ = 0;               // final states count, too
+  int64_t num_arcs_ = 0;               // includes final states
   SearchedLattice found_;
-  std::vector<Step> steps_;            // this and what follows: room used again and again
+  std::vector<Step> steps_;            // from here on: buffers
   std::vector<Element> subset_;
   std::vector<Node> nodes_;
   std::vector<int32_t> wanted_, place_, tie_[2];

@@ -1,4 +1,4 @@
-// What pruned determinization keeps its subsets in: spelled strings, and tables that find a subset again.
+// Strings, and tables of subsets, for pruned determinization.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline PairCost operator+(PairCost a, PairCost b) { return {a.graph + b.graph, a
 inline PairCost operator-(PairCost a, PairCost b) { return {a.graph - b.graph, a.acoustic - b.acoustic}; }
 inline double total(PairCost cost) { return static_cast<double>(cost.graph) + static_cast<double>(cost.acoustic); }
 
-// 1 where the first is better (cheaper), -1 where the second is, 0 where they are the same.
+// 1 if the first is better (cheaper), -1 if the second is, 0 if they are equal.
 inline int compare(PairCost a, PairCost b) {
   const float first = a.graph + a.acoustic, second = b.graph + b.acoustic;
   if (first != second) return first < second ? 1 : -1;
@@ -28,15 +28,15 @@ inline int compare(PairCost a, PairCost b) {
   return 0;
 }
 
-// Kaldi looks at the totals only. What rounding does to either cost is larger than what it does to their sum; but costs
-// that differ by more than that are not the same, even where their sums are.
+// Kaldi compares totals only. The rounding errors of each cost are larger than those of their sum, but costs that differ
+// by more are not equal, even if their sums are.
 inline bool nearly_equal(PairCost a, PairCost b, float delta) {
   const float graph = a.graph - b.graph, acoustic = a.acoustic - b.acoustic;
   return std::fabs((a.graph + a.acoustic) - (b.graph + b.acoustic)) <= delta && std::fabs(graph) <= 8 * delta &&
          std::fabs(acoustic) <= 8 * delta;
 }
 
-// A few strings written out one behind the other.
+// A few strings in one buffer.
 struct SpelledStrings {
   std::vector<int32_t> labels;
   std::vector<size_t> ends;
@@ -50,7 +50,7 @@ struct SpelledStrings {
   size_t size(size_t string) const { return static_cast<size_t>(labels.data() + ends[string] - begin(string)); }
   int64_t bytes() const { return static_cast<int64_t>(sizeof(int32_t) * labels.size()); }
 
-  // How many labels all of them begin with.
+  // Length of the common prefix of all strings.
   size_t shared() const {
     size_t shared = ends[0];
     for (size_t i = 1; i < ends.size() && shared > 0; ++i) {
@@ -61,21 +61,21 @@ struct SpelledStrings {
   }
 };
 
-// 1 where the first string is the better one: the shorter, then the one with the larger labels, as in Kaldi.
+// 1 if the first string is better: the shorter one, then the one with the larger labels, as in Kaldi.
 inline int compare_strings(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   if (a.size() != b.size()) return a.size() < b.size() ? 1 : -1;
   const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin());
   return at == a.end() ? 0 : *at > *other ? 1 : -1;
 }
 
-// A state of the lattice, and what the way there costs and says beyond the rest of its subset.
+// A state of the lattice with the residual costs and labels of the path to it.
 struct Element {
   int32_t state;
   int32_t string;
   PairCost cost;
 };
 
-// Subsets that were met before, with a value each. Subsets whose costs differ by no more than delta are the same.
+// A map from subsets to values. Subsets whose costs differ by no more than delta are equal.
 template <class Value>
 class SubsetTable {
  public:
@@ -89,7 +89,7 @@ class SubsetTable {
     return hash;
   }
 
-  // Null where the subset is new.
+  // Null if the subset is new.
   const Value* find(const std::vector<Element>& subset, uint64_t hash) const {
     for (int32_t entry = chains_.first(hash); entry >= 0; entry = chains_.next(entry)) {
       if (chains_.hash(entry) == hash && same(entry, subset)) return &values_[entry];

@@ -1,5 +1,5 @@
-// Minimization: states with the same completions become one, found from the end of the lattice to its start.
-// Source: Kaldi, lat/minimize-lattice.cc, for what counts as the same.
+// Minimization: merge states with the same completions, from the end of the lattice to its start.
+// Source: Kaldi, lat/minimize-lattice.cc, for the definition of equality.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 
 namespace ninja {
 
-// What is left of a lattice: the states that stand for themselves and are reached through such, in their order.
+// Representatives of merged states; those that are still reachable are numbered in their order.
 struct Merged {
-  std::vector<int32_t> same;    // [old states] the state that stands for each
-  std::vector<int32_t> number;  // [old states] its number, -1: it is left out
+  std::vector<int32_t> same;    // [old states] representative of each state
+  std::vector<int32_t> number;  // [old states] new number, -1 if removed
   int64_t num_states = 0;
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
@@ -30,8 +30,8 @@ struct Merged {
 
 class Minimizer {
  public:
-  // `arcs` is connected, `labels` are those to compare; `rest` is the cost of each state's best completion, taken off
-  // where costs are compared.
+  // `arcs` is connected, `labels` are the labels to compare; `rest` is the cost of the best completion of each state,
+  // which is subtracted where costs are compared.
   Minimizer(const Arcs& arcs, const Alignments& labels, const std::vector<Costs>& rest, double delta)
       : arcs_(arcs), labels_(labels), rest_(rest), delta_(delta) {}
 
@@ -51,7 +51,7 @@ class Minimizer {
  private:
   static constexpr int kMostCompared = 64;  // states of one shape but different costs
 
-  // A cheap digest: labels are compared one by one before anything is merged.
+  // A cheap digest: labels are compared before states are merged.
   static uint64_t digest(const int32_t* pool, const int64_t* begin, int64_t of) {
     const int64_t first = begin[of], last = begin[of + 1] - 1;
     if (last < first) return 0;
@@ -59,9 +59,9 @@ class Minimizer {
                  static_cast<uint64_t>(pool[first]) << 32 | static_cast<uint32_t>(pool[last]));
   }
 
-  // An arc as it counts.
+  // The properties of an arc that are compared.
   struct Key {
-    uint64_t way;  // its word, and the state that stands for its destination
+    uint64_t way;  // its word, and the representative of its destination
     uint64_t labels;
     double graph, acoustic;
     int64_t arc;
@@ -87,11 +87,11 @@ class Minimizer {
     std::sort(keys.begin(), keys.end(), before);
   }
 
-  // Find the state that a state equals, or keep it.
+  // Find the representative of a state, or make it one.
   void place(int64_t state) {
     uint64_t hash = is_final(arcs_, state) ? 1 + digest(labels_.final_ali, labels_.final_ali_begin, state) : 0;
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
-      hash += keyed_hash_with(keyed_hash_with(arcs_.num_states, way(arc)), digest(labels_.ali, labels_.ali_begin, arc));  // in any order
+      hash += keyed_hash_with(keyed_hash_with(arcs_.num_states, way(arc)), digest(labels_.ali, labels_.ali_begin, arc));  // independent of the order
     }
     hash_[state] = hash;
     out_.same[state] = static_cast<int32_t>(state);
@@ -115,7 +115,7 @@ class Minimizer {
     return begin[b + 1] - begin[b] == length && std::equal(pool + begin[a], pool + begin[a] + length, pool + begin[b]);
   }
 
-  // Whether a state, whose arcs are in mine_, equals another one.
+  // Whether a state, whose arcs are in mine_, equals another state.
   bool equal(int64_t state, int64_t other) {
     if (is_final(arcs_, state) != is_final(arcs_, other)) return false;
     if (arcs_.arc_begin[other + 1] - arcs_.arc_begin[other] != static_cast<int64_t>(mine_.size())) return false;
@@ -157,23 +157,23 @@ class Minimizer {
   const double delta_;
   Merged out_;
   std::vector<uint64_t> hash_;
-  std::vector<int32_t> next_;   // state with the same hash, placed before
-  std::vector<int32_t> table_;  // open addressing by hash: the last state placed
+  std::vector<int32_t> next_;   // previous state with the same hash
+  std::vector<int32_t> table_;  // open addressing by hash: the last state of each hash
   std::vector<Key> mine_, its_;
 };
 
-// A connected lattice, ready to be written without the states that others stand for.
+// A plan to write a connected lattice without its merged states.
 struct Minimized {
-  // Its alignments, and where they were pushed the memory they lie in.
+  // Alignments, and their memory if they were pushed.
   Alignments labels;
   std::unique_ptr<int64_t[]> begins;
   std::unique_ptr<int32_t[]> pools;
 
-  std::vector<Costs> rest;  // of the best completion of each state, taken off where costs are compared
+  std::vector<Costs> rest;  // of the best completion of each state, subtracted where costs are compared
   Merged merged;
 };
 
-// Alignments are pushed for good, costs for the comparison alone; what the plan holds of these is taken out of it.
+// Alignments are pushed in the result, costs for the comparison only. The costs of the plan are moved into the result.
 inline Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& plan, double delta) {
   Minimized out;
   out.labels = labels;
@@ -191,10 +191,10 @@ inline Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& p
   return out;
 }
 
-inline void write_minimized(const Arcs& arcs, const Minimized& found, const Block& to) {
-  const Alignments& labels = found.labels;
-  const std::vector<Costs>& rest = found.rest;
-  const Merged& merged = found.merged;
+inline void write_minimized(const Arcs& arcs, const Minimized& minimized, const Block& to) {
+  const Alignments& labels = minimized.labels;
+  const std::vector<Costs>& rest = minimized.rest;
+  const Merged& merged = minimized.merged;
   int64_t count = 0, num_labels = 0, num_final_labels = 0;
   to.arc_begin[0] = to.ali_begin[0] = to.final_ali_begin[0] = 0;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
@@ -208,7 +208,7 @@ inline void write_minimized(const Arcs& arcs, const Minimized& found, const Bloc
       const int32_t dst = arcs.dst[arc], there = merged.same[dst];
       to.dst[count] = merged.number[there];
       to.word[count] = arcs.word[arc];
-      // What the completions of the two states cost, one more than the other, is paid here.
+      // Add the difference of the completions of the destination and its representative.
       to.graph[count] = static_cast<float>(arcs.graph[arc] + (rest[dst].graph - rest[there].graph));
       to.acoustic[count] = static_cast<float>(arcs.acoustic[arc] + (rest[dst].acoustic - rest[there].acoustic));
       to.ali_begin[count + 1] = labels.ali_begin[arc + 1] + shift;

@@ -10,20 +10,20 @@
 
 namespace ninja {
 
-// The set of all word sequences is split again and again (Lawler's partition) along a search that determinizes on the
-// fly: a *place* is the set of states that one word prefix leads to, each with its best cost, so every prefix and hence
-// every word sequence occurs once. With the exact cost to the end as estimate, a place's estimate is the cost of its
-// best completion: following the best word costs no queue, and each other word leaving the way there is one more
-// candidate, for one more word sequence whose cost is known. Candidates beyond the n-th best known are never stored,
-// nor are states of a place that can only lead beyond it, so memory is bounded however many paths spell the same words.
+// Lawler's partition of the set of all word sequences, with determinization on the fly: a *place* is the set of states
+// after one word prefix, each with its best cost, so every prefix and hence every word sequence occurs once. Since the
+// cost to the end is known exactly, the estimate of a place is the cost of its best completion: the best word is followed
+// without a queue, and every other word on the way is a candidate for another word sequence of known cost. Candidates
+// beyond the n-th best are never stored, nor are states of a place that can only lead to such, so memory is bounded
+// however many paths have the same words.
 class NBest {
  public:
   struct Result {
     double cost;
-    int32_t last;  // element in which the path ends
+    int32_t last;  // last element of the path
   };
 
-  // Find at most n sequences; results are sorted by cost. No path at all gives no result.
+  // Find at most n sequences, sorted by cost; none if there is no path.
   void search(const Arcs& arcs, const Scales& scales, int64_t n) {
     if (arcs.num_arcs >= kMost) throw std::length_error("too many arcs");
     arcs_ = arcs;
@@ -54,7 +54,7 @@ class NBest {
     std::reverse(arcs.begin(), arcs.end());
   }
 
-  // Give back what an unusually large lattice has taken.
+  // Free the memory of an unusually large lattice.
   void trim() {
     if (pool_.capacity() * sizeof(Element) > (size_t{1} << 26)) *this = NBest();
   }
@@ -64,16 +64,16 @@ class NBest {
   static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
   struct Element {     // one state of a place
-    double cost;       // of the best path there that spells the prefix
+    double cost;       // of the best path with the prefix
     int32_t state;
-    int32_t arc;       // the last arc on it
+    int32_t arc;       // its last arc
     int32_t previous;  // the element before that arc
   };
-  struct Candidate {  // one word sequence: the best one that goes on from a place
+  struct Candidate {  // the best word sequence through a place
     double cost;
-    int32_t first;  // the place: elements first .. first + count
-    int32_t count;  // 0: the sequence ends in `first`
-    bool operator<(const Candidate& other) const {  // the front of the heap is the largest: the cheapest, then earliest
+    int32_t first;  // the place has the elements first .. first + count
+    int32_t count;  // 0 if the sequence ends in `first`
+    bool operator<(const Candidate& other) const {  // the front of a heap is the largest: cheapest, then earliest
       return cost != other.cost ? cost > other.cost : first > other.first;
     }
   };
@@ -125,7 +125,7 @@ class NBest {
     }
   }
 
-  // Whether a candidate is among the n best known so far, and if so, count it.
+  // Whether a candidate is among the n best known so far; if so, count it.
   bool admit(double cost) {
     if (static_cast<int64_t>(best_costs_.size()) < n_) {
       best_costs_.push_back(cost);
@@ -139,7 +139,7 @@ class NBest {
     return true;
   }
 
-  // Nothing dearer can be wanted; with room for sums rounded in another order, of large costs that cancel, too.
+  // Largest cost of interest, with a margin for the rounding of sums in another order, also of large costs that cancel.
   double limit() const {
     if (static_cast<int64_t>(best_costs_.size()) < n_) return std::numeric_limits<double>::max();
     const double worst = best_costs_.front();
@@ -157,8 +157,8 @@ class NBest {
     return static_cast<int32_t>(pool_.size() - 1);
   }
 
-  // Whether every arc of a state that leads anywhere carries a word of its own: then a place of that state alone
-  // leads to places of one state, and nothing needs grouping.
+  // Whether all arcs of a state, except into dead ends, carry different words: then each word leads to one state, and no
+  // grouping is needed.
   bool simple(int32_t state) {
     uint8_t& kind = kind_[state];
     if (kind != kUnknown) return kind == kSimple;
@@ -172,11 +172,11 @@ class NBest {
     return kind == kSimple;
   }
 
-  // Complete a candidate along the best words, leaving a candidate for each other word on the way.
+  // Complete a candidate with the best words, and add a candidate for every other word on the way.
   void follow(Candidate at) {
     while (at.count > 0) {
-      const bool alone = at.count == 1 && simple(pool_[at.first].state);
-      if (!(alone ? step_from_state(at) : step_from_set(at))) return;
+      const bool single = at.count == 1 && simple(pool_[at.first].state);
+      if (!(single ? step_from_state(at) : step_from_set(at))) return;
     }
     results_.push_back({at.cost, at.first});
   }
@@ -215,7 +215,7 @@ class NBest {
       }
       words_.push_back({begin, end, least});
     }
-    size_t best = words_.size();  // the word to follow; none: stop here
+    size_t best = words_.size();  // the word to follow; none if it is best to stop
     double least = stop;
     for (size_t word = 0; word < words_.size(); ++word) {
       if (words_[word].through < least) {
@@ -232,8 +232,8 @@ class NBest {
     return true;
   }
 
-  // Follow the epsilons from a place, lowest state first, and collect its arcs with words in `steps_`.
-  // Returns the element in which it is best to stop, `stop` its cost.
+  // Follow the epsilons from a place, lowest state first, and collect arcs with words in `steps_`.
+  // Returns the element where it is best to stop, and its cost in `stop`.
   int32_t close(const Candidate& at, double& stop) {
     const double most = limit();
     const auto later = [](int32_t a, int32_t b) { return a > b; };
@@ -265,14 +265,14 @@ class NBest {
           agenda_.push_back(dst);
           std::push_heap(agenda_.begin(), agenda_.end(), later);
         } else if (next.cost < pool_[element_of_[dst]].cost) {
-          pool_[element_of_[dst]] = next;  // its own arcs come later: the state is higher
+          pool_[element_of_[dst]] = next;  // its arcs are visited later: the state is higher
         }
       }
     }
     return stop_at;
   }
 
-  // Make the place that a word leads to: each state once, with its best cost.
+  // Add the place after a word: each state once, with its best cost.
   Candidate enter(const Word& word) {
     Candidate place{word.through, static_cast<int32_t>(pool_.size()), 0};
     for (size_t step = word.begin; step < word.end; ++step) {
@@ -285,22 +285,22 @@ class NBest {
 
   Arcs arcs_{};
   int64_t n_ = 0;
-  double largest_ = 0.0;  // cost of an arc, without its sign
-  std::vector<double> cost_, through_;      // [num_arcs], of the arc; with the best cost to the end
+  double largest_ = 0.0;  // absolute cost of an arc
+  std::vector<double> cost_, through_;      // [num_arcs], cost of the arc; with the best cost to the end
   std::vector<double> to_end_, stop_cost_;  // [num_states]
-  std::vector<int32_t> best_arc_;           // [num_states], kNone: it is best to stop
+  std::vector<int32_t> best_arc_;           // [num_states], kNone if it is best to stop
   std::vector<uint8_t> kind_;               // [num_states]
   std::vector<int32_t> element_of_;         // [num_states], of the place being closed
   std::vector<Element> pool_;
   std::vector<Candidate> candidates_;       // heap, cheapest first
-  std::vector<double> best_costs_;          // heap, dearest first: costs of the n best known word sequences
+  std::vector<double> best_costs_;          // heap, most expensive first: costs of the n best known word sequences
   std::vector<Result> results_;
   std::vector<int32_t> agenda_, words_seen_;
   std::vector<Step> steps_;
   std::vector<Word> words_;
 };
 
-// Append the arcs of the n best paths, and where each path ends among them.
+// Append the arcs of the n best paths, and the end of each path.
 inline void nbest(const Arcs& arcs, const Scales& scales, int64_t n, std::vector<int64_t>& path_arc,
                   std::vector<int64_t>& path_end) {
   static thread_local NBest search;

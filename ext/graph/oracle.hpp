@@ -15,22 +15,22 @@ struct Oracle {
   int64_t substitutions = 0;
   int64_t insertions = 0;
   int64_t deletions = 0;
-  bool reached = false;           // false: no path leads to a final state
-  bool touches_band = false;      // the table could not grow until the path keeps off its edges: more than the fewest?
-  std::vector<int64_t> arc;       // the path, epsilons included
-  std::vector<int32_t> before;    // words of the reference before each arc
-  std::vector<char> touched;      // [num_states]; these states' windows are too narrow, as far as the path tells
+  bool reached = false;           // a path leads to a final state
+  bool touches_band = false;      // the path touches the edge of the largest table: it may not have the fewest edits
+  std::vector<int64_t> arc;       // the path, including epsilons
+  std::vector<int32_t> before;    // number of words of the reference before each arc
+  std::vector<char> touched;      // [num_states]; 1 if the window of the state is too narrow for the path
 
   int64_t edits() const { return substitutions + insertions + deletions; }
 };
 
-// Words of the reference that each state is compared with. Up to a table of kWholeCells these are all. Beyond, they are
-// at least 2 * kLeastOracleWords around the place of the state, more where the path comes near the last of them, as long
-// as the table is no larger than kMostOracleCells or twice the first one.
+// In a table of up to kWholeCells, each state is compared with all words of the reference. Otherwise it is compared with
+// at least 2 * kLeastOracleWords words around its position, and with more if the path comes near the edge of the window,
+// while the table has at most kMostOracleCells cells or twice those of the first one.
 constexpr int64_t kWholeCells = int64_t{1} << 24;
 constexpr int64_t kMostOracleCells = int64_t{1} << 26;
 constexpr int64_t kLeastOracleWords = 256;
-constexpr int32_t kUnreached = 1 << 29;  // adding a few edits to it cannot overflow
+constexpr int32_t kUnreached = 1 << 29;  // a few more edits cannot overflow
 
 NINJA_CLONES inline void take_word(const int32_t* next, const int32_t* reference, int32_t word, int64_t length,
                                    int32_t* here) {
@@ -46,13 +46,13 @@ NINJA_CLONES inline void take_epsilon(const int32_t* next, int64_t length, int32
   for (int64_t j = 0; j < length; ++j) here[j] = here[j] < next[j] ? here[j] : next[j];
 }
 
-// rest[state][j] = edits from a state to the end with reference[j:] still to be matched, for j of the state's window.
+// rest[state][j] = fewest edits between a completion of the state and reference[j:], for j in the window of the state.
 class RestEdits {
  public:
   RestEdits(const Arcs& arcs, const std::vector<int32_t>& reference, const Band& band) : band_(band) {
     first_.resize(arcs.num_states);
     int64_t cells = 0;
-    for (int64_t state = 0; state < arcs.num_states; ++state) {  // with a cell before and one behind
+    for (int64_t state = 0; state < arcs.num_states; ++state) {  // plus a cell before and after
       first_[state] = cells + 1 - band.begin[state];
       cells += band.end[state] - band.begin[state] + 2;
     }
@@ -86,14 +86,13 @@ class RestEdits {
 
  private:
   const Band& band_;
-  std::vector<int64_t> first_;  // of cell 0, were it there
+  std::vector<int64_t> first_;  // index of cell 0, even if outside the window
   std::vector<int32_t> rest_;
 };
 
-// Mark states of a path around which more than one word in three is an edit, within as many words to both sides as they
-// are compared with: so looks a path that a band has kept from its place in the reference. `edit` holds the words of
-// the reference before each edit.
-inline void mark_strangers(const Arcs& arcs, const Band& band, int64_t length, const std::vector<int64_t>& edit,
+// Mark the states of a path around which more than one word in three is an edit, within the width of their window on both
+// sides: a path looks like this if the band is too narrow. `edit` is the number of words before each edit.
+inline void mark_dense_edits(const Arcs& arcs, const Band& band, int64_t length, const std::vector<int64_t>& edit,
                            Oracle& path) {
   const auto edits_before = [&](int64_t j) { return std::lower_bound(edit.begin(), edit.end(), j) - edit.begin(); };
   int64_t state = 0;
@@ -106,8 +105,8 @@ inline void mark_strangers(const Arcs& arcs, const Band& band, int64_t length, c
   }
 }
 
-// Fewest edits over all paths within the band. `reference` has one more element, which stands for nothing.
-// Ties are ruled by the arcs' order; a substitution is preferred to an insertion, an insertion to a deletion.
+// Fewest edits over all paths within the band. The last element of `reference` is a sentinel.
+// Ties are broken by the order of arcs; substitutions are preferred to insertions, and insertions to deletions.
 inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& reference, const Band& band) {
   const auto length = static_cast<int64_t>(reference.size()) - 1;
   const RestEdits rest(arcs, reference, band);
@@ -124,17 +123,17 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
     if (is_final(arcs, state) && here == length - j) {
       result.deletions += length - j;
       while (j < length) edit.push_back(j++);
-      mark_strangers(arcs, band, length, edit, result);
+      mark_dense_edits(arcs, band, length, edit, result);
       return result;
     }
-    int64_t taken = -1;
+    int64_t next = -1;
     enum { kEpsilon, kMatch, kSubstitution, kInsertion } how = kEpsilon;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       const int64_t dst = arcs.dst[arc];
       const int32_t word = arcs.word[arc];
       if (word == 0) {
         if (rest(dst, j) == here) {
-          taken = arc;
+          next = arc;
           how = kEpsilon;
           break;
         }
@@ -142,16 +141,16 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
       }
       const bool match = j < length && word == reference[j];
       if (j < length && rest(dst, j + 1) + !match == here) {
-        taken = arc;
+        next = arc;
         how = match ? kMatch : kSubstitution;
         break;
       }
-      if (taken < 0 && rest(dst, j) + 1 == here) {
-        taken = arc;
+      if (next < 0 && rest(dst, j) + 1 == here) {
+        next = arc;
         how = kInsertion;
       }
     }
-    if (taken < 0) {  // no arc explains the count: the reference word is missing from the path
+    if (next < 0) {  // no arc explains the count: the word of the reference was deleted
       ++result.deletions;
       edit.push_back(j++);
       continue;
@@ -161,8 +160,8 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
     result.insertions += how == kInsertion;
     if (how == kSubstitution || how == kInsertion) edit.push_back(j);
     j += how == kMatch || how == kSubstitution;
-    result.arc.push_back(taken);
-    state = arcs.dst[taken];
+    result.arc.push_back(next);
+    state = arcs.dst[next];
   }
 }
 
@@ -173,7 +172,7 @@ struct ArcLinks {
   int64_t dst(int64_t arc) const { return arcs.dst[arc]; }
 };
 
-// Where each word of the reference ends on a path: the place of the state behind it.
+// Position of the end of each word of the reference on a path.
 inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>& place, const Oracle& path,
                                      int64_t length) {
   std::vector<double> end;
@@ -186,12 +185,11 @@ inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>
   return end;
 }
 
-// Fewest edits over all paths. In a long recording a state is compared with the words around its place only: first as
-// words and states are spread evenly, then as the path found tells, with wider windows where it comes near an edge or
-// has many edits. What is found is a path and its edits; that no path outside the band is nearer is certain if the band
-// is all there is, else by this: such a path runs at least an eighth of a window away from the one found, pays for as
-// many words on the way out and again on the way back, and would have to save more on the stretch between, where the
-// one found has few edits.
+// Fewest edits over all paths. In a long recording a state is compared with the words around its position only. Positions
+// are spread evenly at first, then follow the path found, with wider windows where it comes near an edge or has many
+// edits. The result is optimal if the band covers everything. Otherwise a nearer path would have to deviate from it by at
+// least an eighth of a window, which costs as many words on the way out and back, and save more in between, where the
+// path found has few edits.
 inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
                      int64_t least_words = kLeastOracleWords, int64_t most_cells = kMostOracleCells) {
   if (arcs.num_states == 0) return {};
@@ -216,7 +214,7 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int
     }
     Oracle found = oracle_within(arcs, reference, band);
     if (!found.reached) return found;
-    const bool touches = std::any_of(found.touched.begin(), found.touched.end(), [](char each) { return each != 0; });
+    const bool touches = std::any_of(found.touched.begin(), found.touched.end(), [](char mark) { return mark != 0; });
     if (touches) {
       end = word_ends(arcs, place, found, length);
       widen(band, count, found.touched, length, width);
@@ -224,7 +222,7 @@ inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int
     const int64_t edits = found.edits();
     if (!best.reached || edits <= best.edits()) best = std::move(found);
     if (!touches) {
-      best.touches_band = best.edits() < edits;  // found in another band, at its edge
+      best.touches_band = best.edits() < edits;  // from an earlier band, at its edge
       return best;
     }
   }

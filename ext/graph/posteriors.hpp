@@ -1,4 +1,4 @@
-// Forward-backward: how probable each arc is, given the lattice.
+// Posteriors of arcs by the forward-backward algorithm.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace ninja {
 
-// A running log-sum of exp(-cost): one exponential a term, whatever their order and range.
+// A running log-sum of exp(-cost), with one exponential per term for any order and range.
 struct LogSum {
   double least = kNoPath;  // smallest cost so far
   double sum = 0.0;        // of exp(least - cost)
@@ -26,17 +26,17 @@ struct LogSum {
   double cost() const { return sum > 0.0 ? least - std::log(sum) : kNoPath; }
 };
 
-// Fill in each arc's posterior; false if there is no path from the start to a final state.
+// Compute the posterior of each arc; false if there is no path from the start to a final state.
 //
-// Backwards, a state's arcs are normalised to probabilities given the state: the largest is taken out of the sum, so
-// nothing overflows and what underflows is below 1e-300. Forwards, the probability of being in a state is handed on
-// linearly. One exponential an arc, one logarithm a state.
+// The backward pass normalises the arcs of a state to probabilities given the state, relative to the largest term, so
+// that nothing overflows and only terms below 1e-300 underflow. The forward pass multiplies them by the probability of
+// the state. This takes one exponential per arc and one logarithm per state.
 inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior) {
   static thread_local std::vector<double> backward_space, inside_space;
   backward_space.resize(arcs.num_states);
   inside_space.assign(arcs.num_states, 0.0);
-  double* backward = backward_space.data();  // cost of all that may follow a state
-  double* inside = inside_space.data();      // probability of passing a state
+  double* backward = backward_space.data();  // total cost of all completions of a state
+  double* inside = inside_space.data();      // probability of a state
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) posterior[arc] = arc_cost(arcs, arc, scales);
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
     const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
@@ -73,8 +73,8 @@ inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior
   return true;
 }
 
-// Fill in the cost of all paths from the start to each state and from each state to the end (+inf: none).
-// Returns the cost of all paths together.
+// Compute the total cost of all paths from the start to each state and from each state to the end, +inf if there is none.
+// Returns the total cost of all paths.
 inline double forward_backward(const Arcs& arcs, const Scales& scales, double* alpha, double* beta) {
   std::vector<LogSum> forward(arcs.num_states);
   forward[0].add(0.0);

@@ -1,5 +1,5 @@
-// Pushing towards the start: labels that all completions of a state begin with go to the arcs that enter it, and so does
-// the cost of its best completion. State 0 keeps its own, for nothing enters it.
+// Pushing towards the start: the common prefix of the labels of all completions of a state, and the cost of its best
+// completion, move to the arcs that enter it. State 0 keeps its own, since no arc enters it.
 // Source: Kaldi, lat/push-lattice.cc.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace ninja {
 
-// The labels of one completion of a state, piece by piece: of its final state if it is final, else along its first arc.
+// The labels of one completion of a state, in pieces: its final labels if it is final, else along its first arc.
 class Completion {
  public:
   Completion(const Arcs& arcs, const Alignments& labels) : arcs_(arcs), labels_(labels) {}
@@ -33,7 +33,7 @@ class Completion {
     state = from;
   }
 
-  // Go on to the next piece, which may be empty; there must be one.
+  // Advance to the next piece, which may be empty; there must be one.
   void next() {
     if (is_final(arcs_, state)) {
       begin_at_final(state);
@@ -64,9 +64,9 @@ class Completion {
     return to;
   }
 
-  const int32_t* at = nullptr;   // labels of the piece that are left
+  const int32_t* at = nullptr;   // remaining labels of the piece
   const int32_t* end = nullptr;
-  int64_t state = -1;            // where the next piece begins, -1: nowhere
+  int64_t state = -1;            // begin of the next piece, -1 if there is none
 
  private:
   void take(const int32_t* pool, const int64_t* begin, int64_t of) {
@@ -78,7 +78,7 @@ class Completion {
   const Alignments& labels_;
 };
 
-// How many labels two completions begin with in common, of `most` at most, which both must have.
+// Length of the common prefix of two completions, at most `most`, which both must have.
 inline int64_t common_labels(Completion a, Completion b, int64_t most) {
   int64_t count = 0;
   while (count < most) {
@@ -99,8 +99,8 @@ inline int64_t common_labels(Completion a, Completion b, int64_t most) {
   return count;
 }
 
-// How many labels all completions of a state begin with in common, told by the labels of its own arcs alone; -1: these
-// do not tell, for they agree as far as one of them goes.
+// Length of the common prefix of all completions of a state if the labels of its arcs decide it; -1 if not, since the
+// labels of one arc are a prefix of all others.
 inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_t state) {
   const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
   const int32_t* first = labels.ali + labels.ali_begin[begin];
@@ -122,16 +122,16 @@ inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_
   return parted ? common : -1;
 }
 
-// The same, along whole completions; `shift` holds what the states behind give away.
-inline int64_t common_on_ways(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
+// The same along complete completions; `shift` is the number of labels pushed from each later state.
+inline int64_t common_on_completions(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
                               int64_t state) {
   const bool ends = is_final(arcs, state);
   int64_t common = ends ? labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]
                         : std::numeric_limits<int64_t>::max();
   int64_t arc = arcs.arc_begin[state];
   const int64_t end = arcs.arc_begin[state + 1];
-  for (int64_t each = arc; each < end; ++each) {
-    common = std::min(common, labels.ali_begin[each + 1] - labels.ali_begin[each] + shift[arcs.dst[each]]);
+  for (int64_t out = arc; out < end; ++out) {
+    common = std::min(common, labels.ali_begin[out + 1] - labels.ali_begin[out] + shift[arcs.dst[out]]);
   }
   Completion first(arcs, labels), other(arcs, labels);
   if (ends) {
@@ -146,7 +146,7 @@ inline int64_t common_on_ways(const Arcs& arcs, const Alignments& labels, const 
   return common;
 }
 
-// How many labels each state gives away. The lattice must be connected.
+// Number of labels to push from each state. The lattice must be connected.
 inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector<int64_t>& shift) {
   shift.assign(static_cast<size_t>(arcs.num_states), 0);
   for (int64_t state = arcs.num_states - 1; state > 0; --state) {
@@ -156,16 +156,16 @@ inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector
       common = num_arcs == 1 ? labels.ali_begin[arc + 1] - labels.ali_begin[arc] + shift[arcs.dst[arc]]
                              : common_on_arcs(arcs, labels, state);
     }
-    shift[state] = common >= 0 ? common : common_on_ways(arcs, labels, shift, state);
+    shift[state] = common >= 0 ? common : common_on_completions(arcs, labels, shift, state);
   }
 }
 
-// What pushing does to a connected lattice.
+// A plan to push a connected lattice.
 struct Pushing {
-  std::vector<int64_t> shift;  // how many labels each state gives away; empty: alignments stay
+  std::vector<int64_t> shift;  // number of labels pushed from each state; empty if alignments are not pushed
   int64_t num_labels = 0;      // afterwards
   int64_t num_final_labels = 0;
-  std::vector<Costs> rest;     // of the best completion of each state; empty: costs stay
+  std::vector<Costs> rest;     // of the best completion of each state; empty if costs are not pushed
 };
 
 inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool strings, bool weights,
@@ -178,14 +178,14 @@ inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool string
   label_shifts(arcs, labels, plan.shift);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     plan.num_labels -= plan.shift[state] * (arcs.arc_begin[state + 1] - arcs.arc_begin[state]);
-    const bool ends = is_final(arcs, state);  // labels of a state that is not final mean nothing, and are left out
+    const bool ends = is_final(arcs, state);  // labels of states that are not final are dropped
     plan.num_final_labels -= ends ? plan.shift[state] : labels.final_ali_begin[state + 1] - labels.final_ali_begin[state];
   }
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) plan.num_labels += plan.shift[arcs.dst[arc]];
   return plan;
 }
 
-// Where pushed alignments go: room as Alignments demands and the plan says, and kLabelSlack more for `ali`.
+// Output of pushed alignments, of the size of the plan, and kLabelSlack more for `ali`.
 struct PushedLabels {
   int64_t* ali_begin;
   int32_t* ali;
@@ -210,13 +210,13 @@ inline void push_labels(const Arcs& arcs, const Alignments& labels, const std::v
   };
   *ali_begin++ = *final_ali_begin++ = 0;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
-    const int64_t away = shift[state];
+    const int64_t pushed = shift[state];
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      const int64_t begin = labels.ali_begin[arc], own = labels.ali_begin[arc + 1] - begin;
+      const int64_t begin = labels.ali_begin[arc], length = labels.ali_begin[arc + 1] - begin;
       const int64_t dst = arcs.dst[arc];
-      const int64_t beyond = std::max<int64_t>(away - own, 0);  // labels given away of those that come from `dst`
+      const int64_t beyond = std::max<int64_t>(pushed - length, 0);  // pushed labels that come from `dst`
       const int64_t more = shift[dst] - beyond;
-      if (own > away) copy(labels.ali + begin + away, own - away);
+      if (length > pushed) copy(labels.ali + begin + pushed, length - pushed);
       if (more > 0) {
         const int64_t next = arcs.arc_begin[dst];
         if (!is_final(arcs, dst) && labels.ali_begin[next + 1] - labels.ali_begin[next] >= shift[dst]) {
@@ -230,7 +230,7 @@ inline void push_labels(const Arcs& arcs, const Alignments& labels, const std::v
       *ali_begin++ = ali - to.ali;
     }
     if (is_final(arcs, state)) {
-      const int64_t from = labels.final_ali_begin[state] + away, count = labels.final_ali_begin[state + 1] - from;
+      const int64_t from = labels.final_ali_begin[state] + pushed, count = labels.final_ali_begin[state + 1] - from;
       final_ali = std::copy(labels.final_ali + from, labels.final_ali + from + count, final_ali);
     }
     *final_ali_begin++ = final_ali - to.final_ali;

@@ -112,7 +112,7 @@ SECTIONS = {
         "to-mpe-post": Entry("kaldi.training", "Write MPFE posteriors of transition ids at each frame."),
         "to-smbr-post": Entry("kaldi.training", "Write sMBR posteriors of transition ids at each frame."),
         "depth": Entry("posteriors", "Print the mean number of arcs that cross a frame of each lattice."),
-        "depth-per-frame": Entry("posteriors", "Print how many arcs of each lattice cross each frame."),
+        "depth-per-frame": Entry("posteriors", "Print the number of arcs of each lattice that cross each frame."),
         "show": Entry("show", "Write a page that shows a lattice as a graph, for any browser."),
         "report": Entry("show", "Write a page that compares lattices before and after rescoring with the references."),
     },

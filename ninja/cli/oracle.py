@@ -35,42 +35,50 @@ from ninja.pipeline.outputs import open_output
 from ninja.pipeline.stages import OnBatches
 
 
-class Found(NamedTuple):
+class NearestPath(NamedTuple):
     """The nearest path of one lattice."""
 
-    words: list[str]  # ids where the lattice has no symbol table
+    words: list[str]  # ids without a symbol table
     rate: ErrorRate
     touches_band: bool
-    lattice: Lattice | None  # the path alone, on request
+    lattice: Lattice | None  # the path as a lattice, if requested
 
 
-def nearest(batch: Batch, references: Numbered, wildcards: tuple[int, ...], keep_lattices: bool) -> list[Found | None]:
-    """Find the nearest path of each lattice of a batch; None where there is no reference."""
-    known = [lattice.key in references.ids for lattice in batch]
-    scored = batch if all(known) else Batch.of(compress(batch, known))
+def nearest(
+    batch: Batch, references: Numbered, wildcards: tuple[int, ...], keep_lattices: bool
+) -> list[NearestPath | None]:
+    """Find the nearest path of each lattice of a batch; None without a reference."""
+    has_reference = [lattice.key in references.ids for lattice in batch]
+    scored = batch if all(has_reference) else Batch.of(compress(batch, has_reference))
     paths = iter(nearest_path(scored, [references.of(lattice) for lattice in scored], wildcards))
 
-    def found(lattice: Lattice, path: Oracle) -> Found:
-        kept = paths_of(lattice, path.words, wildcards) if keep_lattices else None
-        return Found(spelled(path.words, lattice.words), oracle_rate(path), path.touches_band, kept)
+    def result(lattice: Lattice, path: Oracle) -> NearestPath:
+        path_lattice = paths_of(lattice, path.words, wildcards) if keep_lattices else None
+        return NearestPath(spelled(path.words, lattice.words), oracle_rate(path), path.touches_band, path_lattice)
 
-    return [found(lattice, next(paths)) if has else None for lattice, has in zip(batch, known, strict=True)]
+    return [
+        result(lattice, next(paths)) if known else None for lattice, known in zip(batch, has_reference, strict=True)
+    ]
 
 
 @command
 @reads("--ref", "References: a key and its words on each line.", required=True)
-@click.option("--oov", metavar="ID", help="Id, or word, for words not in --words.  [default: they match nothing]")
+@click.option(
+    "--oov", metavar="ID", help="Id or word for words that are not in --words.  [default: they match nothing]"
+)
 @click.option(
     "--wildcard-symbols", type=IDS, metavar="IDS", help="Ids of words that never count as errors, as in 5:17."
 )
-@reads("--wildcard-symbols-list", "File of words that never count as errors, one a line.")
-@reads("--word-symbol-table", "Another name of --words.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if a lattice has no reference, or a reference no lattice.")
+@reads("--wildcard-symbols-list", "File of words that never count as errors, one per line.")
+@reads("--word-symbol-table", "Alias of --words.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with code 1 if a lattice has no reference, or a reference no lattice."
+)
 @section(
     "Input and output",
     output_file("Text file for the nearest paths"),
     writes("--edits", "Write the number of errors of each lattice."),
-    writes("--details", "Write errors, path and reference as lattice-oracle does."),
+    writes("--details", "Write errors, path and reference as by lattice-oracle."),
     writes("--write-lattices", "Write the nearest paths as lattices.", kind=LatticeFile()),
 )
 @reads_lattices
@@ -88,9 +96,8 @@ def oracle(
 ) -> None:
     """Find the path of each lattice with the fewest errors.
 
-    Prints a line for each: its key and the words of the path with the fewest errors, or word ids where --words is not
-    given; then references hold word ids, too. The word error rate of these paths, which no rescoring goes below,
-    follows on stderr.
+    Prints a line for each lattice: its key and the words of the path with the fewest errors. Without --words, words
+    are ids, also in references. The word error rate of these paths, a lower bound for rescoring, is printed on stderr.
 
     \b
     Example:
@@ -98,18 +105,18 @@ def oracle(
     """
     if word_symbol_table is not None:
         if inputs.words is not None:
-            raise click.UsageError("--word-symbol-table is another name of --words; give one of them")
+            raise click.UsageError("--word-symbol-table is an alias of --words; give one of them")
         inputs.words = word_symbol_table
     table = inputs.table()
     if oov is not None and table is not None:
-        table.complete()  # which words no lattice has must be known
+        table.complete()  # needed to find unknown words
     wildcards = _wildcards(table, **wildcards_by)
     unknown = NEVER if oov is None else word_id(oov, table)
     texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
 
     total, approximate = evaluate.ErrorRate(), []
-    scored, lacking = set(), []
+    scored, unreferenced = set(), []
     with ExitStack() as stack:
         names = (output_file, edits, details)
         files = [None if name is None else stack.enter_context(text_output(name)) for name in names]
@@ -117,69 +124,69 @@ def oracle(
         if write_lattices is not None:
             archive = stack.enter_context(open_output(Output(write_lattices, kind="compact"), inputs))
         search = partial(nearest, references=references, wildcards=wildcards, keep_lattices=archive is not None)
-        for key, found in results(OnBatches(search), inputs, to_stdout=output_file == "-"):
-            if found is None:
-                lacking.append(key)
+        for key, path in results(OnBatches(search), inputs, to_stdout=output_file == "-"):
+            if path is None:
+                unreferenced.append(key)
                 continue
             scored.add(key)
-            total += found.rate
-            approximate += [key] * found.touches_band
+            total += path.rate
+            approximate += [key] * path.touches_band
             ids = references.ids[key].tolist()
-            if references.spoken is not None and table is not None:
+            if references.words is not None and table is not None:
                 ids = table.ids(texts[key])
-            said = zip(texts[key], ids, strict=True)
-            _write(files, key, found, [word for word, number in said if number not in wildcards])
-            if archive is not None and found.lattice is not None:
-                archive.take(found.lattice)
+            reference = zip(texts[key], ids, strict=True)
+            _write(files, key, path, [word for word, number in reference if number not in wildcards])
+            if archive is not None and path.lattice is not None:
+                archive.take(path.lattice)
         if not scored and not inputs.log.failures:
-            raise FormatError("no lattice has a reference; do the utterance ids belong together?", ref)
+            raise FormatError("no lattice has a reference; are these utterance ids of the same set?", ref)
     console = current_console()
     failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
     console.say(f"Overall {_counts(total, 'substitutions')}")
-    console.say(f"Scored {total.sentences} lattices, {len(lacking)} not present in ref.")
-    console.say_keys(lacking, "lattices have no reference and were not scored")
+    console.say(f"Scored {total.sentences} lattices, {len(unreferenced)} not present in ref.")
+    console.say_keys(unreferenced, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
-    console.say_keys(approximate, "lattices are too long and flat to compare whole, and may have nearer paths")
-    _name_unknown(inputs, number(texts, table, unknown), [key for key in texts if key in scored], oov)
-    console.close(failed=strict and bool(lacking or missing))
+    console.say_keys(approximate, "lattices are too long and flat for an exact search, and may have nearer paths")
+    _report_unknown(inputs, number(texts, table, unknown), [key for key in texts if key in scored], oov)
+    console.close(failed=strict and bool(unreferenced or missing))
 
 
-def _write(files: list[TextIO | None], key: str, found: Found, said: list[str]) -> None:
+def _write(files: list[TextIO | None], key: str, path: NearestPath, reference: list[str]) -> None:
     words, edits, details = files
-    rate = found.rate
+    rate = path.rate
     if words is not None:
-        words.write(" ".join([key, *found.words]) + "\n")
+        words.write(" ".join([key, *path.words]) + "\n")
     if edits is not None:
         edits.write(f"{key} {rate.errors}\n")
     if details is not None:
         details.write(f"{_counts(rate, 'sub')}\nFor utterance {key}, best cost {rate.errors}\n")
-        details.write(f"{' '.join([key, '(oracle)', *found.words])}\n{' '.join([key, '(reference)', *said])}\n")
+        details.write(f"{' '.join([key, '(oracle)', *path.words])}\n{' '.join([key, '(reference)', *reference])}\n")
 
 
 def _counts(rate: ErrorRate, substitutions: str) -> str:
-    """Write an error rate as lattice-oracle does."""
+    """Format an error rate as lattice-oracle."""
     return (
         f"%WER {rate.wer:g} [ {rate.errors} / {rate.words}, {rate.insertions} insertions, {rate.deletions} deletions, "
         f"{rate.substitutions} {substitutions} ]"
     )
 
 
-def _name_unknown(inputs: Inputs, references: Numbered, scored: Collection[str], oov: str | None) -> None:
+def _report_unknown(inputs: Inputs, references: Numbered, scored: Collection[str], oov: str | None) -> None:
     unknown = references.unknown_in(scored)
     if unknown:
-        fate = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
-        often = ", ".join(word for word, _ in unknown.most_common(NAMED))
+        treatment = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
+        examples = ", ".join(word for word, _ in unknown.most_common(NAMED))
         where = "in no lattice" if inputs.words is None else "not in --words"
         current_console().say(
-            f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {fate}: {often}"
+            f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {treatment}: {examples}"
         )
 
 
 def _wildcards(
     table: SymbolTable | None, wildcard_symbols: tuple[int, ...] | None, wildcard_symbols_list: str | None
 ) -> tuple[int, ...]:
-    """Return the ids of the words that never count as errors."""
+    """Return the ids of words that are never errors."""
     if (path := wildcard_symbols_list) is None:
         return wildcard_symbols or ()
     if wildcard_symbols is not None:

@@ -26,28 +26,28 @@ from ninja.pipeline.stages import OnLattices
 
 
 def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
-    """Return a line for each arc of at least a posterior."""
-    found = graph.probable_arcs(batch, min_post, scales, labels=True)
+    """Return a line for each arc with at least a posterior."""
+    arcs = graph.probable_arcs(batch, min_post, scales, labels=True)
     columns: list[Column] = [
-        found.start,
-        found.frames,
-        found.posterior,
-        words_column(found.word, batch.table),
-        Runs(found.label, found.label_begin, "_", may_lack=True),
+        arcs.start,
+        arcs.frames,
+        arcs.posterior,
+        words_column(arcs.word, batch.table),
+        Runs(arcs.label, arcs.label_begin, "_", may_lack=True),
     ]
-    return row_texts(batch.keys, found.begin, columns)
+    return row_texts(batch.keys, arcs.begin, columns)
 
 
 @command
-@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Leave out arcs less probable than this.")
+@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Ignore arcs with a lower posterior.")
 @scales
 @output_file("Text file for the lines")
 @reads_lattices
 def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales) -> None:
     """Print the posterior of each arc of lattices.
 
-    One line for each, with tabs between: key, first frame, number of frames, probability, word (or its id where --words
-    is not given), transition ids.
+    Each line has, separated by tabs: key, first frame, number of frames, probability, word (its id without --words),
+    transition ids.
 
     \b
     Example:
@@ -65,36 +65,36 @@ def posterior_lines(
     if model is not None:
         for lattice in batch:
             model.check(lattice)
-    batch = graph.to_compact(batch)  # arcs with all labels of their words
+    batch = graph.to_compact(batch)  # so that arcs have all labels of their words
     above = float(np.nextafter(min_post, np.inf))
-    found = graph.probable_arcs(batch, above, scales, labels=alignment or model is not None)
+    arcs = graph.probable_arcs(batch, above, scales, labels=alignment or model is not None)
     columns: list[Column] = [
-        found.start,
-        found.frames,
-        found.posterior.astype(np.float32),
-        words_column(found.word, batch.table),
+        arcs.start,
+        arcs.frames,
+        arcs.posterior.astype(np.float32),
+        words_column(arcs.word, batch.table),
     ]
     if alignment:
-        columns.append(Runs(found.label, found.label_begin, ","))
+        columns.append(Runs(arcs.label, arcs.label_begin, ","))
     if model is not None:
-        ends_phone = model.is_final[found.label]
-        phones = model.phone[found.label[ends_phone]].astype(np.int32)
-        columns.append(Runs(phones, offsets(ends_phone)[found.label_begin], " "))
-    return row_texts(batch.keys, found.begin, columns)
+        ends_phone = model.is_final[arcs.label]
+        phones = model.phone[arcs.label[ends_phone]].astype(np.int32)
+        columns.append(Runs(phones, offsets(ends_phone)[arcs.label_begin], " "))
+    return row_texts(batch.keys, arcs.begin, columns)
 
 
 @command
 @scales
 @switch("--print-alignment", False, "Print the transition ids of each arc.")
-@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Leave out arcs of no higher posterior.")
+@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Ignore arcs without a higher posterior.")
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
 @output_file("Text file for the lines")
 @reads_lattices
 def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **given: Any) -> None:
     """Print the posterior of each arc of lattices, as Kaldi does.
 
-    One line for each, with tabs between: key, first frame, number of frames, posterior, word (its id where --words is
-    not given), transition ids with commas between, phones with blanks between.
+    Each line has, separated by tabs: key, first frame, number of frames, posterior, word (its id without --words),
+    transition ids separated by commas, phones separated by blanks.
 
     \b
     Example:
@@ -110,7 +110,7 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **given: A
 def depth(inputs: Inputs, output_file: str) -> None:
     """Print the mean number of arcs that cross a frame of each lattice.
 
-    One line for each: its key and its depth. The depth of all together goes to stderr.
+    Each line has a key and a depth. The depth of all lattices together is printed on stderr.
 
     \b
     Example:
@@ -129,15 +129,15 @@ def depth(inputs: Inputs, output_file: str) -> None:
 @output_file("Text file for the counts, or ark:FILE")
 @reads_lattices
 def depth_per_frame(inputs: Inputs, output_file: str) -> None:
-    """Print how many arcs of each lattice cross each frame.
+    """Print the number of arcs of each lattice that cross each frame.
 
-    One line for each: its key and a count for each frame.
+    Each line has a key and a count for each frame.
 
     \b
     Example:
       ninja depth-per-frame lat.ark.gz
     """
     with NumberWriter(output_file) as table:
-        for key, found in results(OnLattices(graph.depth_per_frame), inputs, to_stdout=output_file == "-"):
-            table.integers(key, found)
+        for key, counts in results(OnLattices(graph.depth_per_frame), inputs, to_stdout=output_file == "-"):
+            table.integers(key, counts)
     current_console().close_counting()

@@ -46,45 +46,47 @@ from ninja.pipeline.stages import OnLattices
 
 _EXCLUDED = {
     "--oracle": ("--alignments", "--biasing", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
-    # Aligned otherwise, printed otherwise.
+    # Different alignments and output.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
 _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
 Segments = Mapping[str, tuple[str, float, float]]
-_MISSING = {"all": "scored as empty", "present": "left out"}
+_MISSING = {"all": "scored as empty", "present": "ignored"}
 
 
 @command
 @click.argument("reference", type=InputFile())
 @click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
 @click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
-@reads("--segments", "Utterances of the recordings, as Kaldi's segments, where REFERENCE or SOURCE is STM.")
-@reads("--biasing", "Biasing lists; print word error rates on rare words and on others.")
+@reads("--segments", "Kaldi's segments of the recordings, if REFERENCE or SOURCE is STM.")
+@reads("--biasing", "Biasing lists, to print word error rates on rare words and on others.")
 @section(
     "Words",
-    click.option("--ignore", metavar="WORD", multiple=True, help="Leave this word out of references and hypotheses."),
+    click.option("--ignore", metavar="WORD", multiple=True, help="Remove this word from references and hypotheses."),
     reads("--filter", "Program or sed script that changes references and hypotheses: Kaldi's wer_output_filter."),
-    reads("--hyp-filter", "The same for hypotheses alone, in place of --filter: Kaldi's wer_hyp_filter."),
-    reads("--glm", "Global mapping file of NIST's, applied to references and hypotheses.", load=evaluate.read_glm),
+    reads("--hyp-filter", "Filter of hypotheses, in place of --filter: Kaldi's wer_hyp_filter."),
+    reads("--glm", "Global mapping file of NIST, applied to references and hypotheses.", load=evaluate.read_glm),
 )
 @section(
     "Details",
-    writes("--alignments", "Write each hypothesis here, aligned with its reference."),
-    reads("--utt2spk", "Speaker of each utterance; print the errors of each speaker."),
-    click.option("--most-often", type=click.IntRange(0), metavar="N", help="Print the N commonest errors by kind."),
-    writes("--per-utt", "Write here each utterance aligned, as Kaldi's per_utt."),
-    writes("--ops", "Write here how often each word was right or wrong, as Kaldi's ops."),
+    writes("--alignments", "File for hypotheses aligned with their references."),
+    reads("--utt2spk", "Speaker of each utterance, to print the errors of each speaker."),
+    click.option(
+        "--most-often", type=click.IntRange(0), metavar="N", help="Print the N most frequent errors of each kind."
+    ),
+    writes("--per-utt", "File for aligned utterances, as Kaldi's per_utt."),
+    writes("--ops", "File for counts of correct and wrong words, as Kaldi's ops."),
     writes("--wer-dir", GRID_FILES_HELP, kind=OutputFolder()),
 )
 @section(
     "Entities",
-    reads("--entities", "Entities of each utterance; print how many were recognised."),
+    reads("--entities", "Entities of each utterance, to print how many were recognised."),
     reads("--utt2group", "Group of each utterance, for entities of groups, as utt2spk."),
-    reads("--truth", "Entities really said, JSON lines.  [default: those REFERENCE holds]"),
-    reads("--before", "Transcripts without context, which --report compares with."),
-    reads("--vocabulary", "Count entities outside it apart.  [default: --words]"),
-    writes("--report", "Write here the result of each entity, as JSON."),
+    reads("--truth", "True entities as JSON lines.  [default: those in REFERENCE]"),
+    reads("--before", "Transcripts without context, for comparison in --report."),
+    reads("--vocabulary", "Symbol table, to count entities outside it separately.  [default: --words]"),
+    writes("--report", "File for the result of each entity, as JSON."),
 )
 @grid_of_scales
 @reads_lattices
@@ -103,22 +105,22 @@ def score(
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
-    REFERENCE and SOURCE are text files, on each line a key and its words; or SOURCE are lattices, of which the best
-    path is scored. Ids of words have the names of --words, else of the symbol table beside them.
+    REFERENCE is a text file with a key and words on each line. SOURCE is such a file, or lattices, whose best paths are
+    scored. Word ids are spelled by --words, by default the symbol table beside the lattices.
 
-    With --biasing, the three lines are those of the LibriSpeech biasing benchmark, whose own table of references
-    may be given both as REFERENCE and as FILE: of the lists, only the rare words spoken count. With --entities,
-    recall and precision of entities and the word errors in them follow, for all and by class.
+    With --biasing, the output has the three lines of the LibriSpeech biasing benchmark, whose table of references may
+    be given both as REFERENCE and as FILE; only the rare words of the lists are used. With --entities, recall and
+    precision of entities and their word errors are printed, in total and by class.
 
-    Of several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, all are scored in one pass, and a table of their word
-    error rates comes first; what follows is that of the best, of fewest word errors. With --wer-dir Kaldi's files
-    wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
+    Several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, are scored in one pass. A table of their word error
+    rates is printed first; the rest of the output is that of the scales with the fewest word errors. With --wer-dir,
+    Kaldi's files wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
 
-    Text files may also be NIST's trn, words and (id) on each line, or STM, which takes --segments, whose utterances are
-    those of its lines. Words are compared in Unicode's composed form (NFC).
+    Text files may also be in NIST's trn format, with words and (id) on each line, or STM, which needs --segments with
+    the utterances of its lines. Words are compared in Unicode's composed form (NFC).
 
-    The tables of speakers, errors and utterances are those of Kaldi's scoring scripts and rest on the alignments of
-    its align-text, which may split the same number of errors otherwise than the first line does.
+    The tables of speakers, errors and utterances are those of Kaldi's scoring scripts. They use the alignments of
+    Kaldi's align-text, which may divide the same number of errors differently than the first line.
 
     \b
     Examples:
@@ -137,41 +139,41 @@ def score(
     words = inputs.table() if are_lattices else None  # None: transcripts
     if words is None and inputs.table_error is not None:
         raise inputs.table_error
-    unread = _unreadable(inputs) if are_lattices and words is None else None
-    if unread is not None and (unread.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
-        raise unread
+    failure = _unreadable(inputs) if are_lattices and words is None else None
+    if failure is not None and (failure.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
+        raise failure
     if oracle and words is None:
         raise click.UsageError("--oracle needs lattices and their --words")
     if words is None and (len(scales) > 1 or wer_dir is not None):
-        raise click.UsageError("several scales, and --wer-dir, need lattices; SOURCE is transcripts")
+        raise click.UsageError("several scales and --wer-dir need lattices, but SOURCE is transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     if segments is not None and not any(map(_may_be_stm, (reference, *(() if words else inputs.places)))):
-        raise click.UsageError("--segments is of use with STM only, which is neither REFERENCE nor SOURCE")
+        raise click.UsageError("--segments needs STM, but neither REFERENCE nor SOURCE is STM")
     cut = None if segments is None else read_segments(segments)
-    given_texts = _said(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
+    texts = _references_of(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
     if oracle:
-        LatticeFilter(of_hypotheses).check(given_texts)
-    references = of_references.texts(given_texts)
+        LatticeFilter(of_hypotheses).check(texts)
+    references = of_references.texts(texts)
     if oracle and words is not None:
         pairs = (lattice for _, lattice in inputs.lattices())
-        rate = evaluate.oracle_score(pairs, references, words, how=of_hypotheses)
+        rate = evaluate.oracle_score(pairs, references, words, word_filter=of_hypotheses)
         click.echo(str(rate))
     else:
         if words is None:
             hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs.places, cut))
         else:
-            found = dict(results(OnLattices(partial(evaluate.hypotheses_under, scales=scales)), inputs))
+            best = dict(results(OnLattices(partial(evaluate.hypotheses_under, scales=scales)), inputs))
             say_default()
-            found = evaluate.filtered(found, of_hypotheses)
+            best = evaluate.filtered(best, of_hypotheses)
             place = 0
             if len(scales) > 1 or wer_dir is not None:
-                grid = evaluate.score_grid(references, found, scales, mode)
+                grid = evaluate.score_grid(references, best, scales, mode)
                 place = grid.best
                 if wer_dir is not None:
                     write_grid(grid, wer_dir)
                 if len(scales) > 1:
                     print_grid(grid)
-            hypotheses = {key: each.words[each.under[place]] for key, each in found.items()}
+            hypotheses = {key: transcripts.words[transcripts.under[place]] for key, transcripts in best.items()}
         if lists is not None:
             biased = evaluate.score_biased(references, hypotheses, lists, mode)
             rate = biased.overall
@@ -195,22 +197,22 @@ def score(
 
 
 def _are_lattices(places: Sequence[str]) -> bool:
-    """Tell whether the first source holds lattices rather than transcripts.
+    """Tell whether the sources are lattices rather than transcripts.
 
     Raises:
-        OptionError: Some of the sources hold lattices, and others transcripts.
+        OptionError: There are both lattices and transcripts.
     """
     lattices = [place for place in places if holds_lattices(place)]
     for place in places if lattices else ():
         if place not in lattices and os.path.isfile(place) and folder.holds_no_lattices(place):
-            raise OptionError(f"{lattices[0]} holds lattices, but {place} transcripts; score them apart")
+            raise OptionError(f"{lattices[0]} contains lattices, but {place} transcripts; score them separately")
     return places[0] in lattices
 
 
 def _check(reference: str) -> None:
-    """Refuse a folder of references, and options that do not go together."""
+    """Check that the reference is a file and that options are compatible."""
     if os.path.isdir(reference):
-        raise OptionError(f"{reference} is a folder, but REFERENCE is one text file; it comes first, then SOURCE")
+        raise OptionError(f"{reference} is a folder, but REFERENCE is a text file, followed by SOURCE")
     named = set(given_on_command_line([each.name or "" for each in click.get_current_context().command.params]))
     for name, others in _EXCLUDED.items():
         for other in others:
@@ -222,7 +224,7 @@ def _check(reference: str) -> None:
 
 
 def _unreadable(inputs: Inputs) -> NinjaError | None:
-    """Return the first error of lattices none of which can be read; transcripts may have the extension of lattices."""
+    """Return the first error if no lattice can be read: the source may be transcripts with an extension of lattices."""
     failures: list[NinjaError] = []
     for _ in inputs.read(inputs.places, failures.append):
         return None
@@ -230,16 +232,16 @@ def _unreadable(inputs: Inputs) -> NinjaError | None:
 
 
 def _may_be_stm(path: str) -> bool:
-    """Tell whether a file is STM, or can be read only once."""
+    """Tell whether a file is STM, or cannot be read twice."""
     return not os.path.isfile(path) or is_stm(list(read_fields(path)), path)
 
 
 def _filters(
     ignore: tuple[str, ...], filter: str | None, hyp_filter: str | None, glm: GlobalMapping | None
 ) -> tuple[WordFilter, WordFilter]:
-    """Return what changes references, and what changes hypotheses."""
-    how = WordFilter(filter, glm, frozenset(ignore))
-    return how, how if hyp_filter is None else replace(how, script=hyp_filter)
+    """Return the filters of references and of hypotheses."""
+    both = WordFilter(filter, glm, frozenset(ignore))
+    return both, both if hyp_filter is None else replace(both, script=hyp_filter)
 
 
 def _detail(
@@ -269,11 +271,11 @@ def _detail(
             stream.write(operations.table())
 
 
-def _said(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
-    """Take the references out of the benchmark's table."""
-    texts = {key: each.text for key, each in lists.items()}
-    if silent := [key for key, text in texts.items() if text is None]:
-        raise FormatError("the biasing list holds no text; give the references in a file of their own", key=silent[0])
+def _references_of(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
+    """Return the references of the table of the benchmark."""
+    texts = {key: entry.text for key, entry in lists.items()}
+    if missing := [key for key, text in texts.items() if text is None]:
+        raise FormatError("the biasing list has no text; give the references in another file", key=missing[0])
     return {key: text for key, text in texts.items() if text is not None}
 
 
@@ -290,12 +292,12 @@ def _score_entities(
     vocabulary: str | None,
     report: str | None,
 ) -> ErrorRate:
-    # Words that lattices happen to spell are no vocabulary.
+    # A table that grows with the words of lattices is not a vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else inputs.table() if inputs.words else None
     listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))
     for problem in listed.problems:
         current_console().say(problem)
-    found = score_entities(
+    scores = score_entities(
         references,
         hypotheses,
         listed.phrases(references),
@@ -304,23 +306,23 @@ def _score_entities(
         words=table,
         mode=mode,
     )
-    click.echo(str(found))
+    click.echo(str(scores))
     if report is not None:
         with text_output(report) as stream:
-            json.dump(found.as_dict(), stream, ensure_ascii=False, indent=1)
+            json.dump(scores.as_dict(), stream, ensure_ascii=False, indent=1)
             stream.write("\n")
-    return found.overall
+    return scores.overall
 
 
 def _transcripts(paths: tuple[str, ...], cut: Segments | None) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    transcripts: dict[str, list[str]] = {}
     for path in paths:
         try:
             part = read_transcripts(path, cut)
         except FormatError as error:
-            error.message += "; if it holds lattices, give their --words"
+            error.message += "; for lattices, give their --words"
             raise
-        if twice := found.keys() & part.keys():
-            raise FormatError("another file holds this key already", path, key=min(twice))
-        found |= part
-    return found
+        if repeated := transcripts.keys() & part.keys():
+            raise FormatError("another file has the same key", path, key=min(repeated))
+        transcripts |= part
+    return transcripts

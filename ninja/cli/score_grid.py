@@ -23,8 +23,9 @@ def print_grid(grid: Grid) -> None:
         mark = "*" if place == grid.best else " "
         rows.setdefault(_row(scales), {})[str(scales.word_penalty)] = f"{rate.wer:.2f}{mark}"
     width = max(map(len, ["LMWT", *rows]))
-    lines = [f"{'LMWT':>{width}}  %WER at word penalty {penalties[0]:<3}"] if len(penalties) == 1 else None
-    if lines is None:
+    if len(penalties) == 1:
+        lines = [f"{'LMWT':>{width}}  %WER at word penalty {penalties[0]:<3}"]
+    else:
         lines = [f"{'':>{width}}  %WER by word penalty"]
         lines.append(f"{'LMWT':>{width}} " + "".join(f"{penalty:>9} " for penalty in penalties).rstrip())
     for name, cells in rows.items():

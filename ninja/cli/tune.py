@@ -53,7 +53,7 @@ OF_BOTH = {
     *WORD_OPTIONS,
 }
 OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
-SKIPPED = (*OF_RESCORING, "max_arcs")  # which mean the same in a rescoring, or nearly so
+SKIPPED = (*OF_RESCORING, "max_arcs")  # shared with the rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
 OF_TUNING = ("general", "general_ref", "general_entities", "max_general_rise", "margin", "curve")
@@ -62,7 +62,7 @@ OF_CONTEXT |= {*OF_TUNING}
 
 @command
 @completes_scales
-@reads("--ref", "Reference transcripts: a key and its words on each line.", required=True)
+@reads("--ref", "Reference transcripts, with a key and words on each line.", required=True)
 @click.option("--num-sentences", type=click.IntRange(1), default=300, help="N-best size.")
 @language_models
 @map_words
@@ -70,12 +70,12 @@ OF_CONTEXT |= {*OF_TUNING}
 @entities(required=False, skip=SKIPPED, points=True)
 @section(
     "Tuning of context",
-    reads("--general", "With --entities: lattices without any phrase.", kind=Lattices(), multiple=True),
-    reads("--general-ref", "With --entities: reference transcripts of these."),
-    reads("--general-entities", "Phrases of these.  [default: --entities]"),
-    click.option("--max-general-rise", default=0.2, help="How far context may raise their WER, percent absolute."),
+    reads("--general", "With --entities: lattices of utterances without phrases.", kind=Lattices(), multiple=True),
+    reads("--general-ref", "With --entities: reference transcripts of --general."),
+    reads("--general-entities", "Phrases of --general.  [default: --entities]"),
+    click.option("--max-general-rise", default=0.2, help="Allowed rise of the WER of --general, percent absolute."),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
-    writes("--curve", "Picture of what keyword boosts give and cost, .svg or .png."),
+    writes("--curve", "Plot of WER over keyword boosts, .svg or .png."),
 )
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
@@ -91,16 +91,16 @@ def tune(
 ) -> None:
     """Choose the weights of a rescoring on a development set.
 
-    SOURCE and --ref are a set that no results are reported on. It is rescored with the weights given; then those are
-    sought under which the best of its sentences have the fewest errors, and the set is rescored with these: the word
-    error rate printed is that of this second rescoring.
+    SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, the weights with
+    the fewest errors of its best sentences are chosen, and it is rescored with these. The word error rate printed is
+    that of the second rescoring.
 
-    With --rnnlm none the lattices are taken as they are, and acoustic scale and word penalty chosen for `ninja best`,
-    `ninja score` and the others, which take them with --config.
+    With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
+    `ninja score` and other commands, which read them with --config.
 
-    With --entities the boosts of `ninja context` are chosen instead: for the fewest errors in SOURCE, where phrases are
-    said, of all that hardly raise WER in --general, where none are. With --context-model, too, the weights of what that
-    adds to the language model are; --general is then of use, but not needed.
+    With --entities, the boosts of `ninja context` are chosen instead: those with the fewest errors in SOURCE, whose
+    utterances contain phrases, among those that hardly raise the WER in --general, whose utterances contain none. With
+    --context-model, the weights of the context model are chosen; --general is optional then.
 
     \b
     Examples:
@@ -116,14 +116,14 @@ def tune(
     if not points:
         _refuse_others(context)
     if (current_console().jobs or 1) > 1:
-        raise OptionError("one process tunes; leave --jobs out")
+        raise OptionError("tuning runs in one process; omit --jobs")
     if context is not None and points:
         _tune_pointer(inputs, ref, context, models, options, output_file, **of_context)
     elif context is not None:
         context = replace(context, load_options=models.load_options)
         _tune_boosts(inputs, ref, context, options, models.old_lm, output_file, **of_context)
     elif models.directions or carry_over is not None:
-        raise OptionError("weights are chosen for one pass over single utterances: no --iterate, no --carry-over")
+        raise OptionError("weights are chosen for one pass over single utterances; omit --iterate and --carry-over")
     elif not models.models and models.old_lm is None:
         _tune_first_pass(inputs, ref, options, output_file)
     else:
@@ -135,8 +135,8 @@ def _tune_weights(
 ) -> None:
     if not models.models:
         raise OptionError(
-            "there is no language model whose weight could be chosen; give one with --rnnlm, or leave --old-lm out to "
-            "choose scales of the first pass"
+            "there is no language model to choose a weight for; give one with --rnnlm, or omit --old-lm to choose "
+            "scales of the first pass"
         )
     references = read_text(ref)
     log = use_log(inputs, RescoreReport())
@@ -146,14 +146,15 @@ def _tune_weights(
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
     with current_console().progress("lattices", by_reading=True):
-        found = inputs.lattices()
-        tuned = tune_weights(found, references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log)
+        tuned = tune_weights(
+            inputs.lattices(), references, lm, options, old_lm=old_lm, num_best=num_sentences, report=log
+        )
     comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
     write_config(output_file, _weights(tuned, models, options), comments)
     for edge in tuned.edges:
         log.note(f"note: {edge}")
     if tuned.wer_rescored > tuned.wer_before:
-        log.note("note: the weights given rescore better; search among more sentences with --num-sentences")
+        log.note("note: the initial weights are better; use more sentences with --num-sentences")
     current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
 
 
@@ -186,8 +187,8 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
         values["mixture_weights"] = ",".join(f"{weights.mixture[place]:g}" for place in used)
     if models.old_lm is not None:
         values["old_lm"] = str(models.old_lm)
-    # Other options belong to the weights: with another search they would not be the best.
-    others = [each.name for each in fields(options) if each.name not in (*CHOSEN, "output", "batch_arcs")]
+    # Other options of the search are part of the result.
+    others = [field.name for field in fields(options) if field.name not in (*CHOSEN, "output", "batch_arcs")]
     return values | _changed(options, others) | _changed(models.load_options, WORD_OPTIONS)
 
 
@@ -206,11 +207,11 @@ def _tune_boosts(
 ) -> None:
     if not general or general_ref is None:
         raise OptionError(
-            "--entities needs --general and --general-ref, utterances in which no phrase is said: without them the "
-            "largest boosts always look best"
+            "--entities needs --general and --general-ref, utterances without phrases: without them the largest "
+            "boosts always look best"
         )
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm is what --class-lm is mixed with; give both, or none")
+        raise OptionError("--old-lm is mixed with --class-lm; give both, or none")
     if curve is not None:
         check_picture(curve)
     shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
@@ -253,24 +254,26 @@ def _tune_boosts(
     for line in table:
         current_console().say(line)
     if tuned.settings is None:
-        current_console().say(f"no boosts are chosen, and no options written; {current_console().seconds:.1f} s")
+        current_console().say(f"no boosts are chosen, and no options are written; {current_console().seconds:.1f} s")
         click.get_current_context().exit(1)
     rates = [
-        _context_wer(*side, replace(each.context, options=tuned.settings.options), old, tuned.settings)
-        for side, each in zip(zip(sides, references, strict=True), (stage, other), strict=True)
+        _context_wer(*side, replace(part.context, options=tuned.settings.options), old, tuned.settings)
+        for side, part in zip(zip(sides, references, strict=True), (stage, other), strict=True)
     ]
     table.append(f"{'by ninja context':24}{rates[0]:14.2f}  {rates[1]:11.2f}")
     current_console().say(table[-1])
     values = _boosts(tuned.settings, context, old_lm)
-    asked = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
-    asked += [part for place in general for part in ("--general", place)]
-    write_config(output_file, values, [shlex.join([*asked, "--general-ref", general_ref]), *table, *tuned.warnings])
-    typed_so = shlex.join(
-        option if value is True else f"{option}={value}"
-        for option, given in ((f"--{name.replace('_', '-')}", given) for name, given in values.items())
-        for value in (given if isinstance(given, list) else [given])
+    command_line = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
+    command_line += [part for place in general for part in ("--general", place)]
+    write_config(
+        output_file, values, [shlex.join([*command_line, "--general-ref", general_ref]), *table, *tuned.warnings]
     )
-    current_console().close(f"ninja context LATTICES --entities FILE {typed_so}; {current_console().seconds:.1f} s")
+    options_text = shlex.join(
+        option if value is True else f"{option}={value}"
+        for option, setting in ((f"--{name.replace('_', '-')}", setting) for name, setting in values.items())
+        for value in (setting if isinstance(setting, list) else [setting])
+    )
+    current_console().close(f"ninja context LATTICES --entities FILE {options_text}; {current_console().seconds:.1f} s")
 
 
 def _tune_pointer(
@@ -287,7 +290,7 @@ def _tune_pointer(
     **of_boosts: Any,
 ) -> None:
     if bool(general) != (general_ref is not None):
-        raise OptionError("--general and --general-ref go together; give both, or none")
+        raise OptionError("--general and --general-ref need each other; give both, or none")
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
@@ -296,14 +299,14 @@ def _tune_pointer(
     assert file is not None
     [(lm, options)], old_lm = models.load(options, words, log)
     if old_lm is not None:
-        raise OptionError("--old-lm: weights of a context model are chosen without it; leave it out")
+        raise OptionError("--old-lm cannot be used when weights of a context model are chosen; omit it")
     if not isinstance(lm, LanguageModel):
-        raise OptionError("a context model goes with one language model; give one --rnnlm")
+        raise OptionError("a context model needs exactly one language model; give one --rnnlm")
 
     context = replace(context, context_model=load_pointer(file))
 
-    def part(lattices: Iterable[tuple[str, Lattice]], text: str, given: Context) -> PointerSet:
-        stage = Contextual.before(given, models, options)
+    def part(lattices: Iterable[tuple[str, Lattice]], text: str, part_context: Context) -> PointerSet:
+        stage = Contextual.before(part_context, models, options)
         stage.bind(words, log)
         return PointerSet(
             list(lattices),
@@ -312,19 +315,19 @@ def _tune_pointer(
         )
 
     with current_console().progress("lattices", by_reading=True):
-        said = part(inputs.lattices(), ref, context)
-        unsaid = None
+        contextual = part(inputs.lattices(), ref, context)
+        general_set = None
         if general_ref is not None:
             others = replace(context, entities=general_entities or context.entities)
-            unsaid = part(replace(inputs, names=general).lattices(), general_ref, others)
-        tuned = tune_pointer(said, unsaid, lm, options, context.options, max_general_rise)
+            general_set = part(replace(inputs, names=general).lattices(), general_ref, others)
+        tuned = tune_pointer(contextual, general_set, lm, options, context.options, max_general_rise)
     for trial in (tuned.before, *tuned.trials):
         current_console().say(str(trial))
     if tuned.chosen is None:
-        current_console().say(f"no weights are chosen, and no options written; {current_console().seconds:.1f} s")
+        current_console().say(f"no weights are chosen, and no options are written; {current_console().seconds:.1f} s")
         click.get_current_context().exit(1)
     values: dict[str, Any] = {name: getattr(options, name) for name in CHOSEN}
-    values |= {"rnnlm": [str(each) for each in models.models if each is not None]} if any(models.models) else {}
+    values |= {"rnnlm": [str(model) for model in models.models if model is not None]} if any(models.models) else {}
     values |= {"context_model": str(file)}
     values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
     write_config(output_file, values, [str(trial) for trial in (tuned.before, *tuned.trials)])
@@ -338,8 +341,8 @@ def _context_wer(
     old_lm: NgramLM | None,
     settings: ContextSettings,
 ) -> float:
-    """Return the word error rate of lattices as ``ninja context`` makes them, percent."""
-    report = RescoreReport(on_error=lambda error: None)  # it was reported before
+    """Return the word error rate of the output of ``ninja context``, percent."""
+    report = RescoreReport(on_error=lambda error: None)  # already reported
     scales = Scales(settings.acoustic_scale, word_penalty=settings.word_penalty)
     return word_error_rate(Contextual(context, old_lm)(lattices, report), references, scales)
 
@@ -351,7 +354,7 @@ def _dev_set(
     stage: Contextual,
     old_lm: NgramLM | None,
 ) -> DevSet:
-    """Make a development set; phrases are added to its lattices once, for boosts mean nothing to that."""
+    """Make a development set; phrases are added to its lattices once, independently of boosts."""
     assert stage.entities is not None
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)
@@ -362,7 +365,7 @@ def _dev_set(
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:
-    """Lay out the figures without boosts, and with the chosen ones."""
+    """Format error rates without boosts and with the chosen ones."""
     yield f"{'':24}contextual WER  general WER  entities found  false alarms"
     rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
     for name, row in rows.items():
@@ -390,17 +393,17 @@ def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[st
 
 
 def _changed(options: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the options that are not at their defaults."""
-    plain = type(options)()
-    found = {name: getattr(options, name) for name in names}
-    changed = {name: value for name, value in found.items() if value != getattr(plain, name)}
+    """Return the options that differ from their defaults."""
+    defaults = type(options)()
+    values = {name: getattr(options, name) for name in names}
+    changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
 
 def _refuse_others(context: Context | None) -> None:
-    """Refuse options that were typed and belong to the other choice."""
+    """Check that no option of the other kind of tuning was given."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
-        raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
-    others = {each.name or "" for each in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
+        raise OptionError(f"{', '.join(wrong)}: only with --entities")
+    others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
     if context is not None and (wrong := given_on_command_line(others)):
-        raise OptionError(f"with --entities boosts are chosen, no weights of a rescoring: leave {', '.join(wrong)} out")
+        raise OptionError(f"with --entities boosts are chosen, not weights of a rescoring: omit {', '.join(wrong)}")

@@ -1,4 +1,4 @@
-"""Word error rates: transcripts against references, and the best a lattice could do."""
+"""Error rates of transcripts and lattices, and their details."""
 
 from ninja.evaluate.biased import BiasedRate, BiasingList, read_biasing, score_biased
 from ninja.evaluate.bootstrap import Bootstrap, Interval, bootstrap

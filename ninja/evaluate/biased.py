@@ -1,4 +1,4 @@
-"""Biased and unbiased word error rates: on the rare words a biasing list holds, and on all others; and such lists."""
+"""Word error rates on the rare words of biasing lists and on all other words, and the reader of such lists."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 _INSERTION, _DELETION, _SUBSTITUTION = 3, 3, 4  # the benchmark's costs
 
 _FIELDS = ("utt", "text", "rare", "bias")
-_COLUMNS = "an utterance id, its text, the JSON list of its rare words and the JSON biasing list, parted by tabs"
+_COLUMNS = "an utterance id, its text, the JSON list of its rare words and the JSON biasing list, separated by tabs"
 
 
 @dataclass(frozen=True, slots=True)
 class BiasingList:
     """The biasing list of one utterance."""
 
-    rare: frozenset[str]  # rare words of the reference: errors on these, and only these, are biased errors
-    bias: tuple[str, ...] = ()  # the whole list, with words that are not said; no score depends on it
-    text: tuple[str, ...] | None = None  # words said, where the file holds them
+    rare: frozenset[str]  # rare words of the reference; errors on these words are biased errors
+    bias: tuple[str, ...] = ()  # the complete list, which no score depends on
+    text: tuple[str, ...] | None = None  # reference, if the file contains it
 
 
 @dataclass(frozen=True, slots=True)
 class BiasedRate(Counts):
-    """Word errors on rare words and on the others; add them up, or use ``sum(rates, BiasedRate())``.
+    """Word errors on rare words and on others; they can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each part counts all sentences, and as wrong those with an error of its own kind.
+    Each part counts all sentences, and as wrong those with an error of its kind.
     """
 
     overall: ErrorRate = field(default_factory=ErrorRate)
-    unbiased: ErrorRate = field(default_factory=ErrorRate)  # on words that are not in the utterance's rare list
-    biased: ErrorRate = field(default_factory=ErrorRate)  # on words that are; insertions of such words
+    unbiased: ErrorRate = field(default_factory=ErrorRate)  # on words that are not in the rare list
+    biased: ErrorRate = field(
+        default_factory=ErrorRate
+    )  # on words of the rare list, including insertions of such words
 
     def __str__(self) -> str:
-        """Return the three lines the benchmark's own scorer prints."""
+        """Return the three lines of the scorer of the benchmark."""
         parts = {"WER": self.overall, "U-WER": self.unbiased, "B-WER": self.biased}
         return "\n".join(
             f"{name}: error_rate={rate.wer}, ref_words={rate.words}, subs={rate.substitutions}, "
@@ -53,18 +55,18 @@ def score_biased(
     lists: Mapping[str, BiasingList],
     mode: Mode = "strict",
 ) -> BiasedRate:
-    """Count word errors over a test set, apart on the rare words of each utterance and on the others.
+    """Count word errors over a test set, separately for the rare words of each utterance and for other words.
 
-    Arguments and errors are those of ``score``, with the biasing list of each reference, which must have one.
+    Arguments and errors are those of ``score``; each reference must have a biasing list.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
-        Shallow Fusion"; its benchmark's score.py for the alignment and the rules of counting.
+        Shallow Fusion"; its benchmark's score.py for the alignment and the counts.
     """
     keys = scored_keys(references, hypotheses, mode)
     if unlisted := [key for key in keys if key not in lists]:
         raise FormatError(
-            f"{len(unlisted)} of {len(keys)} references have no biasing list; an utterance without rare words needs "
-            "an empty one",
+            f"{len(unlisted)} of {len(keys)} references have no biasing list; add an empty one for utterances without "
+            "rare words",
             key=unlisted[0],
         )
     parts = (_rate(align(references[key], hypotheses.get(key, ())), lists[key].rare) for key in keys)
@@ -73,9 +75,9 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference at the benchmark's costs: substitution 4, insertion and deletion 3.
+    """Align a hypothesis with its reference at the costs of the benchmark: substitution 4, insertion and deletion 3.
 
-    So two substitutions are dearer than an insertion and a deletion around a word that fits. Ties count, too.
+    An insertion and a deletion around a correct word are cheaper than two substitutions.
     """
     return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)
 
@@ -83,20 +85,21 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 def _rate(alignment: Alignment, rare: frozenset[str]) -> BiasedRate:
     unbiased: list[Pair] = []
     biased: list[Pair] = []
-    for said, heard in alignment.pairs:
-        (biased if (heard if said is None else said) in rare else unbiased).append((said, heard))
+    for reference, hypothesis in alignment.pairs:
+        word = hypothesis if reference is None else reference
+        (biased if word in rare else unbiased).append((reference, hypothesis))
     return BiasedRate(alignment.rate(), count_errors(unbiased), count_errors(biased))
 
 
 def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
-    """Read the biasing lists of a test set, by utterance id; ``.gz`` is unpacked.
+    """Read the biasing lists of a test set, by utterance id; ``.gz`` is decompressed.
 
-    Two forms, told apart by the first character. The benchmark's table has a line for each utterance: its id, its
-    text, the rare words in the text as a JSON list, the biasing list as another (which may be left out), parted by
-    tabs. JSON lines hold the same as ``{"utt": …, "rare": […], "bias": […], "text": …}``, the last two optional.
+    The first character decides between two formats. The table of the benchmark has a line for each utterance: its id,
+    its text, the rare words in the text as a JSON list, and optionally the biasing list as another, separated by tabs.
+    JSON lines are ``{"utt": …, "rare": […], "bias": […], "text": …}``, where the last two are optional.
 
     Raises:
-        FormatError: A line does not hold these, a word is none, an id occurs twice, or the file is empty or damaged.
+        FormatError: A line is invalid, an id occurs twice, or the file is empty or damaged.
 
     Source: facebookresearch/fbai-speech, is21_deep_bias, README.
     """
@@ -107,38 +110,40 @@ def _columns(row: str) -> tuple[str, BiasingList]:
     fields = row.split("\t")
     if len(fields) not in (3, 4) or not fields[0]:
         raise RecordError(f"expected {_COLUMNS}; found {row[:60]!r}")
-    found: dict[str, object] = {"utt": fields[0], "text": fields[1]}
-    found |= {name: parse_json(content) for name, content in zip(("rare", "bias"), fields[2:], strict=False)}
-    return _checked(found)
+    record: dict[str, object] = {"utt": fields[0], "text": fields[1]}
+    record |= {name: parse_json(content) for name, content in zip(("rare", "bias"), fields[2:], strict=False)}
+    return _checked(record)
 
 
 def _object(row: str) -> tuple[str, BiasingList]:
-    found = parse_json(row)
-    if not isinstance(found, dict):
+    record = parse_json(row)
+    if not isinstance(record, dict):
         raise RecordError(f"expected a JSON object with {', '.join(_FIELDS)}; found {row[:60]!r}")
-    if unknown := [name for name in found if name not in _FIELDS]:
-        raise RecordError(f"unknown key {unknown[0]!r}; known are {', '.join(_FIELDS)}")
-    return _checked(found)
+    if unknown := [name for name in record if name not in _FIELDS]:
+        raise RecordError(f"unknown key {unknown[0]!r}; valid keys are {', '.join(_FIELDS)}")
+    return _checked(record)
 
 
-def _checked(found: Mapping[str, object]) -> tuple[str, BiasingList]:
-    for name, what in (("utt", "the utterance id"), ("rare", "the rare words said")):
-        if name not in found:
-            raise RecordError(f"{name!r} is missing; give {what}")
-    key, text = found["utt"], found.get("text")
+def _checked(record: Mapping[str, object]) -> tuple[str, BiasingList]:
+    for name, description in (("utt", "the utterance id"), ("rare", "the rare words of the reference")):
+        if name not in record:
+            raise RecordError(f"{name!r} is missing; give {description}")
+    key, text = record["utt"], record.get("text")
     if not isinstance(key, str) or not key:
         raise RecordError(f"the utterance id is {key!r}, but must be a string that is not empty")
     if text is not None and not isinstance(text, str):
         raise RecordError(f"the text of {key!r} is {text!r}, but must be a string")
-    rare, bias = (_words(found.get(name, []), name) for name in ("rare", "bias"))
+    rare, bias = (_words(record.get(name, []), name) for name in ("rare", "bias"))
     return key, BiasingList(frozenset(rare), tuple(bias), None if text is None else tuple(text.split()))
 
 
-def _words(found: object, name: str) -> list[str]:
-    if not isinstance(found, list):
-        raise RecordError(f"{name!r} is no list, but {str(found)[:60]!r}")
-    for word in found:
-        # Errors are counted word by word: one with a blank in it would never be found.
+def _words(words: object, name: str) -> list[str]:
+    if not isinstance(words, list):
+        raise RecordError(f"{name!r} is not a list: {str(words)[:60]!r}")
+    for word in words:
+        # Errors are counted by word, so a phrase would never match.
         if not isinstance(word, str) or word.split() != [word]:
-            raise RecordError(f"{name!r} holds {word!r}, which is not one word; give the words of phrases one by one")
-    return found
+            raise RecordError(
+                f"{name!r} contains {word!r}, which is not one word; list the words of phrases separately"
+            )
+    return words

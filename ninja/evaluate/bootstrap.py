@@ -1,4 +1,4 @@
-"""Confidence intervals of word error rates, and of their differences, by the bootstrap."""
+"""Bootstrap confidence intervals of word error rates and of their differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.evaluate.error_rate import edits
 from ninja.evaluate.scoring import Mode, scored_keys
 
 REPLICATIONS = 10_000
-_STANDARD_ERRORS = 1.96  # of a normal distribution, 95 % lie within as many standard deviations of its mean
+_STANDARD_ERRORS = 1.96  # half width of a 95 % interval of a normal distribution, in standard deviations
 _DRAWN_AT_ONCE = 1 << 20  # utterances; bounds the memory
 
 Counts = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over the replications, and 95 % confidence on either side of it; all in percent."""
+    """A mean over the replications and its 95 % confidence interval, in percent."""
 
     mean: float
     half_width: float
@@ -42,19 +42,19 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Word error rates of one or two systems, with their confidence."""
+    """Word error rates of one or two systems with confidence intervals."""
 
     first: Interval
     second: Interval | None = None
-    difference: Interval | None = None  # second less first: below 0 where the second is better
-    probability: float | None = None  # in percent, that the second makes fewer errors than the first
+    difference: Interval | None = None  # second minus first: negative if the second is better
+    probability: float | None = None  # that the second makes fewer errors than the first, in percent
 
     def __str__(self) -> str:
-        """Return the lines that Kaldi's compute-wer-bootci prints."""
+        """Return the lines of Kaldi's compute-wer-bootci."""
         lines = [
-            f"Set{number}: %WER {each.mean:.2f} 95% Conf Interval [ {each.low:.2f}, {each.high:.2f} ]"
-            for number, each in enumerate((self.first, self.second), start=1)
-            if each is not None
+            f"Set{number}: %WER {rate.mean:.2f} 95% Conf Interval [ {rate.low:.2f}, {rate.high:.2f} ]"
+            for number, rate in enumerate((self.first, self.second), start=1)
+            if rate is not None
         ]
         if self.probability is not None:
             lines.append(f"Probability of Set2 improving Set1: {self.probability:.2f}")
@@ -71,19 +71,19 @@ def bootstrap(
 ) -> Bootstrap:
     """Estimate confidence intervals of word error rates.
 
-    Each replication draws as many utterances as there are, some more than once; both systems are scored on the same
-    ones. A replication without a single word said has no rate and is left out.
+    Each replication draws as many utterances as there are, with replacement; both systems are scored on the same
+    utterances. Replications without any reference word are ignored.
 
     Args:
         references: As in ``score``.
         hypotheses: As in ``score``.
-        others: Words recognised by a second system.
-        mode: Of references without a hypothesis, or without one of the two: as in ``score``.
-        seed: Of the generator; the same seed gives the same figures.
+        others: Hypotheses of a second system.
+        mode: Treatment of references without a hypothesis of each system, as in ``score``.
+        seed: Seed of the random generator; the same seed gives the same results.
 
     Raises:
-        FormatError: As ``score``; also where the references hold no word.
-        OptionError: ``replications`` is below 1, ``seed`` below 0, or ``mode`` is none of the three.
+        FormatError: As ``score``, or the references contain no word.
+        OptionError: ``replications`` is below 1, ``seed`` below 0, or ``mode`` is unknown.
 
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
         bin/compute-wer-bootci.cc.
@@ -92,18 +92,18 @@ def bootstrap(
     check_range("seed", seed, least=0)
     systems = [hypotheses] if others is None else [hypotheses, others]
     both = hypotheses if others is None else {key: () for key in hypotheses if key in others}
-    # Where all references count, each system must have a hypothesis for at least one.
-    *_, keys = (scored_keys(references, each, mode) for each in (systems if mode == "all" else [both]))
+    # If all references count, each system must have at least one hypothesis.
+    *_, keys = (scored_keys(references, texts, mode) for texts in (systems if mode == "all" else [both]))
     words = np.array([len(references[key]) for key in keys], np.int64)
     if not words.any():
-        raise FormatError("the references hold no word: there is no word error rate")
-    errors = [np.array([edits(references[key], each.get(key, ())) for key in keys], np.int64) for each in systems]
+        raise FormatError("the references contain no word: there is no word error rate")
+    errors = [np.array([edits(references[key], texts.get(key, ())) for key in keys], np.int64) for texts in systems]
     drawn_words, *drawn = resample([words, *errors], replications, seed)
-    drawn = [each[drawn_words > 0] for each in drawn]
+    drawn = [errors_of_system[drawn_words > 0] for errors_of_system in drawn]
     drawn_words = drawn_words[drawn_words > 0]
     if not len(drawn_words):
-        raise FormatError("no replication drew a single word said; ask for more of them")
-    rates = [100.0 * each / drawn_words for each in drawn]
+        raise FormatError("no replication drew a reference word; use more replications")
+    rates = [100.0 * errors_of_system / drawn_words for errors_of_system in drawn]
     if others is None:
         return Bootstrap(_interval(rates[0]))
     fewer = 100.0 * float((drawn[1] < drawn[0]).mean())
@@ -111,10 +111,10 @@ def bootstrap(
 
 
 def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Counts]:
-    """Draw utterances with replacement, as many as there are, and add up their counts, int64 [utterances] each.
+    """Draw utterances with replacement, as many as there are, and sum their counts, int64 [utterances] each.
 
     Returns:
-        Sums, int64 [replications] for each of ``counts``; a replication is made of the same utterances in all.
+        Sums, int64 [replications] for each of ``counts``; a replication has the same utterances in all of them.
     """
     size = len(counts[0])
     generator = np.random.default_rng(seed)
@@ -123,11 +123,11 @@ def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Cou
     for begin in range(0, replications, step):
         end = min(replications, begin + step)
         chosen = generator.integers(0, size, (end - begin, size), np.int32)  # [replications at once, utterances]
-        for total, each in zip(sums, counts, strict=True):
-            total[begin:end] = each[chosen].sum(axis=1)
+        for total, count in zip(sums, counts, strict=True):
+            total[begin:end] = count[chosen].sum(axis=1)
     return sums
 
 
 def _interval(rates: npt.NDArray[np.float64]) -> Interval:
-    # About their mean, not as the mean of squares less the square of the mean, which may come out below 0.
+    # The mean of squares minus the square of the mean could be negative.
     return Interval(float(rates.mean()), _STANDARD_ERRORS * float(rates.std()))

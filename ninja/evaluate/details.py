@@ -1,4 +1,4 @@
-"""Details of errors: alignments, tables of speakers and counts of words, laid out as by Kaldi's scripts."""
+"""Alignments, errors by speaker and errors by word, in the formats of Kaldi's scoring scripts."""
 
 from __future__ import annotations
 
@@ -17,55 +17,52 @@ _COUNTS = ("#SENT", "#WORD", "Corr", "Sub", "Ins", "Del", "Err", "S.Err")
 
 
 def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference as Kaldi's align-text does.
+    """Align a hypothesis with its reference as by Kaldi's align-text.
 
-    The edits are as few as in ``align``. Of equally short ways to end, a pair of words is taken before a deletion, and
-    a deletion before an insertion.
+    The number of edits is the same as in ``align``. From the end, pairs of words are preferred to deletions, and
+    deletions to insertions.
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.
     """
-    # With the sides exchanged, a deletion is taken before an insertion.
-    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)
-    return Alignment(tuple((said, heard) for heard, said in exchanged.pairs))
+    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)  # deletions are preferred after an exchange of sides
+    return Alignment(tuple((second, first) for first, second in exchanged.pairs))
 
 
 def aligned_line(key: str, alignment: Alignment, special: str = EPSILON, separator: str = SEPARATOR) -> str:
-    """Write an alignment on one line, as Kaldi's align-text does; no word may be the special symbol or separator."""
+    """Format an alignment on one line, as Kaldi's align-text; no word may be the special symbol or separator."""
     cells = _cells(key, alignment, special, separator)
-    return f"{key} {f' {separator} '.join(f'{said} {heard}' for said, heard in cells)}".rstrip()
+    return f"{key} {f' {separator} '.join(map(' '.join, cells))}".rstrip()
 
 
 def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> str:
-    """Write an alignment on four lines, as ``per_utt`` holds it: reference, hypothesis, operations, their counts.
+    """Format an alignment on four lines, as in ``per_utt``: reference, hypothesis, operations and their counts.
 
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_utt_details.pl.
     """
-    columns = [
-        (said, heard, _operation(pair))
-        for pair, (said, heard) in zip(alignment.pairs, _cells(key, alignment, special), strict=True)
-    ]
+    cells = _cells(key, alignment, special)
+    columns = [(*cell, _operation(pair)) for pair, cell in zip(alignment.pairs, cells, strict=True)]
     rows = []
     for row, name in enumerate(("ref ", "hyp ", "op  ")):
-        cells = [_centred(column[row], max(map(len, column))) for column in columns]
-        rows.append(f"{key} {name} {'  '.join(cells)}\n")
+        texts = [_centred(column[row], max(map(len, column))) for column in columns]
+        rows.append(f"{key} {name} {'  '.join(texts)}\n")
     rate = alignment.rate()
     rows.append(f"{key} #csid {rate.correct} {rate.substitutions} {rate.insertions} {rate.deletions}\n")
     return "".join(rows)
 
 
 def by_speaker(alignments: Mapping[str, Alignment], speakers: Mapping[str, str]) -> dict[str, ErrorRate]:
-    """Count the errors of each speaker, in the order of their names; every utterance needs a speaker."""
+    """Count the errors of each speaker, sorted by name; every utterance needs a speaker."""
     rates: dict[str, ErrorRate] = {}
     for key, alignment in alignments.items():
         if key not in speakers:
-            raise FormatError("no speaker is given for this utterance; add it to utt2spk", key=key)
+            raise FormatError("this utterance has no speaker; add it to utt2spk", key=key)
         speaker = speakers[key]
         rates[speaker] = rates.get(speaker, ErrorRate()) + alignment.rate()
     return dict(sorted(rates.items()))
 
 
 def speaker_table(rates: Mapping[str, ErrorRate]) -> str:
-    """Write the errors of each speaker and of all, as counts and as percentages.
+    """Format the errors of each speaker and of all, as counts and percentages.
 
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_spk_details.pl.
     """
@@ -85,15 +82,15 @@ def speaker_table(rates: Mapping[str, ErrorRate]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Counts of each word recognised, substituted, deleted or inserted."""
+    """Counts of correct, substituted, deleted and inserted words."""
 
     correct: Counter[str] = field(default_factory=Counter)
-    substitutions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (said, heard)
+    substitutions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (reference, hypothesis)
     deletions: Counter[str] = field(default_factory=Counter)
     insertions: Counter[str] = field(default_factory=Counter)
 
     def table(self, special: str = EPSILON) -> str:
-        """Write all counts, ordered by the words of the reference and the hypothesis.
+        """Format all counts, sorted by the words of the reference and the hypothesis.
 
         Source: Kaldi, egs/wsj/s5/utils/scoring/wer_ops_details.pl.
         """
@@ -105,13 +102,13 @@ class Operations:
         width = min(_WIDEST_WORD, max((len(word) for _, *words, _ in rows for word in words), default=0))
         digits = max((len(str(count)) for *_, count in rows), default=0)
         return "".join(
-            f"{name:<12}  {said:>{width}}    {heard:>{width}}    {count:>{digits}}\n"
-            for name, said, heard, count in rows
+            f"{name:<12}  {reference:>{width}}    {hypothesis:>{width}}    {count:>{digits}}\n"
+            for name, reference, hypothesis, count in rows
         )
 
     def most_often(self, number: int) -> str:
-        """Write the substitutions, deletions and insertions most often made; of equals, in the order of the words."""
-        pairs = Counter({f"{said} → {heard}": count for (said, heard), count in self.substitutions.items()})
+        """Format the most frequent substitutions, deletions and insertions; ties are sorted by word."""
+        pairs = Counter({" → ".join(pair): count for pair, count in self.substitutions.items()})
         parts = []
         for name, counts in (("substitutions", pairs), ("deletions", self.deletions), ("insertions", self.insertions)):
             rows = [f"{counts.total()} {name}, {len(counts)} different"]
@@ -125,38 +122,40 @@ def count_operations(alignments: Mapping[str, Alignment]) -> Operations:
     """Count correct words, substitutions, deletions and insertions over a test set."""
     counts = Operations()
     for alignment in alignments.values():
-        for said, heard in alignment.pairs:
-            if said is None:
-                assert heard is not None
-                counts.insertions[heard] += 1
-            elif heard is None:
-                counts.deletions[said] += 1
-            elif said == heard:
-                counts.correct[said] += 1
+        for reference, hypothesis in alignment.pairs:
+            if reference is None:
+                assert hypothesis is not None
+                counts.insertions[hypothesis] += 1
+            elif hypothesis is None:
+                counts.deletions[reference] += 1
+            elif reference == hypothesis:
+                counts.correct[reference] += 1
             else:
-                counts.substitutions[said, heard] += 1
+                counts.substitutions[reference, hypothesis] += 1
     return counts
 
 
 def _operation(pair: tuple[str | None, str | None]) -> str:
-    said, heard = pair
-    if heard is None:
+    reference, hypothesis = pair
+    if hypothesis is None:
         return "D"
-    if said is None:
+    if reference is None:
         return "I"
-    return "C" if said == heard else "S"
+    return "C" if reference == hypothesis else "S"
 
 
 def _cells(key: str, alignment: Alignment, special: str, separator: str | None = None) -> list[tuple[str, str]]:
-    """Put the special symbol in place of missing words, and refuse words that look like it."""
+    """Replace missing words by the special symbol; raise a FormatError if a word equals it."""
     for pair in alignment.pairs:
         for word in pair:
             if word is not None and word in (special, separator):
-                raise FormatError(f"the word {word!r} stands for something else in alignments; choose another", key=key)
-    return [(special if said is None else said, special if heard is None else heard) for said, heard in alignment.pairs]
+                raise FormatError(
+                    f"the word {word!r} is a reserved symbol of alignments; choose another symbol", key=key
+                )
+    return [(first or special, second or special) for first, second in alignment.pairs]
 
 
 def _centred(word: str, width: int) -> str:
-    """Centre a word; of an odd number of blanks, the one over goes to the left."""
+    """Centre a word; an odd blank is put on the left."""
     right = (width - len(word)) // 2
     return " " * (width - len(word) - right) + word + " " * right

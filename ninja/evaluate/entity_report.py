@@ -1,4 +1,4 @@
-"""Figures of the entities of a test set: recall, precision and word errors, for all and by class."""
+"""Recall, precision and word errors of the entities of a test set, in total and by class."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ class Entity(NamedTuple):
     """A phrase of a class."""
 
     class_name: str  # "@name"; "" without a class
-    text: str  # words parted by single blanks
+    text: str  # words separated by single blanks
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity of a reference, found or not."""
+    """An entity of a reference."""
 
     key: str  # utterance
     entity: Entity
-    begin: int  # place of its first word in the reference, from 0
-    found: bool  # all its words stand side by side in the hypothesis
-    instead: str  # words of the hypothesis aligned with it; its own text where it was recognised
+    begin: int  # index of its first word in the reference
+    found: bool  # the hypothesis contains its words consecutively
+    instead: str  # words of the hypothesis aligned with it
     words: ErrorRate  # of its words
-    found_before: bool | None = None  # in the hypothesis compared with; None: there is none
-    in_vocabulary: bool | None = None  # the symbol table holds all its words; None: there is none
+    found_before: bool | None = None  # found without context; None if there is no such hypothesis
+    in_vocabulary: bool | None = None  # the symbol table contains all its words; None without a table
 
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """An entity of the utterance's lists that stands in the hypothesis more often than in the reference."""
+    """An entity that occurs more often in the hypothesis than in the reference."""
 
     key: str  # utterance
     entity: Entity
-    begin: int  # place of its first word in the hypothesis, from 0
+    begin: int  # index of its first word in the hypothesis
     instead_of: str  # words of the reference aligned with it
-    found_before: bool | None = None  # it was inserted in the hypothesis compared with, too; None: there is none
-    in_vocabulary: bool | None = None  # the symbol table holds all its words; None: there is none
+    found_before: bool | None = None  # also inserted without context; None if there is no such hypothesis
+    in_vocabulary: bool | None = None  # the symbol table contains all its words; None without a table
 
 
 Finding = Mention | Insertion
@@ -49,30 +49,30 @@ Finding = Mention | Insertion
 
 @dataclass(frozen=True, slots=True)
 class EntityRate(Counts):
-    """Counts of entities; add them up, or use ``sum(rates, EntityRate())``."""
+    """Counts of entities; they can be added, as in ``sum(rates, EntityRate())``."""
 
     said: int = 0  # mentions in the references
-    found: int = 0  # of them, those whole in the hypothesis
-    inserted: int = 0  # entities of the lists in the hypotheses, beyond those of the references
-    words: ErrorRate = field(default_factory=ErrorRate)  # words of the mentions; its sentences are mentions
+    found: int = 0  # mentions that the hypothesis contains completely
+    inserted: int = 0  # entities in the hypotheses that are not in the references
+    words: ErrorRate = field(default_factory=ErrorRate)  # of the words of mentions; sentences are mentions
 
     @property
     def recall(self) -> float:
-        """Entities found of those in the references, in percent; nan without any."""
+        """Percentage of the entities in the references that were found; nan without any."""
         return _percent(self.found, self.said)
 
     @property
     def precision(self) -> float:
-        """Entities found of those in the hypotheses, in percent; nan without any."""
+        """Percentage of the entities in the hypotheses that are correct; nan without any."""
         return _percent(self.found, self.found + self.inserted)
 
     @property
     def f_score(self) -> float:
-        """Harmonic mean of recall and precision, in percent; nan without any entity."""
+        """Harmonic mean of recall and precision in percent; nan without any entity."""
         return _percent(2 * self.found, self.said + self.found + self.inserted)
 
     def __str__(self) -> str:
-        """Return four lines in the manner of Kaldi's compute-wer."""
+        """Return four lines in the style of Kaldi's compute-wer."""
         return (
             f"%RECALL {_percentage(self.recall)} [ {self.found} / {self.said} ]\n"
             f"%PRECISION {_percentage(self.precision)} [ {self.found} / {self.found + self.inserted} ]\n"
@@ -83,12 +83,12 @@ class EntityRate(Counts):
 
 @dataclass(frozen=True, slots=True)
 class EntityReport:
-    """The entities found, missed and inserted in a test set; reports of different utterances add up."""
+    """The entities found, missed and inserted in a test set; reports of different utterances can be added."""
 
     mentions: tuple[Mention, ...] = ()
     insertions: tuple[Insertion, ...] = ()
-    rates: Mapping[str, ErrorRate] = field(default_factory=dict)  # word errors of each utterance, all words counted
-    absent: ErrorRate = field(default_factory=ErrorRate)  # references and hypotheses that have no partner
+    rates: Mapping[str, ErrorRate] = field(default_factory=dict)  # word errors of each utterance
+    absent: ErrorRate = field(default_factory=ErrorRate)  # references without hypothesis and vice versa
 
     @property
     def _findings(self) -> tuple[Finding, ...]:
@@ -101,13 +101,13 @@ class EntityReport:
 
     @property
     def classes(self) -> dict[str, EntityRate]:
-        """The entities of each class, in the order of their names."""
-        names = sorted({each.entity.class_name for each in self._findings})
-        return {name: _rate(each for each in self._findings if each.entity.class_name == name) for name in names}
+        """The entities of each class, sorted by name."""
+        names = sorted({finding.entity.class_name for finding in self._findings})
+        return {name: _rate(one for one in self._findings if one.entity.class_name == name) for name in names}
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Return the entities whose words the symbol table holds all, or the others; without a table, none."""
-        return _rate(each for each in self._findings if each.in_vocabulary is inside)
+        """Return the entities whose words are all in the symbol table, or the others; without a table, none."""
+        return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
     def overall(self) -> ErrorRate:
@@ -115,28 +115,28 @@ class EntityReport:
         return sum(self.rates.values(), self.absent)
 
     def of(self, keys: Iterable[str]) -> EntityReport:
-        """Return the report of some utterances, such as one of several test sets; ids it does not have are ignored."""
-        chosen = set(keys)
+        """Return the report of some utterances; unknown ids are ignored."""
+        selected = set(keys)
         return EntityReport(
-            tuple(each for each in self.mentions if each.key in chosen),
-            tuple(each for each in self.insertions if each.key in chosen),
-            {key: rate for key, rate in self.rates.items() if key in chosen},
+            tuple(mention for mention in self.mentions if mention.key in selected),
+            tuple(insertion for insertion in self.insertions if insertion.key in selected),
+            {key: rate for key, rate in self.rates.items() if key in selected},
         )
 
     def contextual(self) -> EntityReport:
-        """Return the report of the utterances whose references hold an entity."""
-        return self.of({each.key for each in self.mentions})
+        """Return the report of the utterances with an entity in the reference."""
+        return self.of({mention.key for mention in self.mentions})
 
     def general(self) -> EntityReport:
-        """Return the report of the utterances without an entity in the reference: insertions here are false alarms."""
-        return self.of(self.rates.keys() - {each.key for each in self.mentions})
+        """Return the report of the utterances without an entity in the reference: insertions are false alarms."""
+        return self.of(self.rates.keys() - {mention.key for mention in self.mentions})
 
     def __add__(self, other: EntityReport) -> EntityReport:
         """Join the reports of different utterances."""
         if not isinstance(other, EntityReport):
             return NotImplemented
-        if twice := self.rates.keys() & other.rates.keys():
-            raise OptionError(f"utterance {min(twice)!r} is in both reports; add reports of different test sets")
+        if common := self.rates.keys() & other.rates.keys():
+            raise OptionError(f"utterance {min(common)!r} is in both reports; add reports of different test sets")
         return EntityReport(
             self.mentions + other.mentions,
             self.insertions + other.insertions,
@@ -147,12 +147,12 @@ class EntityReport:
     def __str__(self) -> str:
         """Return Kaldi's three lines, those of the entities, and a table of their classes."""
         lines = [str(self.overall)]
-        apart = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
-        if all(part.rates for part in apart.values()):
-            lines += [f"%{name}-WER {_fraction(part.overall)}" for name, part in apart.items()]
+        parts = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
+        if all(part.rates for part in parts.values()):
+            lines += [f"%{name}-WER {_fraction(part.overall)}" for name, part in parts.items()]
         lines.append(str(self.entities))
         rows = {name or "(no class)": rate for name, rate in self.classes.items()}
-        if any(each.in_vocabulary is not None for each in self._findings):
+        if any(finding.in_vocabulary is not None for finding in self._findings):
             rows |= {"in vocabulary": self.vocabulary(True), "out of vocabulary": self.vocabulary(False)}
         if rows:
             width = max(map(len, rows))
@@ -166,16 +166,16 @@ class EntityReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """Return figures and findings as JSON can hold them.
+        """Return rates and entities for JSON.
 
-        Entities said are ``recovered`` (found, and not in the hypothesis compared with, if there is one), ``kept``
-        (found in both), ``lost`` (found only there) or ``missed`` (found in neither); ``inserted`` are those not said.
+        Entities of the references are ``recovered`` (found, but not without context), ``kept`` (found with and without
+        context), ``lost`` (found only without context) or ``missed``; ``inserted`` are not in the references.
         """
-        fates: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
+        groups: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:
-            here, there = ("kept", "lost") if mention.found_before else ("recovered", "missed")
-            fates[here if mention.found else there].append(_finding(mention))
-        fates["inserted"] = [_finding(insertion) for insertion in self.insertions]
+            found, missed = ("kept", "lost") if mention.found_before else ("recovered", "missed")
+            groups[found if mention.found else missed].append(_finding(mention))
+        groups["inserted"] = [_finding(insertion) for insertion in self.insertions]
         return {
             "words": _counts(self.overall),
             "contextual_words": _counts(self.contextual().overall),
@@ -184,19 +184,18 @@ class EntityReport:
             "in_vocabulary": _figures(self.vocabulary(True)),
             "out_of_vocabulary": _figures(self.vocabulary(False)),
             "classes": {name: _figures(rate) for name, rate in self.classes.items()},
-            **fates,
+            **groups,
         }
 
 
 def _rate(findings: Iterable[Finding]) -> EntityRate:
-    counted = list(findings)
-    mentions = [each for each in counted if isinstance(each, Mention)]
-    words = sum((each.words for each in mentions), ErrorRate())
-    return EntityRate(len(mentions), sum(each.found for each in mentions), len(counted) - len(mentions), words)
+    entities = list(findings)
+    mentions = [finding for finding in entities if isinstance(finding, Mention)]
+    words = sum((mention.words for mention in mentions), ErrorRate())
+    return EntityRate(len(mentions), sum(mention.found for mention in mentions), len(entities) - len(mentions), words)
 
 
 def _percentage(value: float) -> str:
-    """Return a figure with two digits, ``-`` where it is not defined."""
     return "-" if math.isnan(value) else f"{value:.2f}"
 
 
@@ -212,17 +211,17 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _finding(finding: Finding) -> dict[str, object]:
-    found: dict[str, object] = {"utt": finding.key, "class": finding.entity.class_name, "text": finding.entity.text}
-    found["begin"] = finding.begin
+    record: dict[str, object] = {"utt": finding.key, "class": finding.entity.class_name, "text": finding.entity.text}
+    record["begin"] = finding.begin
     if isinstance(finding, Mention):
-        found |= {"instead": finding.instead, "word_errors": finding.words.errors}
+        record |= {"instead": finding.instead, "word_errors": finding.words.errors}
     else:
-        found |= {"instead_of": finding.instead_of}
+        record |= {"instead_of": finding.instead_of}
         if finding.found_before is not None:
-            found["found_before"] = finding.found_before
+            record["found_before"] = finding.found_before
     if finding.in_vocabulary is not None:
-        found["in_vocabulary"] = finding.in_vocabulary
-    return found
+        record["in_vocabulary"] = finding.in_vocabulary
+    return record
 
 
 def _figures(rate: EntityRate) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Alignments of transcripts with references, and the errors counted in them."""
+"""Alignments of transcripts with references, and their errors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from ninja import _graph
 from ninja.libraries import needed_for
 
-Some = TypeVar("Some", bound="Counts")
-Pair = tuple[str | None, str | None]  # (reference, hypothesis); None: nothing on that side
-_GAP = "\0"  # no word of a text file can be this
+SomeCounts = TypeVar("SomeCounts", bound="Counts")
+Pair = tuple[str | None, str | None]  # (reference, hypothesis); None in an insertion or a deletion
+_GAP = "\0"  # never a word of a text file
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts that can be added up, each by itself."""
+    """Counts that can be added, field by field."""
 
-    def __add__(self: Some, other: Some) -> Some:
+    def __add__(self: SomeCounts, other: SomeCounts) -> SomeCounts:
         if type(other) is not type(self):
             return NotImplemented
         names = type(self).__dataclass_fields__
@@ -29,7 +29,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRate(Counts):
-    """Counts of word errors; add them up over parts of a test set, or use ``sum(rates, ErrorRate())``."""
+    """Counts of word errors; those of parts of a test set can be added, as in ``sum(rates, ErrorRate())``."""
 
     words: int = 0  # in the references
     substitutions: int = 0
@@ -52,7 +52,7 @@ class ErrorRate(Counts):
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent; without reference words, 0 if there are no errors, else infinite."""
+        """Word error rate in percent; without reference words, 0 if there are no errors and infinite otherwise."""
         return _percent(self.errors, self.words)
 
     @property
@@ -61,7 +61,7 @@ class ErrorRate(Counts):
         return _percent(self.sentence_errors, self.sentences)
 
     def __str__(self) -> str:
-        """Return the three lines Kaldi's compute-wer prints; its percentages are float32."""
+        """Return the three lines of Kaldi's compute-wer, with percentages in float32."""
         return (
             f"%WER {np.float32(self.wer):.2f} [ {self.errors} / {self.words}, {self.insertions} ins, "
             f"{self.deletions} del, {self.substitutions} sub ]{' [PARTIAL]' if self.missing else ''}\n"
@@ -72,7 +72,7 @@ class ErrorRate(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """A hypothesis laid beside its reference, word by word."""
+    """Aligned pairs of words of a reference and a hypothesis."""
 
     pairs: tuple[Pair, ...]
 
@@ -81,7 +81,7 @@ class Alignment:
         return count_errors(self.pairs)
 
     def __str__(self) -> str:
-        """Return two lines, reference above hypothesis, ``***`` where a word is missing."""
+        """Return two lines, reference and hypothesis, with ``***`` for missing words."""
         lines = ["ref:", "hyp:"]
         for pair in self.pairs:
             cells = [word or "***" for word in pair]
@@ -92,11 +92,11 @@ class Alignment:
 
 def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
     """Count the errors of one sentence, or of some of its aligned words."""
-    insertions = sum(said is None for said, _ in pairs)
-    deletions = sum(heard is None for _, heard in pairs)
-    substitutions = sum(said is not None and heard is not None and said != heard for said, heard in pairs)
-    wrong = insertions + deletions + substitutions > 0
-    return ErrorRate(len(pairs) - insertions, substitutions, insertions, deletions, 1, int(wrong))
+    insertions = sum(reference is None for reference, _ in pairs)
+    deletions = sum(hypothesis is None for _, hypothesis in pairs)
+    errors = sum(reference != hypothesis for reference, hypothesis in pairs)
+    substitutions = errors - insertions - deletions
+    return ErrorRate(len(pairs) - insertions, substitutions, insertions, deletions, 1, int(errors > 0))
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
@@ -108,7 +108,9 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
         import kaldialign
 
     pairs = kaldialign.align(reference, hypothesis, _GAP)
-    return Alignment(tuple((said if said != _GAP else None, heard if heard != _GAP else None) for said, heard in pairs))
+    return Alignment(
+        tuple((first if first != _GAP else None, second if second != _GAP else None) for first, second in pairs)
+    )
 
 
 def align_at_costs(
@@ -116,14 +118,14 @@ def align_at_costs(
 ) -> Alignment:
     """Align a hypothesis with its reference at the least cost.
 
-    Of equally cheap ways to end, a pair of words is taken before an insertion, and an insertion before a deletion:
-    kaldialign rules ties otherwise, and tables by word depend on them.
+    From the end, pairs of words are preferred to insertions, and insertions to deletions. kaldialign breaks ties
+    differently, and errors by word depend on them.
     """
     ids: dict[str, int] = {}
-    said, heard = (
+    first, second = (
         np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)
     )
-    left, right = (side.tolist() for side in _graph.align_words(said, heard, insertion, deletion, substitution))
+    left, right = (side.tolist() for side in _graph.align_words(first, second, insertion, deletion, substitution))
     return Alignment(
         tuple(
             (None if i < 0 else reference[i], None if j < 0 else hypothesis[j])

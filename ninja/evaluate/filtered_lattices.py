@@ -1,4 +1,4 @@
-"""Lattices whose words are changed as a filter changes transcripts."""
+"""Filters of transcripts applied to the words of lattices."""
 
 from __future__ import annotations
 
@@ -15,61 +15,62 @@ from ninja.lattice.word_ids import used_words
 
 
 class LatticeFilter:
-    """Changes the words of lattices one by one; the new words are of a table of its own.
-
-    Args:
-        how: Changes of hypotheses.
+    """Applies a filter of hypotheses to each word of lattices; the new words are in a new symbol table.
 
     Raises:
-        OptionError: Rules of its global mapping file replace several words at once.
+        OptionError: Rules of the global mapping file replace several words at once.
     """
 
-    def __init__(self, how: WordFilter) -> None:
-        if how.mapping is not None and any(len(left) > 1 for rules in how.mapping.rules.values() for left, _ in rules):
-            raise OptionError("the global mapping file has rules of several words, which cannot be applied to lattices")
-        self.how = how
+    def __init__(self, word_filter: WordFilter) -> None:
+        if word_filter.mapping is not None and any(
+            len(left) > 1 for rules in word_filter.mapping.rules.values() for left, _ in rules
+        ):
+            raise OptionError(
+                "the global mapping file has rules for several words, which cannot be applied to lattices"
+            )
+        self.filter = word_filter
         self.table = SymbolTable.growing()
         self._changed: dict[str, tuple[int, ...]] = {}  # ids of each word
 
     def check(self, references: Mapping[str, Sequence[str]]) -> None:
-        """Refuse a filter that changes a sentence otherwise than its words, as far as these sentences tell.
+        """Check on some sentences that the filter changes each word independently of the others.
 
         Raises:
-            OptionError: It does, or as ``WordFilter.lines`` raises.
+            OptionError: It does not, or as ``WordFilter.lines``.
         """
-        if self.how.script is None:
+        if self.filter.script is None:
             return
         lines = list(references.items())
-        self._take({word for _, words in lines for word in words})
-        for (key, words), whole in zip(lines, self.how.lines(lines), strict=True):
+        self._add({word for _, words in lines for word in words})
+        for (key, words), whole in zip(lines, self.filter.lines(lines), strict=True):
             if self.table.intern(whole) != [number for word in words for number in self._changed[word]]:
-                message = "looks at the neighbours of words, which paths of a lattice do not have to themselves"
-                raise OptionError(f"{self.how.script} {message} (utterance {key})")
+                message = "depends on the context of words, so it cannot be applied to lattices"
+                raise OptionError(f"{self.filter.script} {message} (utterance {key})")
 
     def lattice(self, lattice: Lattice, words: SymbolTable) -> Lattice:
         """Return a lattice with the changed words; see ``relabelled``.
 
         Args:
-            words: Names of the words of a lattice without a table.
+            words: Symbol table of lattices without one.
         """
         ids = used_words(lattice)
         names = (lattice.words or words).spell(ids)
-        self._take(set(names))
+        self._add(set(names))
         return relabelled(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
 
-    def _take(self, names: set[str]) -> None:
-        """Change words that are new."""
+    def _add(self, names: set[str]) -> None:
+        """Filter the words that were not seen before."""
         new = sorted(names - self._changed.keys())
-        changed = self.how.lines([(str(number), [name]) for number, name in enumerate(new)])
+        changed = self.filter.lines([(str(number), [name]) for number, name in enumerate(new)])
         for name, words in zip(new, changed, strict=True):
             self._changed[name] = tuple(self.table.intern(words))
 
 
 def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
-    """Replace each word of a lattice by no, one or several words.
+    """Replace each word of a lattice by any number of words.
 
-    An arc of several words is as many arcs; the first has its costs. Where there are such arcs, the lattice has neither
-    alignments nor times.
+    An arc of several words becomes a chain of arcs; the first has the costs. If there are such arcs, the result has
+    neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))
@@ -92,7 +93,7 @@ def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattic
         for arc, words in leaving:
             costs = float(lattice.graph[arc]), float(lattice.acoustic[arc])
             last = int(first[lattice.dst[arc]])
-            inner = list(range(between + 1, between + len(words)))  # states between its words
+            inner = list(range(between + 1, between + len(words)))  # new states
             between += len(inner)
             ends = [*inner, last]
             arcs.append((ends[0], words[0] if words else EPSILON, *costs))

@@ -1,4 +1,4 @@
-"""Word errors of the best paths of lattices under many scales."""
+"""Word errors of the best paths of lattices under several scales."""
 
 from __future__ import annotations
 
@@ -17,73 +17,73 @@ Words = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """The different transcripts of a lattice, and which of them is the best under each of some scales."""
+    """The different best transcripts of a lattice under several scales."""
 
     words: tuple[Words, ...]
-    under: tuple[int, ...]
+    under: tuple[int, ...]  # index of the transcript under each of the scales
 
 
-def filtered(found: Mapping[str, Hypotheses], how: WordFilter) -> dict[str, Hypotheses]:
-    """Return transcripts changed by a filter, which sees all of them at once."""
-    lines = [(key, words) for key, each in found.items() for words in each.words]
-    changed = iter(how.lines(lines))
-    return {key: replace(each, words=tuple(next(changed) for _ in each.words)) for key, each in found.items()}
+def filtered(hypotheses: Mapping[str, Hypotheses], word_filter: WordFilter) -> dict[str, Hypotheses]:
+    """Apply a filter to all transcripts in one run."""
+    lines = [(key, words) for key, texts in hypotheses.items() for words in texts.words]
+    changed = iter(word_filter.lines(lines))
+    return {key: replace(texts, words=tuple(next(changed) for _ in texts.words)) for key, texts in hypotheses.items()}
 
 
 def hypotheses_under(lattice: Lattice, scales: Sequence[Scales]) -> Hypotheses:
-    """Find the best path under each of some scales; words are spelled, or ids where there is no symbol table.
+    """Find the best path under each of several scales; without a symbol table, words are ids.
 
     Raises:
         LatticeError: No path leads from the start to a final state.
     """
     numbers: dict[bytes, int] = {}
-    found: list[Words] = []
+    transcripts: list[Words] = []
     under = []
-    for each in scales:
-        words = best_path(lattice, each).words
-        under.append(number := numbers.setdefault(words.tobytes(), len(found)))
-        if number == len(found):
-            found.append(lattice.words.spell(words) if lattice.words else [str(word) for word in words.tolist()])
-    return Hypotheses(tuple(found), tuple(under))
+    for point in scales:
+        words = best_path(lattice, point).words
+        under.append(number := numbers.setdefault(words.tobytes(), len(transcripts)))
+        if number == len(transcripts):
+            transcripts.append(lattice.words.spell(words) if lattice.words else [str(word) for word in words.tolist()])
+    return Hypotheses(tuple(transcripts), tuple(under))
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Word errors under each of some scales."""
+    """Word errors under each of several scales."""
 
     scales: tuple[Scales, ...]
     rates: tuple[ErrorRate, ...]
-    best: int = field(init=False)  # of fewest word errors; of equals the first
+    best: int = field(init=False)  # index of the fewest word errors, the first of ties
 
     def __post_init__(self) -> None:
         """Find the best."""
         if not self.rates:
-            raise OptionError("there are no scales to score under")
+            raise OptionError("there are no scales to score")
         object.__setattr__(self, "best", min(range(len(self.rates)), key=lambda place: self.rates[place].errors))
 
 
 def score_grid(
     references: Mapping[str, Words],
-    found: Mapping[str, Hypotheses],
+    hypotheses: Mapping[str, Hypotheses],
     scales: Sequence[Scales],
     mode: Mode = "strict",
 ) -> Grid:
-    """Count the word errors under each of some scales; different transcripts of a lattice are aligned once each.
+    """Count the word errors under each of several scales; each transcript of a lattice is aligned once.
 
     Args:
-        references: Words said, by key.
-        found: Transcripts under these scales, by key.
-        mode: As of ``score``.
+        references: Reference words by key.
+        hypotheses: Transcripts under these scales by key.
+        mode: As in ``score``.
 
     Raises:
-        FormatError: As ``score`` raises.
+        FormatError: As ``score``.
         OptionError: There are no scales.
     """
-    absent = count_absent(references, found)
-    silent = Hypotheses(((),), (0,) * len(scales))
+    absent = count_absent(references, hypotheses)
+    empty = Hypotheses(((),), (0,) * len(scales))
     totals = [absent] * len(scales)
-    for key in scored_keys(references, found, mode):
-        each = found.get(key, silent)
-        rates = [align(references[key], words).rate() for words in each.words]
-        totals = [total + rates[number] for total, number in zip(totals, each.under, strict=True)]
+    for key in scored_keys(references, hypotheses, mode):
+        texts = hypotheses.get(key, empty)
+        rates = [align(references[key], words).rate() for words in texts.words]
+        totals = [total + rates[number] for total, number in zip(totals, texts.under, strict=True)]
     return Grid(tuple(scales), tuple(totals))

@@ -1,4 +1,4 @@
-"""Files with one record an utterance on each line."""
+"""Files with a record of an utterance on each line."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Value = TypeVar("Value")
 
 
 class RecordError(Exception):
-    """The message about a damaged line, to which ``read_records`` adds file and line."""
+    """An invalid line; ``read_records`` adds the file and the line number."""
 
 
 def read_records(
     path: str | os.PathLike[str], parser: Callable[[str], Callable[[str], tuple[str, Value]]]
 ) -> dict[str, Value]:
-    """Read the record of each utterance, by its id; ``.gz`` is unpacked.
+    """Read the record of each utterance, by its id; ``.gz`` is decompressed.
 
-    `parser` makes of the whole text the function that turns a line into an utterance id and a value.
+    `parser` takes the whole text and returns a function from a line to an utterance id and a value.
     """
     text = utf8.read(path)
     if not text:
@@ -45,4 +45,4 @@ def parse_json(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{text[:60]!r} is no JSON: {error}") from error
+        raise RecordError(f"{text[:60]!r} is not JSON: {error}") from error

@@ -1,4 +1,4 @@
-"""Word errors over a test set: of transcripts, and of the nearest paths of lattices."""
+"""Word errors of transcripts, and of the nearest paths of lattices, over a test set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 Mode = Literal["strict", "all", "present"]
 
-NEVER = -1  # no arc carries it
+NEVER = -1  # a word id that never matches
 _DIGITS = len(str(LARGEST_ID))
 
 
@@ -31,14 +31,14 @@ class Numbered:
     """References as word ids, and their words without an id."""
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # by utterance id
-    unknown: Mapping[str, tuple[str, ...]]  # words without an id, of the utterances that have some
-    spoken: Mapping[str, Sequence[str]] | None = None  # their words, where the table takes in those of each lattice
+    unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
+    words: Mapping[str, Sequence[str]] | None = None  # the references, if the table grows with each lattice
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
-        """Return the word ids of a lattice's reference."""
-        if self.spoken is None or lattice.words is None:
+        """Return the word ids of the reference of a lattice."""
+        if self.words is None or lattice.words is None:
             return self.ids[lattice.key]
-        return np.array(lattice.words.ids(self.spoken[lattice.key]), np.int32)
+        return np.array(lattice.words.ids(self.words[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
         """Count the words without an id in some utterances."""
@@ -46,16 +46,16 @@ class Numbered:
 
 
 def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, oov: int = NEVER) -> Numbered:
-    """Turn references into word ids.
+    """Convert references to word ids.
 
     Args:
-        references: Words said, by utterance id; ids in decimal where there is no table.
-        words: Symbol table of the lattices, if the references are words. Of one that grows, the words are those that
-            it has by now; the result's ``of`` asks it anew.
-        oov: Id of words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        references: Reference words by utterance id; without a table, decimal ids.
+        words: Symbol table of the lattices, if the references are words. If it grows, the result looks up its current
+            words in ``of``.
+        oov: Id of words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
 
     Raises:
-        FormatError: Without a table, something is not the id of a word.
+        FormatError: Without a table, a word is not an id.
 
     Source: Kaldi, egs/wsj/s5/utils/sym2int.pl, ``--map-oov``.
     """
@@ -65,40 +65,40 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
             wrong = next((word for word in reference if not is_id(word)), None)
             if wrong is not None:
                 advice = "give the symbol table with --words if the references are words"
-                raise FormatError(f"{wrong!r} is no word id; {advice}", key=key)
+                raise FormatError(f"{wrong!r} is not a word id; {advice}", key=key)
         numbers = list(map(int, reference)) if words is None else words.ids(reference)
         if words is not None and NEVER in numbers:
-            unknown[key] = tuple(word for word, each in zip(reference, numbers, strict=True) if each == NEVER)
-            numbers = [oov if each == NEVER else each for each in numbers]
+            unknown[key] = tuple(word for word, number in zip(reference, numbers, strict=True) if number == NEVER)
+            numbers = [oov if number == NEVER else number for number in numbers]
         ids[key] = np.array(numbers, np.int32)
     return Numbered(ids, unknown, references if words is not None and words.grows and oov == NEVER else None)
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
-    """Return the id of a word, or of an id in decimal."""
+    """Return the id of a word or decimal id."""
     if is_id(word) and int(word) != EPSILON:
         return int(word)
-    found = None if words is None else words.id(word)
-    if found is None or found == EPSILON:
+    number = None if words is None else words.id(word)
+    if number is None or number == EPSILON:
         raise OptionError(f"{word!r} is neither a word id, 1 to {LARGEST_ID}, nor a word of the symbol table")
-    return found
+    return number
 
 
 def is_id(word: str) -> bool:
-    """Tell whether a word is an integer that could be the id of a word or of epsilon."""
+    """Tell whether a word is a valid decimal word id."""
     return word.isascii() and word.isdigit() and len(word) <= _DIGITS and int(word) <= LARGEST_ID
 
 
 def score(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], mode: Mode = "strict"
 ) -> ErrorRate:
-    """Count word errors over a test set, as Kaldi's compute-wer does.
+    """Count word errors over a test set, as Kaldi's compute-wer.
 
     Args:
-        references: Words said, by utterance id.
-        hypotheses: Words recognised; ids without a reference are counted, not scored.
-        mode: Of references without a hypothesis: "strict" refuses, "all" scores them as if nothing had been
-            recognised, "present" leaves them out.
+        references: Reference words by utterance id.
+        hypotheses: Recognised words; ids without a reference are counted, not scored.
+        mode: Treatment of references without a hypothesis: "strict" raises, "all" scores them as empty, "present"
+            ignores them.
 
     Raises:
         FormatError: A reference has no hypothesis (mode "strict"), or no utterance is in both.
@@ -125,18 +125,18 @@ def score_each(
 
 
 def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: Mode) -> list[str]:
-    """List the utterances that are scored, in the order of the references; arguments and errors as ``score``."""
+    """List the scored utterances, in the order of the references; arguments and errors as ``score``."""
     if mode not in ("strict", "all", "present"):
         raise OptionError(f"mode is {mode!r}, but must be one of strict, all, present")
     missing = [key for key in references if key not in hypotheses]
     if len(missing) == len(references):
         raise FormatError(
-            f"none of the {len(references)} references has a hypothesis; do the utterance ids belong together?"
+            f"none of the {len(references)} references has a hypothesis; are these utterance ids of the same set?"
         )
     if missing and mode == "strict":
         raise FormatError(
             f"{len(missing)} of {len(references)} references have no hypothesis; score them as empty with "
-            "--mode all (mode='all'), or leave them out with --mode present (mode='present')",
+            "--mode all (mode='all'), or ignore them with --mode present (mode='present')",
             key=missing[0],
         )
     return [key for key in references if mode == "all" or key in hypotheses]
@@ -149,44 +149,43 @@ def oracle_score(
     unknown: int = NEVER,
     wildcards: Collection[int] = (),
     *,
-    how: WordFilter | None = None,
+    word_filter: WordFilter | None = None,
 ) -> ErrorRate:
-    """Count the errors of the nearest path of each lattice, the least that rescoring could reach.
+    """Count the errors of the nearest path of each lattice, a lower bound for rescoring.
 
-    They may be more than the fewest in lattices too long and too flat to compare whole; see ``ninja.graph.Oracle``.
+    In very long and flat lattices the number of errors may be too large; see ``ninja.graph.Oracle``.
 
     Args:
-        lattices: Those without a reference are counted, not scored.
-        references: Words said, by utterance id; those without a lattice are counted as missing, not scored.
-        unknown: Id of reference words that the table lacks: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
-        wildcards: Word ids that are no errors wherever they stand; see ``ninja.graph.oracle``.
-        how: Changes of the words of lattices, one by one; the references are changed already. `unknown` and `wildcards`
-            have no effect then.
+        lattices: Lattices without a reference are counted, not scored.
+        references: Reference words by utterance id; those without a lattice are counted as missing, not scored.
+        unknown: Id of words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        wildcards: Word ids that are never errors; see ``ninja.graph.oracle``.
+        word_filter: Filter of the words of lattices; the references are already filtered. `unknown` and `wildcards` are
+            ignored then.
 
     Raises:
         LatticeError: A lattice has no path to a final state.
         FormatError: No lattice has a reference.
         OptionError: Rules of the global mapping file replace several words at once.
     """
-    total, found = ErrorRate(), set()
-    changes = None if how is None else LatticeFilter(how)
-    said = number(references, words, unknown) if changes is None else None
+    total, keys = ErrorRate(), set()
+    lattice_filter = None if word_filter is None else LatticeFilter(word_filter)
+    numbered = number(references, words, unknown) if lattice_filter is None else None
     for lattice in bare(lattices):
         if lattice.key not in references:
             total += ErrorRate(unreferenced=1)
             continue
-        found.add(lattice.key)
-        if changes is not None:
-            reference = np.array(changes.table.intern(references[lattice.key]), np.int32)
-            total += oracle_rate(oracle(changes.lattice(lattice, words), reference))
-        elif said is not None:
-            total += oracle_rate(oracle(lattice, said.of(lattice), wildcards))
-    if not found:
-        raise FormatError("no lattice has a reference; do the utterance ids belong together?")
-    return total + ErrorRate(missing=len(references) - len(found))
+        keys.add(lattice.key)
+        if lattice_filter is not None:
+            reference = np.array(lattice_filter.table.intern(references[lattice.key]), np.int32)
+            total += oracle_rate(oracle(lattice_filter.lattice(lattice, words), reference))
+        elif numbered is not None:
+            total += oracle_rate(oracle(lattice, numbered.of(lattice), wildcards))
+    if not keys:
+        raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
+    return total + ErrorRate(missing=len(references) - len(keys))
 
 
-def oracle_rate(found: Oracle) -> ErrorRate:
-    """Count the errors of one nearest path."""
-    counts = (found.substitutions, found.insertions, found.deletions)
-    return ErrorRate(found.num_words, *counts, 1, int(found.edits > 0))
+def oracle_rate(path: Oracle) -> ErrorRate:
+    """Return the errors of one nearest path."""
+    return ErrorRate(path.num_words, path.substitutions, path.insertions, path.deletions, 1, int(path.edits > 0))

@@ -1,7 +1,6 @@
-"""References in NIST's STM, cut as the utterances of Kaldi's ``segments`` are.
+"""References in NIST's STM format, matched with the utterances of Kaldi's ``segments``.
 
-A line is a file, channel, speaker, begin, end, an optional label ``<o,f0,male>``, and words; ``;;`` begins a
-comment.
+A line has a file, channel, speaker, begin, end, an optional label ``<o,f0,male>``, and words; ``;;`` begins a comment.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from ninja.errors import FormatError, OptionError
 from ninja.formats.kaldi.tables import Row, is_stm, read_fields, text_of
 
 IGNORED = "ignore_time_segment_in_scoring"
-NEAR = 0.05  # seconds by which begin and end may differ
+TOLERANCE = 0.05  # seconds by which begin and end may differ
 
 
 def read_transcripts(
     path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None = None
 ) -> dict[str, list[str]]:
-    """Read transcripts as ``read_text`` does, or STM, whose lines are the utterances of `segments`.
+    """Read transcripts as ``read_text``, or STM, whose lines are the utterances of `segments`.
 
     Raises:
-        FormatError: As ``read_text`` and ``read_stm`` raise.
-        OptionError: It is STM, and there are no segments.
+        FormatError: As ``read_text`` and ``read_stm``.
+        OptionError: The file is STM, and there are no segments.
     """
     rows = list(read_fields(path))
     if not is_stm(rows, path):
         return text_of(rows, path)
     if segments is None:
-        raise OptionError(f"{os.fspath(path)}: this is STM, whose lines have no utterance ids; give their --segments")
+        raise OptionError(f"{os.fspath(path)}: STM has no utterance ids; give --segments")
     return _references(rows, path, segments)
 
 
@@ -37,14 +36,14 @@ def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, flo
     """Read references of utterances.
 
     Args:
-        segments: Recording, begin and end in seconds of each utterance (``read_segments``). A recording is that of a
-            line's file, or FILE-CHANNEL or FILE_CHANNEL.
+        segments: Recording, begin and end in seconds of each utterance (``read_segments``). The recording of a line is
+            FILE, FILE-CHANNEL or FILE_CHANNEL.
 
     Returns:
-        Words by utterance id. Stretches that are to be ignored have no reference.
+        Words by utterance id. Segments to be ignored in scoring have no reference.
 
     Raises:
-        FormatError: A line is no STM, gives alternatives, or is no utterance of `segments`.
+        FormatError: A line is not STM, has alternatives, or matches no utterance of `segments`.
 
     Source: NIST SCTK, doc/infmts.htm.
     """
@@ -54,10 +53,10 @@ def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, flo
 def _references(
     rows: Iterable[Row], path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]]
 ) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    cut: dict[str, list[tuple[float, float, str]]] = {}
+    references: dict[str, list[str]] = {}
+    by_recording: dict[str, list[tuple[float, float, str]]] = {}
     for key, (recording, begin, end) in segments.items():
-        cut.setdefault(recording, []).append((begin, end, key))
+        by_recording.setdefault(recording, []).append((begin, end, key))
     for number, fields in rows:
         if not fields or fields[0].startswith(";;"):
             continue
@@ -67,28 +66,28 @@ def _references(
         except ValueError as error:
             message = "expected file, channel, speaker, begin, end and words"
             raise FormatError(f"{message}, found {' '.join(fields)[:60]!r}", path, line=number) from error
-        if words and words[0].startswith("<") and words[0].endswith(">"):  # as sclite: a label, whatever it says
+        if words and words[0].startswith("<") and words[0].endswith(">"):  # any label, as in sclite
             words = words[1:]
         if [word.lower() for word in words] == [IGNORED]:
             continue
         if "{" in words:
             raise FormatError(
-                "the line gives alternatives { … / … }, which are not served; keep one", path, line=number
+                "the line has alternatives { … / … }, which are not supported; keep one", path, line=number
             )
         names = (file, f"{file}-{channel}", f"{file}_{channel}")
-        near = [
+        matches = [
             (abs(begin - at) + abs(end - to), key)
             for name in names
-            for at, to, key in cut.get(name, ())
-            if abs(begin - at) <= NEAR and abs(end - to) <= NEAR
+            for at, to, key in by_recording.get(name, ())
+            if abs(begin - at) <= TOLERANCE and abs(end - to) <= TOLERANCE
         ]
-        if not near:
+        if not matches:
             message = f"no utterance of the segments is {file} {channel} from {begin:g} to {end:g} s"
-            raise FormatError(f"{message}: they must be cut as the STM is", path, line=number)
-        key = min(near)[1]
-        if key in found:
-            raise FormatError("another line is this utterance, too", path, line=number, key=key)
-        found[key] = words
-    if not found:
-        raise FormatError("there is no reference in it", path)
-    return found
+            raise FormatError(f"{message}; segments and STM must have the same boundaries", path, line=number)
+        key = min(matches)[1]
+        if key in references:
+            raise FormatError("another line is the same utterance", path, line=number, key=key)
+        references[key] = words
+    if not references:
+        raise FormatError("the file contains no reference", path)
+    return references

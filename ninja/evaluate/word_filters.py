@@ -1,4 +1,4 @@
-"""Changes of transcripts before they are scored: words left out, Kaldi's filters, NIST's global mapping files."""
+"""Filters of transcripts before scoring: ignored words, Kaldi's filter scripts, NIST's global mapping files."""
 
 from __future__ import annotations
 
@@ -14,46 +14,48 @@ from ninja.evaluate.normal_form import composed
 from ninja.files import text as utf8
 
 Line = tuple[str, Sequence[str]]  # key and words
-Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words, and those in their place
-_RULE = re.compile(r"(\[[^\]]*\]|[^\[\]=]+?) ?=> ?(\[[^\]]*\]|\{.*?\}|[^\[\]/{]*?) ?(?:/ ?(.*?))?")  # of single blanks
+Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words and their replacement
+_RULE = re.compile(
+    r"(\[[^\]]*\]|[^\[\]=]+?) ?=> ?(\[[^\]]*\]|\{.*?\}|[^\[\]/{]*?) ?(?:/ ?(.*?))?"
+)  # with single blanks
 _CASE_SENSITIVE = re.compile(r"\*\s*case_sensitive\s*=\s*['\"]T['\"]", re.IGNORECASE)
 _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalMapping:
-    """Rules of a global mapping file: at each word the first rule that fits is applied, from left to right."""
+    """Rules of a global mapping file: from left to right, the first matching rule is applied at each word."""
 
-    rules: Mapping[str, Sequence[Rule]]  # by their first word, in the order of the file
+    rules: Mapping[str, Sequence[Rule]]  # by first word, in the order of the file
     case_sensitive: bool = False
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return words with the rules applied; what a rule wrote is not looked at again."""
-        made: list[str] = []
+        """Apply the rules; replacements are not matched again."""
+        mapped: list[str] = []
         place = 0
         compared = words if self.case_sensitive else [word.lower() for word in words]
         while place < len(words):
             for left, right in self.rules.get(compared[place], ()):
                 if tuple(compared[place : place + len(left)]) == left:
-                    made += right
+                    mapped += right
                     place += len(left)
                     break
             else:
-                made.append(words[place])
+                mapped.append(words[place])
                 place += 1
-        return made
+        return mapped
 
 
 @dataclass(frozen=True, slots=True)
 class WordFilter:
-    """Changes of transcripts before scoring, applied in this order; words are put into composed form (NFC) first.
+    """Changes of transcripts before scoring, applied in this order after Unicode normalisation (NFC).
 
     Args:
-        script: Program that reads lines of a key and words and writes them changed, as Kaldi's
-            ``local/wer_output_filter``; a file that cannot be executed is a script of GNU sed, whose
-            commands ``e``, ``r`` and ``w`` are refused.
+        script: Program that reads lines of a key and words and writes the changed lines, as Kaldi's
+            ``local/wer_output_filter``. A file that is not executable is a GNU sed script without the commands ``e``,
+            ``r`` and ``w``.
         mapping: Rules of a global mapping file (``read_glm``).
-        ignored: Words left out.
+        ignored: Words to remove.
     """
 
     script: str | None = None
@@ -61,7 +63,7 @@ class WordFilter:
     ignored: Collection[str] = ()
 
     def lines(self, lines: Sequence[Line]) -> list[list[str]]:
-        """Return the words of each line, changed.
+        """Return the changed words of each line.
 
         Raises:
             InputError: The script cannot be run, or fails.
@@ -71,36 +73,38 @@ class WordFilter:
         if self.script is not None and lines:
             words = _run(self.script, [(key, line) for (key, _), line in zip(lines, words, strict=True)])
         if self.mapping is not None:
-            words = [self.mapping.words(each) for each in words]
+            words = [self.mapping.words(sentence) for sentence in words]
         ignored = {normalize("NFC", word) for word in self.ignored}
-        return [[word for word in each if word not in ignored] for each in words]
+        return [[word for word in sentence if word not in ignored] for sentence in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Return transcripts by key, changed; as ``lines``."""
+        """Return the changed transcripts by key; errors as ``lines``."""
         return dict(zip(texts, self.lines(list(texts.items())), strict=True))
 
 
 def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
-    """Run a filter as Kaldi's scoring scripts do."""
+    """Run a filter script as Kaldi's scoring scripts."""
     if not os.path.isfile(script):
         raise InputError("no such file", script)
     command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "--sandbox", "-f", script]
-    given = "".join(f"{' '.join([key, *words])}\n" for key, words in lines)
+    text = "".join(f"{' '.join([key, *words])}\n" for key, words in lines)
     try:
-        done = subprocess.run(command, input=given.encode("utf-8", "surrogateescape"), capture_output=True, check=False)
+        process = subprocess.run(
+            command, input=text.encode("utf-8", "surrogateescape"), capture_output=True, check=False
+        )
     except OSError as error:
         raise InputError(f"cannot be run: {error.strerror or error}", script) from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+    if process.returncode:
+        message = process.stderr.decode("utf-8", "replace").strip().split("\n")[0]
         advice = (
             ""
             if command[0] != "sed"
-            else "; it is read as a script of GNU sed without its commands e, r and w: chmod +x makes another a program"
+            else "; files that are not executable are run by GNU sed without its commands e, r and w; chmod +x others"
         )
-        raise InputError(f"ended with exit code {done.returncode}: {said}{advice}", script)
-    rows = [row.split() for row in done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
+        raise InputError(f"ended with exit code {process.returncode}: {message}{advice}", script)
+    rows = [row.split() for row in process.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
     if [row[:1] for row in rows] != [[key] for key, _ in lines]:
-        raise FormatError(f"{len(lines)} lines went in, but the same keys do not come out in their order", script)
+        raise FormatError(f"the output does not have the keys of the {len(lines)} input lines in their order", script)
     return [row[1:] for row in rows]
 
 
@@ -108,7 +112,7 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
     """Read a global mapping file: rules such as ``[UM] => [%HESITATION] / [ ] __ [ ]``.
 
     Raises:
-        FormatError: A line is no rule, gives alternatives, or asks for other neighbours than blanks.
+        FormatError: A line is not a rule, has alternatives, or requires a context other than word boundaries.
 
     Source: NIST SCTK, the rule files of rfilter1 and csrfilt.sh.
     """
@@ -118,14 +122,14 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
     for number, row in enumerate(rows, start=1):
         if not row or row[0] in ";*":
             continue
-        found = _RULE.fullmatch(" ".join(row.split()))
-        if found is None:
-            raise FormatError(f"{row!r} is no rule such as [UM] => [%HESITATION] / [ ] __ [ ]", path, line=number)
-        left, right, context = found.groups()
+        match = _RULE.fullmatch(" ".join(row.split()))
+        if match is None:
+            raise FormatError(f"{row!r} is not a rule such as [UM] => [%HESITATION] / [ ] __ [ ]", path, line=number)
+        left, right, context = match.groups()
         if right.startswith("{"):
-            raise FormatError(f"{row!r} gives alternatives, which are not served; keep one", path, line=number)
+            raise FormatError(f"{row!r} has alternatives, which are not supported; keep one", path, line=number)
         if context is not None and not _BETWEEN_WORDS.fullmatch(context.strip()):
-            raise FormatError(f"{row!r} asks for neighbours; only / [ ] __ [ ] is served", path, line=number)
+            raise FormatError(f"{row!r} requires a context; only / [ ] __ [ ] is supported", path, line=number)
         words = left.strip("[] \t") if exact else left.strip("[] \t").lower()
         if not words:
             raise FormatError(f"{row!r} replaces nothing", path, line=number)

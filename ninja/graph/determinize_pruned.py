@@ -1,4 +1,4 @@
-"""Pruned determinization: one path for each word sequence within a beam, within bounds of memory and size."""
+"""Pruned determinization: the best path of each word sequence within a beam, with bounds of memory and size."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class DeterminizeBounds:
     """Bounds on the memory and size of a determinization; 0 or less is no bound."""
 
     delta: float = described(2.0**-10, "Merge sets of states whose costs differ by no more.")
-    max_mem: int = described(50_000_000, "Most bytes, roughly; 0 or less: no bound.")
-    max_arcs: int = described(-1, "Most arcs; 0 or less: no bound.")
-    max_states: int = described(-1, "Most states; 0 or less: no bound.")
-    max_loop: int = described(500_000, "Most chained epsilons; 0 or less: no bound.")
-    retry_cutoff: float = described(0.5, "Prune and retry below this share of the beam; 0: never.")
+    max_mem: int = described(50_000_000, "Maximum memory in bytes, roughly; no bound if 0 or less.")
+    max_arcs: int = described(-1, "Maximum number of arcs; no bound if 0 or less.")
+    max_states: int = described(-1, "Maximum number of states; no bound if 0 or less.")
+    max_loop: int = described(500_000, "Maximum number of chained epsilons; no bound if 0 or less.")
+    retry_cutoff: float = described(0.5, "Prune and retry below this fraction of the beam; never if 0.")
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -49,9 +49,9 @@ class DeterminizeReport:
     """Report of a pruned determinization: the beam that was reached."""
 
     beam: float  # requested
-    effective_beam: float  # within this cost of the best path nothing is missing
+    effective_beam: float  # the result is complete within this cost of the best path
     retries: int  # on a lattice pruned to a smaller beam
-    stopped_by: Limit | None  # the bound that cut the last try short
+    stopped_by: Limit | None  # the bound that stopped the last try
 
     @property
     def complete(self) -> bool:
@@ -61,7 +61,7 @@ class DeterminizeReport:
     def __str__(self) -> str:
         if self.complete:
             return f"beam {self.beam:g} reached"
-        cause = "a smaller beam had to be tried" if self.stopped_by is None else f"the bound of {self.stopped_by} came"
+        cause = "a smaller beam was tried" if self.stopped_by is None else f"the bound of {self.stopped_by} was reached"
         tries = f" after {self.retries} retries" if self.retries else ""
         return f"beam {self.effective_beam:.4g} of {self.beam:g} reached{tries}: {cause}"
 
@@ -74,24 +74,24 @@ def determinize_pruned(
     *,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Keep one path for each word sequence within the beam, the best, with both its costs and its alignment.
+    """Keep the best path of each word sequence within the beam, with both its costs and its alignment.
 
-    Epsilons and arcs of many labels are followed as they are; state-level lattices of a decoder become compact here.
-    Costs are added in single precision in Kaldi's order, so that of nearly equal paths the same one stays. The search
-    is best first: where a bound stops it, the result is what lies within a smaller beam, which the report tells.
+    Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
+    in single precision in Kaldi's order, so that of nearly equal paths the same one is kept. The search is best first:
+    if a bound stops it, the result is complete within a smaller beam, which the report contains.
 
     Args:
-        beam: Largest difference in total cost to the best path, > 0; infinity keeps all.
-        acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
+        beam: Largest difference in total cost to the best path, > 0; infinity keeps all paths.
+        acoustic_scale: Factor of acoustic costs where paths are compared, not 0; the costs of the result are unscaled.
         bounds: Bounds of memory and size; by default those of Kaldi's tool.
 
     Returns:
-        A connected compact lattice without epsilons, no two arcs of a state with the same word, whose states have no
-        times other than those of its alignments; and what was reached.
+        A connected compact lattice without epsilons and without two arcs of a state with the same word, whose times are
+        those of its alignments; and the report.
 
     Raises:
-        LatticeError: No path leads from the start to a final state or was found within the bounds, or more than
-            ``max_loop`` states follow over epsilons.
+        LatticeError: No path leads from the start to a final state or was found within the bounds, or epsilons lead
+            through more than ``max_loop`` states.
         OptionError: An option is out of its range.
 
     Source: Povey et al. 2012, "Generating exact lattices in the WFST framework"; Kaldi,
@@ -110,15 +110,15 @@ def determinize_pruned_all(
     *,
     minimize: bool = False,
 ) -> Batch | None:
-    """Do as `determinize_pruned` to the lattices of a batch; None where one fails or is cut short by a bound."""
+    """Apply `determinize_pruned` to a batch; return None if a lattice fails or is stopped by a bound."""
     check_beam(beam, acoustic_scale)
     try:
-        made = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())
+        result = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())
     except MemoryError:
         return None
-    if minimize and made is not None:
-        made = minimized(made, acoustic_scale)
-    return None if made is None or made.faults else made
+    if minimize and result is not None:
+        result = minimized(result, acoustic_scale)
+    return None if result is None or result.faults else result
 
 
 def determinize_phone_pruned(
@@ -134,23 +134,23 @@ def determinize_phone_pruned(
 ) -> tuple[Lattice, DeterminizeReport]:
     """Determinize over phones and words first, then over words, each within the beam.
 
-    The first pass leaves less for the second where many alignments of the same words compete, so that lattices go
-    through that would pass the bounds otherwise. The result is that of ``determinize_pruned``, except that nearly equal
-    paths may be told apart by another rounding.
+    The first pass reduces the work of the second if the same words have many alignments, so that larger lattices stay
+    within the bounds. The result is that of ``determinize_pruned``, except that rounding may decide differently between
+    nearly equal paths.
 
     Args:
         lattice: A lattice whose alignments are transition ids.
-        model: The acoustic model's transitions; they tell where phones begin.
+        model: The transition model, which defines where phones begin.
         beam: Largest difference in total cost to the best path, > 0.
-        acoustic_scale: Factor of acoustic costs where paths compete, not 0; costs are written unscaled.
+        acoustic_scale: Factor of acoustic costs where paths are compared, not 0; the costs of the result are unscaled.
         bounds: Bounds of memory and size, for each pass; by default those of Kaldi's tool (no ``max_loop``).
-        word_determinize: Make the second pass; without it the result has epsilons where only phones stood.
+        word_determinize: Make the second pass; without it the result has epsilons in place of phones.
 
     Returns:
-        As ``determinize_pruned``; the report is that of the pass that reached less.
+        As ``determinize_pruned``; the report is that of the pass with the smaller effective beam.
 
     Raises:
-        LatticeError: As ``determinize_pruned``, or a label is no transition id of the model.
+        LatticeError: As ``determinize_pruned``, or a label is not a transition id of the model.
         OptionError: An option is out of its range, or both passes are off.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticePhonePruned.
@@ -185,16 +185,16 @@ def determinize_retrying(
     num_loops: int = 20,
     prune_result: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Determinize without a beam; where that passes the bounds, prune first, more and more, until it does not.
+    """Determinize without a beam; if that exceeds the bounds, prune the lattice by smaller and smaller beams and retry.
 
-    Kaldi's lattice-determinize, which ``determinize_pruned`` has taken the place of.
+    This is Kaldi's lattice-determinize, which is superseded by ``determinize_pruned``.
 
     Args:
-        beam: What is pruned by after a first failure is this times ``beam_ratio``, > 0.
-        acoustic_scale: Factor of acoustic costs where paths compete, not 0.
+        beam: The first retry prunes by this times ``beam_ratio``, > 0.
+        acoustic_scale: Factor of acoustic costs where paths are compared, not 0.
         beam_ratio: Factor of the beam for each further try, above 0 and below 1.
-        num_loops: Most tries on a pruned lattice, ≥ 0.
-        prune_result: Prune the result by the beam in the end.
+        num_loops: Maximum number of tries on a pruned lattice, ≥ 0.
+        prune_result: Prune the result by the beam.
 
     Returns:
         As ``determinize_pruned``, with an infinite beam, or that of the last try.
@@ -211,9 +211,9 @@ def determinize_retrying(
     if num_loops < 0:
         raise OptionError(f"num_loops is {num_loops}, but must be 0 or more")
     bounds = replace(bounds or DeterminizeBounds(), retry_cutoff=0.0)
-    given, tried, limit = lattice, np.inf, None
+    pruned, tried, limit = lattice, np.inf, None
     for retries in range(num_loops + 1):
-        result, report, _ = _search(given, np.inf, acoustic_scale, bounds)
+        result, report, _ = _search(pruned, np.inf, acoustic_scale, bounds)
         if result is not None and report.complete:
             if prune_result:
                 result = prune(result, beam, Scales(acoustic_scale))
@@ -221,15 +221,15 @@ def determinize_retrying(
         limit = report.stopped_by
         beam *= beam_ratio
         tried = beam
-        given = prune(lattice, beam, Scales(acoustic_scale))
+        pruned = prune(lattice, beam, Scales(acoustic_scale))
     raise LatticeError(
-        f"the bound of {limit} was passed even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
+        f"the bound of {limit} was exceeded even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
         key=lattice.key,
     )
 
 
 def check_beam(beam: float, acoustic_scale: float) -> None:
-    """Refuse a beam or an acoustic scale that nothing can be determinized with."""
+    """Check the beam and the acoustic scale of a pruned determinization."""
     check_finite("acoustic_scale", acoustic_scale)
     if not beam > 0.0:
         raise OptionError(f"beam is {beam}, but must be above 0")
@@ -243,7 +243,8 @@ def _run(
     result, report, tried = _search(lattice, beam, acoustic_scale, bounds)
     if result is None:
         raise LatticeError(
-            f"the bound of {report.stopped_by} came before one path was complete, even at beam {tried:.4g}; raise it",
+            f"the bound of {report.stopped_by} was reached before a path was complete, even at beam {tried:.4g}; "
+            "raise it",
             key=lattice.key,
         )
     return result, report
@@ -252,15 +253,15 @@ def _run(
 def _search(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice | None, DeterminizeReport, float]:
-    """Return the lattice, None if a bound came before one path was complete; the report; the beam of the last try."""
+    """Return the lattice, None if no path was complete within the bounds; the report; the beam of the last try."""
     stopped, tried, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
-            f"more than {bounds.max_loop} states follow one another over epsilons; prune it, or raise max_loop",
+            f"epsilons lead through more than {bounds.max_loop} states; prune the lattice, or raise max_loop",
             key=lattice.key,
         )
     if stopped == _PRECISION:
-        raise LatticeError("its costs, or sums of them, are beyond single precision; scale it first", key=lattice.key)
+        raise LatticeError("its costs, or their sums, exceed single precision; scale it first", key=lattice.key)
     limit = _LIMITS[stopped]
     if result is None and limit is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
@@ -268,7 +269,7 @@ def _search(
 
 
 def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
-    """Scale acoustic costs, rounded to single precision once; infinite ones stay."""
+    """Scale acoustic costs with one rounding to single precision; infinite costs are kept."""
 
     def times(costs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return frozen(np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf), np.float32)

@@ -1,4 +1,4 @@
-"""Equivalence: comparison of the word sequences and costs of two lattices."""
+"""Comparison of the word sequences and costs of two lattices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ninja import _graph
-from ninja.errors import OptionError
+from ninja.errors import OptionError, check_range
 from ninja.formats.fst_image import parse_image, write_image
 from ninja.graph.determinize import determinize
 from ninja.lattice import Lattice
@@ -24,25 +24,24 @@ def equivalent(
     costs: Literal["total", "both"] = "total",
     max_arcs: int = 1_000_000,
 ) -> bool:
-    """Tell whether two lattices hold the same word sequences, the best path of each at the same cost.
+    """Tell whether two lattices have the same word sequences, with the same cost of the best path of each.
 
-    Both are determinized; OpenFst compares the unweighted word acceptors and pairs up the arcs of equal word sequences;
-    the largest difference of costs over all paths is then computed in float64 from the lattices' own costs.
-    (OpenFst's Equivalent on weights rounds them to multiples of delta and finds equal lattices different.)
+    Both are determinized; OpenFst compares the unweighted word acceptors and pairs the arcs of equal word sequences;
+    the largest difference of costs over all paths is computed in float64 from the costs of the lattices. (OpenFst's
+    Equivalent rounds weights to multiples of delta, and finds equal lattices different.)
 
     Args:
-        b: Another; alignments, keys and the numbers of states and arcs do not matter.
+        b: The other lattice; alignments, keys and the numbers of states and arcs are ignored.
         delta: Largest difference allowed in a path's cost.
         acoustic_scale: Factor of acoustic costs in the total.
-        costs: Compare the total, or graph and unscaled acoustic costs each ("both").
+        costs: Compare total costs, or graph and unscaled acoustic costs separately ("both").
 
     Raises:
         LatticeError: As ``determinize``, for either lattice.
-        SymbolError: Their words have ids of different tables.
+        SymbolError: The lattices have word ids of different tables.
         OptionError: ``delta`` is negative, or ``costs`` is neither of the two.
     """
-    if not delta >= 0.0:
-        raise OptionError(f"delta is {delta}, but must be 0 or more")
+    check_range("delta", delta, least=0)
     if costs not in ("total", "both"):
         raise OptionError(f"costs is {costs!r}, but must be one of total, both")
     check_one_table((a, b))

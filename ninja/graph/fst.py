@@ -1,4 +1,4 @@
-"""Lattices as FSTs with one cost, and the removal of epsilons that makes them no larger."""
+"""Conversion of lattices to FSTs with one cost, and removal of epsilons that does not enlarge them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets
 from ninja.lattice.fst import Fst
 
-Arc = tuple[int, int, int, float]  # input label, output label, end, cost
-GONE = -1  # where an arc that was removed leads
+Arc = tuple[int, int, int, float]  # input label, output label, destination, cost
+REMOVED = -1  # destination of removed arcs
 
 
 def to_fst(
@@ -29,16 +29,16 @@ def to_fst(
     project_output: bool = True,
     input_label: npt.NDArray[np.int32] | None = None,
 ) -> Fst:
-    """Turn a lattice into an FST with one cost an arc, ``lm_scale * graph + acoustic_scale * acoustic``.
+    """Convert a lattice to an FST with the cost ``lm_scale * graph + acoustic_scale * acoustic`` on each arc.
 
     Args:
-        acoustic_scale: Factor of acoustic costs; 0 leaves them out.
+        acoustic_scale: Factor of acoustic costs; 0 ignores them.
         lm_scale: Factor of graph costs.
-        rm_eps: Remove epsilons where that makes the machine no larger (some may stay).
-        read_compact: Take whole words as arcs; otherwise labels, one an arc, on the input side.
-        project_input: Without ``read_compact``: labels on both sides.
-        project_output: Without ``read_compact`` and ``project_input``: words on both sides.
-        input_label: Without ``read_compact``: what is written for each label, int32 [largest label + 1].
+        rm_eps: Remove epsilons where that does not enlarge the FST; some may remain.
+        read_compact: Arcs are words; otherwise they are labels, on the input side.
+        project_input: Without ``read_compact``, put labels on both sides.
+        project_output: Without ``read_compact`` and ``project_input``, put words on both sides.
+        input_label: Without ``read_compact``, the input label of each label, int32 [largest label + 1].
 
     Raises:
         OptionError: A scale is not finite.
@@ -49,46 +49,48 @@ def to_fst(
         raise OptionError(f"acoustic_scale {acoustic_scale}, lm_scale {lm_scale}: both must be finite")
     shape = remove_alignments(to_compact(lattice)) if read_compact else to_raw(lattice)
     output = shape.word
-    taken = output
+    inputs = output
     if not read_compact:
-        taken = np.zeros(shape.num_arcs, np.int32)
-        taken[np.diff(shape.ali_begin) > 0] = shape.ali if input_label is None else input_label[shape.ali]
+        inputs = np.zeros(shape.num_arcs, np.int32)
+        inputs[np.diff(shape.ali_begin) > 0] = shape.ali if input_label is None else input_label[shape.ali]
         if project_input:
-            output = taken
+            output = inputs
         elif project_output:
-            taken = output
+            inputs = output
     cost = lm_scale * shape.graph.astype(np.float64) + acoustic_scale * shape.acoustic.astype(np.float64)
     ends = shape.is_final
     final = np.full(shape.num_states, np.inf)
     final[ends] = lm_scale * shape.final_graph[ends] + acoustic_scale * shape.final_acoustic[ends]
-    fst = Fst(shape.arc_begin, shape.dst, taken, output, cost, final)
-    return remove_local_epsilons(fst) if rm_eps and not (taken.all() and output.all()) else fst
+    fst = Fst(shape.arc_begin, shape.dst, inputs, output, cost, final)
+    return remove_local_epsilons(fst) if rm_eps and not (inputs.all() and output.all()) else fst
 
 
 @dataclass(slots=True)
 class _Rows:
-    """An FST whose arcs can be changed."""
+    """A mutable FST."""
 
     arcs: list[list[Arc]]  # of each state
     final: list[float]  # +inf = not final
 
 
 def remove_local_epsilons(fst: Fst) -> Fst:
-    """Remove the epsilons that can go without making the FST larger; states that become useless go, too."""
+    """Remove the epsilons whose removal does not enlarge the FST, and unconnected states."""
     columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     begin = fst.arc_begin.tolist()
-    made = _Rows([rows[begin[state] : begin[state + 1]] for state in range(fst.num_states)], fst.final_cost.tolist())
-    _remove_local_epsilons(made)
-    made = _connected(made)
-    rows = [arc for arcs in made.arcs for arc in arcs]
+    mutable = _Rows([rows[begin[state] : begin[state + 1]] for state in range(fst.num_states)], fst.final_cost.tolist())
+    _remove_local_epsilons(mutable)
+    mutable = _connected(mutable)
+    rows = [arc for arcs in mutable.arcs for arc in arcs]
     ilabel, olabel, dst = (np.array([row[column] for row in rows], np.int32) for column in range(3))
     cost = np.array([row[3] for row in rows], np.float64)
-    return Fst(offsets([len(arcs) for arcs in made.arcs]), dst, ilabel, olabel, cost, np.array(made.final, np.float64))
+    return Fst(
+        offsets([len(arcs) for arcs in mutable.arcs]), dst, ilabel, olabel, cost, np.array(mutable.final, np.float64)
+    )
 
 
 def _remove_local_epsilons(fst: _Rows) -> None:
-    """Join arcs with those behind them, where one of the two lacks the other's labels and none is copied."""
+    """Join consecutive arcs whose labels do not conflict, if no arc has to be copied."""
     num_in = [0] * len(fst.arcs)
     num_out = [len(arcs) + (end < math.inf) for arcs, end in zip(fst.arcs, fst.final, strict=True)]
     num_in[0] = 1
@@ -97,16 +99,16 @@ def _remove_local_epsilons(fst: _Rows) -> None:
             num_in[arc[2]] += 1
     for state, arcs in enumerate(fst.arcs):
         at = 0
-        while at < len(arcs):  # grows meanwhile
+        while at < len(arcs):  # arcs are appended
             there = arcs[at][2]
-            if there != GONE:
+            if there != REMOVED:
                 if num_in[there] == 1 and num_out[there] > 1:
                     _join_all(fst, state, at, num_in, num_out)
                 elif num_out[there] == 1:
                     _join_one(fst, state, at, num_in, num_out)
             at += 1
     for arcs in fst.arcs:
-        arcs[:] = [arc for arc in arcs if arc[2] != GONE]
+        arcs[:] = [arc for arc in arcs if arc[2] != REMOVED]
 
 
 def _joined(a: Arc, b: Arc) -> Arc | None:
@@ -116,40 +118,40 @@ def _joined(a: Arc, b: Arc) -> Arc | None:
 
 
 def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc with those out of its end, which nothing else enters; arcs that cannot be joined stay."""
+    """Join an arc with those that leave its destination, which no other arc enters; keep arcs that cannot be joined."""
     arc = fst.arcs[state][at]
     there = arc[2]
-    removed = kept = math.inf
+    removed = remaining = math.inf  # best costs
     added: list[Arc] = []
     for place, following in enumerate(fst.arcs[there]):
-        if following[2] == GONE:
+        if following[2] == REMOVED:
             continue
         both = _joined(arc, following)
         if both is None:
-            kept = min(kept, following[3])
+            remaining = min(remaining, following[3])
             continue
         removed = min(removed, following[3])
         num_out[there] -= 1
         num_in[following[2]] -= 1
-        fst.arcs[there][place] = (*following[:2], GONE, following[3])
+        fst.arcs[there][place] = (*following[:2], REMOVED, following[3])
         added.append(both)
     if fst.final[there] < math.inf:
         if arc[0] or arc[1]:
-            kept = min(kept, fst.final[there])
+            remaining = min(remaining, fst.final[there])
         else:
             removed = min(removed, fst.final[there])
             _end(fst, state, arc[3] + fst.final[there], num_out)
             num_out[there] -= 1
             fst.final[there] = math.inf
     if removed < math.inf:
-        if kept == math.inf:
+        if remaining == math.inf:
             num_out[state] -= 1
             num_in[there] -= 1
-            fst.arcs[state][at] = (*arc[:2], GONE, arc[3])
-        else:  # keep the best cost out of the state what it was
-            more = kept - min(removed, kept)
+            fst.arcs[state][at] = (*arc[:2], REMOVED, arc[3])
+        else:  # keep the best cost of leaving the state
+            more = remaining - min(removed, remaining)
             fst.arcs[state][at] = (*arc[:3], arc[3] + more)
-            fst.arcs[there][:] = [(*each[:3], each[3] - more) for each in fst.arcs[there]]
+            fst.arcs[there][:] = [(*other[:3], other[3] - more) for other in fst.arcs[there]]
             fst.final[there] -= more
     for both in added:
         num_out[state] += 1
@@ -158,33 +160,33 @@ def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[
 
 
 def _join_one(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc with the only way out of its end, which others may enter, too."""
+    """Join an arc with the only arc, or final cost, of its destination, which other arcs may enter."""
     arc = fst.arcs[state][at]
     there = arc[2]
-    alone = num_in[there] == 1
+    is_only = num_in[there] == 1
     if fst.final[there] < math.inf:
         if arc[0] or arc[1]:
             return
         _end(fst, state, arc[3] + fst.final[there], num_out)
-        if alone:
+        if is_only:
             num_out[there] -= 1
             fst.final[there] = math.inf
     else:
-        place = next(place for place, each in enumerate(fst.arcs[there]) if each[2] != GONE)
+        place = next(place for place, other in enumerate(fst.arcs[there]) if other[2] != REMOVED)
         following = fst.arcs[there][place]
         both = _joined(arc, following)
         if both is None:
             return
-        if alone:
+        if is_only:
             num_out[there] -= 1
             num_in[following[2]] -= 1
-            fst.arcs[there][place] = (*following[:2], GONE, following[3])
+            fst.arcs[there][place] = (*following[:2], REMOVED, following[3])
         num_out[state] += 1
         num_in[both[2]] += 1
         fst.arcs[state].append(both)
     num_out[state] -= 1
     num_in[there] -= 1
-    fst.arcs[state][at] = (*arc[:2], GONE, arc[3])
+    fst.arcs[state][at] = (*arc[:2], REMOVED, arc[3])
 
 
 def _end(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
@@ -194,9 +196,9 @@ def _end(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
 
 
 def _connected(fst: _Rows) -> _Rows:
-    """Leave out the states that the start does not reach or that lead nowhere; the others keep their order."""
+    """Remove states that are on no path from the start to a final state; the others keep their order."""
     reached = [True] + [False] * (len(fst.arcs) - 1)
-    for state, arcs in enumerate(fst.arcs):  # which lead to later states only
+    for state, arcs in enumerate(fst.arcs):  # arcs lead to later states
         for arc in arcs:
             reached[arc[2]] |= reached[state]
     leads = [end < math.inf for end in fst.final]
@@ -204,5 +206,7 @@ def _connected(fst: _Rows) -> _Rows:
         leads[state] |= any(leads[arc[2]] for arc in fst.arcs[state])
     useful = [state for state in range(len(fst.arcs)) if reached[state] and leads[state]]
     number = {state: place for place, state in enumerate(useful)}
-    kept = [[(*arc[:2], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in useful]
-    return _Rows(kept, [fst.final[state] for state in useful])
+    connected = [
+        [(*arc[:2], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in useful
+    ]
+    return _Rows(connected, [fst.final[state] for state in useful])

@@ -1,4 +1,4 @@
-"""State-level lattices with phones as labels where they begin, for phone-pruned determinization."""
+"""State-level lattices with phone symbols where phones begin, for phone-pruned determinization."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ MOST_LABELS = 2**31 - 1
 
 
 def state_level(lattice: Lattice) -> Lattice:
-    """Give each label an arc of its own, as in a decoder's own lattices; words and costs stay on the first of them.
+    """Replace each arc by a chain of arcs with one label each, as in state-level lattices of a decoder.
+
+    Words and costs are put on the first arc of a chain.
 
     Returns:
-        A lattice of kind "raw", no labels on final states; the same one if it is so already.
+        A lattice of kind "raw" without labels on final states; the argument itself if it is one.
     """
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     final_length = np.where(lattice.is_final, final_length, 0)
     if length.max(initial=0) <= 1 and final_length.max(initial=0) == 0:
         return lattice if lattice.kind == "raw" else lattice.replace(kind="raw", time=None)
-    # The states of an arc's chain stand before the state it enters, those of a final state's behind all.
+    # New states of an arc precede its destination, those of a final state follow all others.
     links = np.maximum(length - 1, 0)
-    new_state, first_link = _made_room(lattice, links)
+    new_state, first_link = _renumbered(lattice, links)
     end = int(new_state[-1]) + 1
     src, dst, arc, offset = _chains(new_state[lattice.src], first_link, links, new_state[lattice.dst])
     stops = np.flatnonzero(final_length)
@@ -50,7 +52,7 @@ def state_level(lattice: Lattice) -> Lattice:
         final_cost[new_state[stops]] = np.inf
         final_cost[tail + stop_links] = 0.0
         costs[name], costs[f"final_{name}"] = cost, final_cost
-    # Each row is one label, except for arcs without any; rows are in the order of the labels.
+    # Each row is one label, or an arc without labels; rows are in the order of the labels.
     labelled = np.concatenate([length[arc] > 0, np.ones(stop_src.size, bool)])
     label = np.zeros(src.size, np.int32)
     _, final_ali = gather(lattice.final_ali, lattice.final_ali_begin[stops], final_length[stops])
@@ -59,12 +61,12 @@ def state_level(lattice: Lattice) -> Lattice:
 
 
 def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
-    """Put the phone that begins on each arc of a state-level lattice where there is no word, else on an arc behind it.
+    """Add the phone that begins on each arc of a state-level lattice, on the arc itself or, after a word, on a new arc.
 
-    Transition ids that leave the start are left alone, as in Kaldi.
+    Phones on arcs that leave the start are not added, as in Kaldi.
 
     Returns:
-        The lattice, and the label that stands for phone 0: larger ones are phones, smaller ones words.
+        The lattice, and the word id of phone 0: larger ids are phones, smaller ones words.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticeInsertPhones.
     """
@@ -78,7 +80,7 @@ def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]
     begins = (label > 0) & (model.hmm_state[label] == 0) & ~model.is_self_loop[label] & (lattice.src != 0)
     phone = np.where(begins, first_phone + model.phone[label], 0).astype(np.int32)
     splits = begins & (lattice.word != 0)
-    new_state, first_link = _made_room(lattice, splits.astype(np.int64))
+    new_state, first_link = _renumbered(lattice, splits.astype(np.int64))
     split = np.flatnonzero(splits)
     none = np.zeros(split.size, np.float32)
     src = np.concatenate([new_state[lattice.src], first_link[split]])
@@ -97,12 +99,16 @@ def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]
 
 
 def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
-    """Turn the labels of phones into epsilons."""
+    """Replace phones by epsilons."""
     return lattice.replace(word=frozen(np.where(lattice.word >= first_phone, np.int32(0), lattice.word)))
 
 
-def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
-    """Number states anew, leaving numbers for each arc's further states before the state it enters."""
+def _renumbered(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
+    """Renumber states so that the new states of each arc precede its destination.
+
+    Returns:
+        The new number of each state, and the first new state of each arc.
+    """
     wanted = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
     new_state = np.arange(lattice.num_states) + np.cumsum(wanted)
     order = np.argsort(lattice.dst, kind="stable")
@@ -114,7 +120,7 @@ def _made_room(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return source, destination, chain and place in it of each arc of chains that lead through states of their own."""
+    """Return the source, destination, chain and position of each arc of chains with new states in between."""
     begin = offsets(links + 1)
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]
@@ -133,7 +139,7 @@ def _from_rows(
     labelled: npt.NDArray[np.bool_],
     costs: dict[str, npt.NDArray[np.float32]],
 ) -> Lattice:
-    """Make a state-level lattice of arcs in any order."""
+    """Make a state-level lattice from arcs in any order."""
     order = np.argsort(src, kind="stable")
     labelled = labelled[order]
     return Lattice.from_arrays(

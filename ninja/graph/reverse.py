@@ -1,4 +1,4 @@
-"""Reversal: every path read from its end, for language models that read backwards."""
+"""Reversal of lattices, for backward language models."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from ninja.lattice.arrays import frozen, offsets
 
 
 def reverse(lattice: Lattice) -> Lattice:
-    """Turn every path round: words and alignments in the opposite order, at the same costs.
+    """Reverse every path: words and alignments in the opposite order, at the same costs.
 
-    A single final state becomes the start, and its costs go to the other end. Where there are several, or it has an
-    alignment, a new start leads to each along an arc without a word that carries final costs and alignment. A start
-    with no other arcs than such becomes final states when it is turned; so reversing twice gives a lattice without
-    epsilons back, but for the order of its arcs.
+    A single final state becomes the start, and its costs are moved to the new final state. If there are several final
+    states, or the only one has an alignment, epsilon arcs from a new start carry their costs and alignments. Such arcs
+    become final states again when a lattice is reversed, so that reversing twice restores a lattice without epsilons,
+    except for the order of arcs.
 
     Returns:
         The connected reversed lattice, of the same kind; times count from the end.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or a sum of costs is more than a float holds.
+        LatticeError: No path leads from the start to a final state, or a sum of costs exceeds the range of a float.
     """
     lattice = connect(lattice)
     ends = np.flatnonzero(lattice.is_final)
-    # Arcs first, then final states: of each its labels' place in one pool.
+    # Labels, costs of arcs, then those of final states, in one array each.
     pool = np.concatenate((lattice.ali, lattice.final_ali))
     label_begin = np.concatenate((lattice.ali_begin[:-1], lattice.ali_begin[-1] + lattice.final_ali_begin[:-1]))
     label_end = np.concatenate((lattice.ali_begin[1:], lattice.ali_begin[-1] + lattice.final_ali_begin[1:]))
@@ -35,11 +35,11 @@ def reverse(lattice: Lattice) -> Lattice:
     of_final = lattice.num_arcs + ends
 
     src, dst = lattice.src, lattice.dst
-    opening = _opening(lattice, label_end - label_begin)
-    first = 1 if opening else 0  # the old start goes where its arcs turn into final states
+    initial = _num_initial(lattice, label_end - label_begin)
+    first = 1 if initial else 0  # the old start is removed if its arcs become final states
     direct = ends.size == 1 and label_begin[of_final[0]] == label_end[of_final[0]]
     last = lattice.num_states - 1 if direct else lattice.num_states  # becomes state 0
-    kept = np.arange(lattice.num_arcs - 1, opening - 1, -1)  # arcs of state 0 are the first ones
+    kept = np.arange(lattice.num_arcs - 1, initial - 1, -1)  # arcs of state 0 are the first ones
     kept = kept[np.argsort(last - dst[kept], kind="stable")]
     entry = np.empty(0, np.int64) if direct else of_final[::-1]
     arc = np.concatenate((entry, kept))
@@ -50,20 +50,20 @@ def reverse(lattice: Lattice) -> Lattice:
     final_graph = np.full(num_states, np.inf, np.float32)
     final_acoustic = np.full(num_states, np.inf, np.float32)
     final_label = np.zeros((2, num_states), np.int64)  # begin and end in the pool
-    stop = last - dst[:opening] if opening else np.array([last])
-    final_graph[stop] = graph[:opening] if opening else 0.0
-    final_acoustic[stop] = acoustic[:opening] if opening else 0.0
-    if opening:
-        final_label[:, stop] = label_begin[:opening], label_end[:opening]
+    stop = last - dst[:initial] if initial else np.array([last])
+    final_graph[stop] = graph[:initial] if initial else 0.0
+    final_acoustic[stop] = acoustic[:initial] if initial else 0.0
+    if initial:
+        final_label[:, stop] = label_begin[:initial], label_end[:initial]
     if direct:
         final_graph += graph[of_final[0]]
         final_acoustic += acoustic[of_final[0]]
-        if not np.isfinite([final_graph[stop], final_acoustic[stop]]).all():  # with infinite ones no path would end
-            message = "the sum of two of its costs is more than a float holds; scale its costs down first"
+        if not np.isfinite([final_graph[stop], final_acoustic[stop]]).all():
+            message = "a sum of costs exceeds the range of a float; scale the costs down first"
             raise LatticeError(message, key=lattice.key)
 
-    ali_begin, ali = _turned(pool, label_begin[arc], label_end[arc])
-    final_ali_begin, final_ali = _turned(pool, *final_label)
+    ali_begin, ali = _reversed_labels(pool, label_begin[arc], label_end[arc])
+    final_ali_begin, final_ali = _reversed_labels(pool, *final_label)
     time = None
     if lattice.time is not None:
         old = np.append(lattice.time, lattice.time.max())[last - np.arange(num_states)]
@@ -84,18 +84,18 @@ def reverse(lattice: Lattice) -> Lattice:
     )
 
 
-def _opening(lattice: Lattice, num_labels: Array) -> int:
-    """Count the start's arcs if they may turn into final states: without words, each to a state of its own."""
+def _num_initial(lattice: Lattice, num_labels: Array) -> int:
+    """Count the arcs of the start if they can become final states: without words, to different states; otherwise 0."""
     count = int(lattice.arc_begin[1])
     if lattice.is_final[0] or lattice.word[:count].any() or np.unique(lattice.dst[:count]).size < count:
         return 0
-    if lattice.kind == "raw" and num_labels[:count].any():  # its final states cannot hold labels
+    if lattice.kind == "raw" and num_labels[:count].any():  # its final states cannot have labels
         return 0
     return count
 
 
-def _turned(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
-    """Return where each of some stretches of the pool begins, one after the other, and all of them turned round."""
+def _reversed_labels(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
+    """Return the offsets and the labels of some ranges of the pool, each reversed."""
     length = end - begin
     new_begin = offsets(length)
     within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)

@@ -1,4 +1,4 @@
-"""Times and depth of lattices, as `ninja.lattice` computes them, under the name of this package."""
+"""Times and depth of lattices, re-exported from `ninja.lattice.times`."""
 
 from ninja.lattice.times import depth, depth_per_frame, num_frames, state_times
 

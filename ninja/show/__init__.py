@@ -1,4 +1,4 @@
-"""Pages and pictures of lattices: one lattice, or lattices before and after, in pages that need no network."""
+"""Self-contained pages and pictures of lattices and of comparisons of lattices."""
 
 from ninja.show.comparison import Comparison, Outcome, Outcomes, Utterance, compare
 from ninja.show.detours import Detours, detours

@@ -1,4 +1,4 @@
-"""Comparison of lattices before and after with references."""
+"""Comparison of lattices before and after rescoring with references."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Outcome:
 
     words: tuple[str, ...]  # of the best path
     arcs: int
-    depth: float | None  # mean number of arcs that cross a frame; None: it has no times that fit together
-    oracle: ErrorRate | None  # of the path nearest to the reference; None: there is no reference
+    depth: float | None  # mean number of arcs that cross a frame; None without consistent times
+    oracle: ErrorRate | None  # of the path nearest to the reference; None without a reference
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Function from a lattice to its outcome."""
+    """A function from a lattice to its outcome."""
 
-    references: Mapping[str, Sequence[str]]  # words said, by utterance id
+    references: Mapping[str, Sequence[str]]  # by utterance id
     scales: Scales = Scales()
 
     def __call__(self, lattice: Lattice) -> Outcome:
-        """Return the outcome of a lattice that has a symbol table."""
+        """Return the outcome of a lattice with a symbol table."""
         if lattice.words is None:
-            raise LatticeError("its words are only numbers; give their symbol table", key=lattice.key)
+            raise LatticeError("its words are ids; give their symbol table", key=lattice.key)
         best = best_path(lattice, self.scales)
-        said = self.references.get(lattice.key)
-        nearest = None if said is None else oracle_rate(oracle(lattice, lattice.words.ids(said)))
+        reference = self.references.get(lattice.key)
+        nearest = None if reference is None else oracle_rate(oracle(lattice, lattice.words.ids(reference)))
         try:
             crossing = depth(lattice)
         except LatticeError:
@@ -67,44 +67,44 @@ class Utterance:
 
     @property
     def change(self) -> int:
-        """Word errors after, less those before."""
+        """Word errors after minus those before."""
         return self.errors_after - self.errors_before
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Keys that one of the three inputs has and another lacks."""
+    """Keys that are missing from one of the three inputs."""
 
-    what: str
+    description: str
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outcomes of a test set. Rates are over the utterances that are in both and have a reference."""
+    """The outcomes of a test set. Rates are over the utterances with a reference and both lattices."""
 
     utterances: tuple[Utterance, ...]  # in the order of the references
-    absences: tuple[Absence, ...] = ()  # only those that hold keys
+    absences: tuple[Absence, ...] = ()  # only those with keys
 
     @property
     def rates(self) -> tuple[ErrorRate, ErrorRate]:
         """Word errors of the best paths, before and after."""
-        return _sums((each.alignment_before.rate(), each.alignment_after.rate()) for each in self.utterances)
+        return _sums((one.alignment_before.rate(), one.alignment_after.rate()) for one in self.utterances)
 
     @property
     def oracle_rates(self) -> tuple[ErrorRate, ErrorRate]:
         """Word errors of the paths nearest to the references, before and after."""
-        return _sums((each.before.oracle or ErrorRate(), each.after.oracle or ErrorRate()) for each in self.utterances)
+        return _sums((one.before.oracle or ErrorRate(), one.after.oracle or ErrorRate()) for one in self.utterances)
 
     @property
     def gained(self) -> list[Utterance]:
-        """Utterances with fewer errors after, those that gained most first; as listed where they gained the same."""
-        return sorted((each for each in self.utterances if each.change < 0), key=lambda each: each.change)
+        """Utterances with fewer errors after, sorted by decreasing gain, then in the order of the references."""
+        return sorted((one for one in self.utterances if one.change < 0), key=lambda one: one.change)
 
     @property
     def lost(self) -> list[Utterance]:
-        """Utterances with more errors after, those that lost most first; as listed where they lost the same."""
-        return sorted((each for each in self.utterances if each.change > 0), key=lambda each: -each.change)
+        """Utterances with more errors after, sorted by decreasing loss, then in the order of the references."""
+        return sorted((one for one in self.utterances if one.change > 0), key=lambda one: -one.change)
 
 
 def compare(
@@ -116,32 +116,32 @@ def compare(
     """Align the outcomes before and after with the references.
 
     Args:
-        references: Words said, by utterance id.
+        references: Reference words by utterance id.
         before: Outcomes before, by utterance id.
         after: Outcomes after.
-        failed: Keys of lattices that could not be used, before and after.
+        failed: Keys of lattices that failed, before and after.
 
     Raises:
         FormatError: No utterance is in all three.
     """
     utterances = tuple(
-        Utterance(key, tuple(said), one, other, align(said, one.words), align(said, other.words))
-        for key, said in references.items()
+        Utterance(key, tuple(reference), one, other, align(reference, one.words), align(reference, other.words))
+        for key, reference in references.items()
         if (one := before.get(key)) and (other := after.get(key))
     )
     if not utterances:
         raise FormatError(
-            "no utterance has a reference and a lattice both before and after; do the ids belong together?"
+            "no utterance has a reference and a lattice both before and after; are these ids of the same set?"
         )
     absences = {
-        "lattices before that could not be used": failed[0],
-        "lattices after that could not be used": failed[1],
+        "lattices before failed": failed[0],
+        "lattices after failed": failed[1],
         "references without a lattice before": _without(references, {*before, *failed[0]}),
         "references without a lattice after": _without(references, {*after, *failed[1]}),
         "lattices before without a reference": _without(before, references),
         "lattices after without a reference": _without(after, references),
     }
-    return Comparison(utterances, tuple(Absence(what, tuple(keys)) for what, keys in absences.items() if keys))
+    return Comparison(utterances, tuple(Absence(name, tuple(keys)) for name, keys in absences.items() if keys))
 
 
 def _without(keys: Iterable[str], others: Container[str]) -> list[str]:

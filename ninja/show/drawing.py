@@ -1,4 +1,4 @@
-"""Drawings of lattices: the arcs shown, their figures and places."""
+"""Drawings of lattices: the arcs to show, their costs and positions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ninja.lattice import Lattice, Scales
 from ninja.show.detours import detours
 from ninja.show.layout import Layout, lay_out
 
-BEST, ORACLE = 1, 2  # bits of an arc's marks
-READABLE = 250  # arcs that a page shows at first
+BEST, ORACLE = 1, 2  # bits of the marks of an arc
+READABLE = 250  # number of arcs that a page shows initially
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class ShowOptions:
     """Scales of costs, and bounds of the drawing."""
 
     scales: Scales = Scales()
-    max_arcs: int = 5000  # drawn at most, but the best path and the oracle's are always drawn
-    frame_shift: float | None = None  # seconds; None: the lattice's own, and without one times are in frames
+    max_arcs: int = 5000  # limit of arcs, besides those of the best path and the oracle path
+    frame_shift: float | None = None  # seconds; by default that of the lattice, else times are in frames
 
     def __post_init__(self) -> None:
         check_range("max_arcs", self.max_arcs, least=1)
@@ -39,56 +39,58 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A lattice ready to be drawn. Arrays per arc and state are the whole lattice's, drawn or not."""
+    """A lattice with the data of its drawing. Arrays per arc and state include those that are not drawn."""
 
     lattice: Lattice
     options: ShowOptions
-    rows: tuple[tuple[int, ...], ...]  # detours that are drawn; any first few of them are a lattice
+    rows: tuple[tuple[int, ...], ...]  # detours to draw; any number of the first ones is a lattice
     layout: Layout
     labels: list[str]  # [num_arcs], "" for epsilon
     posterior: npt.NDArray[np.float64]  # [num_arcs]
-    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc above the best of all
+    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc minus that of the best path
     best: Path
     oracle: Oracle | None = None
     reference: tuple[str, ...] | None = None
-    gain: npt.NDArray[np.float32] | None = None  # [num_arcs], of a context model: added to a word's log-probability
-    copied: npt.NDArray[np.float32] | None = None  # [num_arcs], probability that the word is one of a phrase
-    arcs: npt.NDArray[np.int64] = field(init=False)  # those that are drawn, in order of their detours
+    gain: npt.NDArray[np.float32] | None = (
+        None  # [num_arcs], added to the log-probability of the word by a context model
+    )
+    copied: npt.NDArray[np.float32] | None = None  # [num_arcs], probability that the word belongs to a phrase
+    arcs: npt.NDArray[np.int64] = field(init=False)  # arcs to draw, in the order of detours
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arcs", np.fromiter((arc for row in self.rows for arc in row), np.int64))
 
     @property
     def frame_shift(self) -> float | None:
-        """Seconds of a frame, where known."""
+        """Seconds per frame, if known."""
         return self.options.frame_shift or self.lattice.frame_shift
 
     def spell(self, numbers: npt.NDArray[np.int32]) -> list[str]:
-        """Return words as they are shown: ids where the lattice has no symbol table."""
+        """Spell words; without a symbol table, return their ids."""
         words = self.lattice.words
-        return [str(each) for each in numbers.tolist()] if words is None else words.spell(numbers.tolist())
+        return [str(number) for number in numbers.tolist()] if words is None else words.spell(numbers.tolist())
 
     def left_out(self) -> str | None:
-        """Return a message about the arcs not drawn; None where all are."""
+        """Return a message about the arcs that are not drawn, if any."""
         drawn = np.zeros(self.lattice.num_arcs, np.bool_)
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
         rest = ~drawn & np.isfinite(self.excess)
         whole = " besides those of marked paths" if len(self.arcs) > self.options.max_arcs else ""
-        said = []
+        messages = []
         if rest.any():
-            said.append(
-                f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are left out, as at most "
+            messages.append(
+                f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, as at most "
                 f"{self.options.max_arcs:,} are drawn{whole}: their paths cost at least "
-                f"{self.excess[rest].min():.3g} more than the best one, and none has a posterior above "
+                f"{self.excess[rest].min():.3g} more than the best one, and no posterior is above "
                 f"{self.posterior[rest].max():.2g}."
             )
         if dead:
-            said.append(f"{dead:,} arcs are left out that lie on no path from the start to a final state.")
-        return " ".join(said) or None
+            messages.append(f"{dead:,} arcs on no path from the start to a final state are not drawn.")
+        return " ".join(messages) or None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the data of the page, columns of arcs and states as lists, for JSON."""
+        """Return the data of the page for JSON, with arcs and states as columns."""
         lattice, layout, arcs = self.lattice, self.layout, self.arcs
         states = np.flatnonzero(~np.isnan(layout.x))
         number = np.zeros(lattice.num_states, np.int64)
@@ -138,10 +140,10 @@ class Drawing:
         }
 
     def _readable(self) -> int:
-        """Count the detours shown at first."""
+        """Count the detours that are shown initially."""
         ends = np.cumsum([len(row) for row in self.rows])
         marked = {*self.best.arcs.tolist(), *([] if self.oracle is None else self.oracle.arcs.tolist())}
-        needed = sum(row[0] in marked for row in self.rows)  # these come first
+        needed = sum(row[0] in marked for row in self.rows)  # they come first
         return max(needed, int(np.searchsorted(ends, READABLE, side="right")))
 
     def _pairs(self) -> dict[str, list[tuple[str | None, str | None]]] | None:
@@ -152,15 +154,15 @@ class Drawing:
 
 
 def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: ShowOptions = ShowOptions()) -> Drawing:
-    """Choose the arcs of a lattice to draw, and place them.
+    """Select the arcs of a lattice to draw, and lay them out.
 
-    The best path is drawn first, then that nearest to the reference, then others by their cost.
+    The best path comes first, then the path nearest to the reference, then others by increasing cost.
 
     Args:
-        lattice: The lattice; words come from its symbol table, and without one ids are shown.
+        lattice: The lattice; without a symbol table, word ids are shown.
 
     Raises:
-        LatticeError: No path leads from the start to a final state; or there is a reference, but no symbol table.
+        LatticeError: No path leads from the start to a final state, or there is a reference, but no symbol table.
         SymbolError: The symbol table lacks a word id.
         OptionError: A scale or the penalty is not finite.
     """
@@ -169,11 +171,11 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
     nearest = None
     if reference is not None:
         if lattice.words is None:
-            raise LatticeError("a reference needs the words of the lattice: give their symbol table", key=lattice.key)
+            raise LatticeError("a reference needs the symbol table of the lattice; give it", key=lattice.key)
         nearest = oracle(lattice, lattice.words.ids(reference))
     paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
-    found = detours(lattice, scales, paths)
-    rows = _within(found.arcs, options.max_arcs, {arc for path in paths for arc in path.tolist()})
+    partition = detours(lattice, scales, paths)
+    rows = _within(partition.arcs, options.max_arcs, {arc for path in paths for arc in path.tolist()})
     labels = _labels(lattice)
     return Drawing(
         lattice,
@@ -182,7 +184,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
         lay_out(lattice, rows, labels),
         labels,
         posteriors(lattice, scales),
-        found.excess,
+        partition.excess,
         best,
         nearest,
         None if reference is None else tuple(reference),
@@ -190,7 +192,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
 
 def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the first detours that have at most so many arcs together, and those of the marked paths."""
+    """Return the first detours with at most ``max_arcs`` arcs in total, and those of the marked paths."""
     arcs = 0
     for count, row in enumerate(rows):
         arcs += len(row)
@@ -206,9 +208,13 @@ def _labels(lattice: Lattice) -> list[str]:
 
 
 def _costs(values: npt.NDArray[np.float32], known: Sequence[bool] | None = None) -> list[float | None]:
-    """Return single-precision costs with no more digits than they have; None where they are not known."""
+    """Return costs with the digits of single precision, and None for unknown ones."""
     listed = [float(f"{value:.7g}") for value in values.tolist()]
-    return [*listed] if known is None else [each if there else None for each, there in zip(listed, known, strict=True)]
+    return (
+        [*listed]
+        if known is None
+        else [cost if is_known else None for cost, is_known in zip(listed, known, strict=True)]
+    )
 
 
 def _known(values: npt.NDArray[np.float32]) -> list[float | None]:

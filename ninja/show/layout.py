@@ -1,4 +1,4 @@
-"""Layout of states and arcs: time runs to the right, and every detour has a lane of its own."""
+"""Layout of states and arcs: time runs to the right, and every detour has a lane."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.lattice.times import state_times
 
-LETTER = 7.0  # pixels of a letter at the size of the labels, 12 pixels
-LABEL_MARGIN = 14.0  # pixels beside a label
-SMALLEST_STEP = 18.0  # pixels between the ends of an arc, of any duration: the dots of states must not meet
-FRAME_WIDTHS = (1.0, 12.0)  # pixels of a frame, at least and at most
-STEP_WIDTH = 60.0  # pixels of an arc without a time, at least
-FITTING = 90.0  # percent of labels that fit their arcs; the others are cut short
+LETTER = 7.0  # width of a letter of a label of 12 pixels, in pixels
+LABEL_MARGIN = 14.0  # pixels
+SMALLEST_STEP = 18.0  # least width of an arc of any duration, so that states do not overlap, in pixels
+FRAME_WIDTHS = (1.0, 12.0)  # least and largest width of a frame, in pixels
+STEP_WIDTH = 60.0  # least width of an arc without times, in pixels
+FITTING = 90.0  # percentage of labels that fit their arcs; others are truncated
 
 Unit = Literal["frame", "step"]
 Floats = npt.NDArray[np.float64]
@@ -31,23 +31,22 @@ Places = tuple[Floats, Ints, Unit, float | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Places in pixels; lanes are counted from the best path's, 0, downwards."""
+    """Positions in pixels; lanes are counted downwards from that of the best path, 0."""
 
-    x: Floats  # [num_states]; nan: not drawn
+    x: Floats  # [num_states]; nan if not drawn
     lane: Ints  # [num_states]
     arc_lane: Ints  # [num_arcs]
-    time: Ints  # [num_states], frames; where there are none, arcs from the start
+    time: Ints  # [num_states], frames, or number of arcs from the start
     unit: Unit  # of `time`
-    width: float | None  # pixels of a frame; None: steps have widths of their own
+    width: float | None  # width of a frame in pixels; None if steps differ in width
 
 
 def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[str]) -> Layout:
-    """Place the arcs of some detours.
+    """Lay out the arcs of some detours.
 
-    States stand at their times. Where a lattice has none, or times that contradict each other, they stand at the
-    largest number of arcs on a way to them. A detour takes the free lane nearest to its ends; those that come first
-    choose first, so that leaving out later ones changes no lane. The first gets lane 0: the best path, if that has
-    arcs. `labels` are the texts of all arcs.
+    The position of a state is its time or, without consistent times, the largest number of arcs on a path to it. Each
+    detour in turn takes the free lane nearest to its ends, so that omitting later ones changes no lane. The first one,
+    mostly the best path, takes lane 0. `labels` are the texts of all arcs.
     """
     arcs = np.sort(np.fromiter((arc for row in rows for arc in row), np.int64))
     need = np.zeros(lattice.num_arcs)
@@ -58,14 +57,14 @@ def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[st
 
 
 def label_width(label: str) -> float:
-    """Return about how many pixels a label takes, its margin included; 0 for none."""
+    """Return the approximate width of a label with its margin, in pixels; 0 if it is empty."""
     if not label:
         return 0.0
-    return LABEL_MARGIN + LETTER * sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in label)
+    return LABEL_MARGIN + LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in label)
 
 
 def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: Floats) -> Places:
-    """Return x and time of each state, the unit of time, and the pixels of a frame."""
+    """Return x and time of each state, the unit of time, and the width of a frame."""
     src, dst = lattice.src[arcs], lattice.dst[arcs]
     try:
         time = state_times(lattice)
@@ -106,36 +105,36 @@ def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Flo
     lane: list[int | None] = [None] * lattice.num_states
     lane[0] = 0
     arc_lane = np.zeros(lattice.num_arcs, np.int32)
-    taken: dict[int, list[tuple[float, float]]] = {}
+    used: dict[int, list[tuple[float, float]]] = {}
     side = 1
     for row in rows:
         left, right = src[row[0]], dst[row[-1]]
         begin, end = _extent(row, src, dst, place, need)
-        ends = [each for each in (lane[left], lane[right]) if each is not None]
+        ends = [end_lane for end_lane in (lane[left], lane[right]) if end_lane is not None]
         middle = sum(ends) / len(ends)
         if middle:
             side = 1 if middle > 0 else -1  # outwards from the best path
-        chosen = next(each for each in _nearest(middle, side) if _is_free(taken.get(each, []), begin, end))
+        chosen = next(number for number in _nearest(middle, side) if _is_free(used.get(number, []), begin, end))
         side = -side
-        insort(taken.setdefault(chosen, []), (begin, end))
+        insort(used.setdefault(chosen, []), (begin, end))
         for arc in row:
             arc_lane[arc] = chosen
             if lane[dst[arc]] is None:
                 lane[dst[arc]] = chosen
-    return np.array([each or 0 for each in lane], np.int32), arc_lane
+    return np.array([number or 0 for number in lane], np.int32), arc_lane
 
 
 def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], need: Floats) -> tuple[float, float]:
-    """Return the extent of a detour in its lane: its arcs, and a label wider than its arc."""
+    """Return the extent of a detour in its lane, including a label that is wider than its arc."""
     begin, end = x[src[row[0]]], x[dst[row[-1]]]
     if len(row) == 1:
         middle, half = (begin + end) / 2, need[row[0]] / 2
         begin, end = min(begin, middle - half), max(end, middle + half)
-    return begin + 1.0, end - 1.0  # neighbours may meet in a state
+    return begin + 1.0, end - 1.0  # adjacent detours may share a state
 
 
 def _nearest(middle: float, side: int) -> Iterator[int]:
-    """Yield lanes, the nearest to a place first, then by side."""
+    """Yield lanes by increasing distance, alternating sides."""
     centre = math.floor(middle + 0.5) if side > 0 else math.ceil(middle - 0.5)
     yield centre
     distance = 1
@@ -145,6 +144,6 @@ def _nearest(middle: float, side: int) -> Iterator[int]:
         distance += 1
 
 
-def _is_free(taken: list[tuple[float, float]], begin: float, end: float) -> bool:
-    place = bisect_left(taken, (end, -math.inf))
-    return place == 0 or taken[place - 1][1] <= begin
+def _is_free(used: list[tuple[float, float]], begin: float, end: float) -> bool:
+    place = bisect_left(used, (end, -math.inf))
+    return place == 0 or used[place - 1][1] <= begin

@@ -10,21 +10,21 @@ from ninja.errors import NinjaError
 from ninja.lattice import Lattice
 from ninja.show.drawing import BEST, Drawing, ShowOptions, draw
 
-MAX_ARCS = 60  # drawn; a picture does not zoom
-LARGEST = 200_000  # arcs of a lattice that is still drawn: a notebook must not wait for it
+MAX_ARCS = 60  # arcs of a picture, which cannot be zoomed
+LARGEST = 200_000  # arcs of a lattice to draw without a noticeable delay
 LANE, MARGIN = 22.0, 24.0  # pixels
-BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # to be seen on white and on black
+BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # visible on white and on black
 
 
 def picture(lattice: Lattice, options: ShowOptions | None = None) -> str:
-    """Return a lattice as HTML: a line that sums it up and a small picture, without scripts.
+    """Return a summary and a small picture of a lattice as HTML without scripts.
 
-    A lattice that cannot be drawn, as it has no complete path or is very large, is only summed up. Without options
-    nothing is scaled and 60 arcs are drawn.
+    There is no picture of a lattice without a complete path, or of a very large one. By default, costs are not scaled
+    and 60 arcs are drawn.
     """
     about = f"<code>{escape(repr(lattice))}</code>"
     if lattice.num_arcs > LARGEST:
-        return f"<div>{about}: too large to be drawn here; prune it first</div>"
+        return f"<div>{about}: too large for a picture; prune it first</div>"
     try:
         drawing = draw(lattice, None, options or ShowOptions(max_arcs=MAX_ARCS))
     except NinjaError as error:
@@ -54,7 +54,7 @@ def _svg(drawing: Drawing) -> str:
         return (lane - top) * LANE + MARGIN
 
     lines, labels = [], []
-    for place in np.argsort(arc["posterior"], kind="stable").tolist():  # the probable ones on top
+    for place in np.argsort(arc["posterior"], kind="stable").tolist():  # probable arcs on top
         begin, end, lane = x(arc["src"][place]), x(arc["dst"][place]), y(arc["lane"][place])
         first, last = y(state["lane"][arc["src"][place]]), y(state["lane"][arc["dst"][place]])
         bend, middle = min(16.0, 0.4 * (end - begin)), round((begin + end) / 2, 1)

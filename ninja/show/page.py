@@ -1,4 +1,4 @@
-"""Self-contained pages: styles, scripts and data in one file, without a network."""
+"""Self-contained HTML pages, with styles, scripts and data in one file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPTS = ("vendor/cytoscape.min.js", "pairs.js", "viewer.js")
 
 
 def lattice_page(drawing: Drawing) -> str:
-    """Return a page that shows one lattice, to look at in any browser."""
+    """Return a page that shows one lattice."""
     lattice = drawing.lattice
     return render(
         "lattice.html",
@@ -34,20 +34,22 @@ def lattice_page(drawing: Drawing) -> str:
 def render(
     template: str, styles: tuple[str, ...], scripts: tuple[str, ...], data: dict[str, Any], **values: Any
 ) -> str:
-    """Fill a template.
+    """Render a template.
 
-    Text of lattices and transcripts is escaped by the template, and the data stand in a block that no browser runs. The
-    policy allows no script but ours and no request. Files are those of ``templates``, or named below ``vendor``.
+    The template escapes text of lattices and transcripts, and the data are in a block that is not executed. The content
+    security policy allows only these scripts and no requests. Files are in ``templates`` or ``vendor``.
     """
-    filled = _template(template)
+    compiled = _template(template)
     from markupsafe import Markup  # of jinja2
 
     code = [asset(name) for name in scripts]
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in code)
-    page: str = filled.render(
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in code
+    )
+    page: str = compiled.render(
         policy=f"{POLICY}; script-src {hashes}",
         sheets=[Markup(asset(name)) for name in styles],
-        scripts=[Markup(each) for each in code],
+        scripts=[Markup(script) for script in code],
         payload=Markup(embedded(data)),
         **values,
     )
@@ -55,14 +57,14 @@ def render(
 
 
 def embedded(data: dict[str, Any]) -> str:
-    """Return JSON that can stand within a ``<script>``: without the characters that could end it."""
+    """Return JSON for a ``<script>`` block, without characters that could end it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 @lru_cache(maxsize=16)
 def asset(name: str) -> str:
-    """Return a file of ``templates``, or of ``vendor`` where its name says so."""
+    """Return a file of ``templates``, or of ``vendor`` if its name begins so."""
     folder = files("ninja.show")
     return (folder / name if name.startswith("vendor/") else folder / "templates" / name).read_text("utf-8")
 

@@ -1,4 +1,4 @@
-"""The page that compares lattices before and after."""
+"""The page that compares lattices before and after rescoring."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from ninja.show.comparison import Comparison, Outcome, Utterance
 from ninja.show.drawing import Drawing
 from ninja.show.page import SCRIPTS, STYLES, render
 
-WIDTH, HEIGHT = 520.0, 170.0  # of a histogram's bars, in the picture's own units
+WIDTH, HEIGHT = 520.0, 170.0  # of the bars of a histogram, in units of the picture
 HEADROOM = 16.0  # for the count above the highest bar
-MOST_CHANGE = 8  # word errors; larger changes share a bar of a histogram
-DEPTH_BINS = 12  # at most
-DIGIT = 9.0  # width of a digit above a bar, in its larger size on small screens
-
-LISTED = 40  # missing keys shown
+MOST_CHANGE = 8  # word errors; larger changes share a bar
+DEPTH_BINS = 12  # maximum
+DIGIT = 9.0  # width of a digit above a bar on small screens
+LISTED = 40  # maximum number of missing keys in a list
 
 
 def report_page(
@@ -31,9 +30,9 @@ def report_page(
     """Return a page with the error rates, the utterances and their alignments.
 
     Args:
-        drawings: Lattices before and after that the page shows, by utterance id.
-        names: Where the lattices came from.
-        scales: Scales of the best paths on both sides, which the page shows.
+        drawings: Lattices before and after to show, by utterance id.
+        names: Names of the sources of the lattices.
+        scales: Scales of the best paths of both, to show.
     """
     drawn = drawings or {}
     before, after = comparison.rates
@@ -43,8 +42,8 @@ def report_page(
         (*STYLES, "report.css"),
         (*SCRIPTS, "report.js"),
         {
-            "utterances": [_row(each) for each in utterances],
-            "lattices": {key: [each and each.as_dict() for each in pair] for key, pair in drawn.items()},
+            "utterances": [_row(utterance) for utterance in utterances],
+            "lattices": {key: [drawing and drawing.as_dict() for drawing in pair] for key, pair in drawn.items()},
         },
         title=f"{names[0]} → {names[1]}",
         names=names,
@@ -52,8 +51,10 @@ def report_page(
         before=before,
         after=after,
         rows=_figures(comparison),
-        absences=[(each.what, len(each.keys), each.keys[:LISTED]) for each in comparison.absences],
-        histograms=list(filter(None, (changes([each.change for each in utterances]), depths(*_depths(comparison))))),
+        absences=[(absence.description, len(absence.keys), absence.keys[:LISTED]) for absence in comparison.absences],
+        histograms=list(
+            filter(None, (changes([utterance.change for utterance in utterances]), depths(*_depths(comparison))))
+        ),
         gained=gained,
         lost=lost,
         same=len(utterances) - gained - lost,
@@ -76,7 +77,7 @@ def _row(utterance: Utterance) -> dict[str, Any]:
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Return the rows of the summary: name, before, after, change, and whether that is good, bad or neither."""
+    """Return the rows of the summary: name, before, after, change, and "good", "bad" or "" for the change."""
     rates, oracles = comparison.rates, comparison.oracle_rates
     rows = [
         _percent("word error rate", *(rate.wer for rate in rates)),
@@ -89,18 +90,18 @@ def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
     ]
     depth = _depths(comparison)
     if all(depth):
-        before, after = (sum(each) / len(each) for each in depth)
+        before, after = (sum(side) / len(side) for side in depth)
         rows.append(("mean depth", f"{before:.2f}", f"{after:.2f}", _signed(after - before, 2), ""))
-    arcs = [(each.before.arcs, each.after.arcs) for each in comparison.utterances]
+    arcs = [(utterance.before.arcs, utterance.after.arcs) for utterance in comparison.utterances]
     before, after = map(sum, zip(*arcs, strict=True))
     rows.append(("arcs", f"{before:,}", f"{after:,}", _signed(after - before, 0), ""))
     return rows
 
 
 def _depths(comparison: Comparison) -> tuple[list[float], list[float]]:
-    """Return the depths of the lattices before and after that have one."""
-    sides = zip(*((each.before.depth, each.after.depth) for each in comparison.utterances), strict=True)
-    before, after = ([depth for depth in side if depth is not None] for side in sides)
+    """Return the known depths of the lattices before and after."""
+    pairs = [(utterance.before.depth, utterance.after.depth) for utterance in comparison.utterances]
+    before, after = ([depth for depth in side if depth is not None] for side in zip(*pairs, strict=True))
     return before, after
 
 
@@ -126,31 +127,31 @@ def _kind(before: float, after: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar; its count stands above it."""
+    """A bar with its count above it."""
 
     x: float
     y: float
     width: float
     height: float
     count: int
-    kind: str  # its class in the style sheet
+    kind: str  # class in the style sheet
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Bars and the labels below them."""
+    """Bars with labels below them."""
 
     title: str
     bars: tuple[Bar, ...]
-    labels: tuple[tuple[float, str], ...]  # place and text
+    labels: tuple[tuple[float, str], ...]  # position and text
     width: float = WIDTH
     height: float = HEIGHT
 
 
 def changes(change: Sequence[int]) -> Histogram:
-    """Count utterances by how many more errors they have after than before."""
-    counts = Counter(max(-MOST_CHANGE, min(MOST_CHANGE, each)) for each in change)
+    """Count utterances by the change in errors."""
+    counts = Counter(max(-MOST_CHANGE, min(MOST_CHANGE, errors)) for errors in change)
     low, high = min(counts, default=0), max(counts, default=0)
     values = range(min(low, -1), max(high, 1) + 1)
 
@@ -171,21 +172,21 @@ def changes(change: Sequence[int]) -> Histogram:
 
 
 def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
-    """Count utterances by the depth of their lattices, before and after side by side; None where none has a depth."""
+    """Count utterances by the depth of their lattices before and after; None if no depth is known."""
     values = sorted([*before, *after])
     if not values:
         return None
     digits = len(str(max(len(before), len(after))))
-    most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # counts stand above bars side by side
-    size = _round_size(values[int(0.98 * (len(values) - 1))] / most)  # a few outliers share the last bin
+    most = min(DEPTH_BINS, int(WIDTH / (2 * DIGIT * digits + 6)))  # so that counts do not overlap
+    size = _round_size(values[int(0.98 * (len(values) - 1))] / most)  # outliers share the last bin
     bins = min(most, int(values[-1] / size) + 1)
-    cut = values[-1] >= bins * size  # the last bin holds larger depths, too
+    cut = values[-1] >= bins * size  # the last bin includes larger depths
 
     def count(depth: Sequence[float]) -> Counter[int]:
-        return Counter(min(bins - 1, int(each / size)) for each in depth)
+        return Counter(min(bins - 1, int(value / size)) for value in depth)
 
     counts = {"before": count(before), "after": count(after)}
-    highest = max(max(each.values(), default=1) for each in counts.values())
+    highest = max(max(side.values(), default=1) for side in counts.values())
     step = WIDTH / bins
     half = (step - 6) / 2
     bars = []
@@ -201,7 +202,7 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
 
 
 def _round_size(least: float) -> float:
-    """Return the smallest of 1, 2 and 5 times a power of ten that is no smaller; 0.1 at least."""
+    """Round up to 1, 2 or 5 times a power of ten, at least 0.1."""
     power = 10.0 ** math.floor(math.log10(max(least, 0.1)))
     return next(size for factor in (1, 2, 5, 10) if (size := factor * power) >= least or factor == 10)
 

@@ -1,6 +1,7 @@
-"""Costs of n-best sentences part by part, so that they can be weighed anew without any language model.
+"""The parts of the costs of n-best sentences, which can be weighted again without running language models.
 
-The score of a single model follows from the rescored lattice's cost of a sentence; each of several is computed once.
+The score of a single model follows from the cost of a sentence in the rescored lattice; several models score each
+sentence once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 
 MAX_TOKENS = 500_000  # words scored at once
-LEAST_WEIGHT = 0.05  # of a language model whose scores follow from the rescored lattice's: below it, they drown
+LEAST_WEIGHT = 0.05  # LM weight below which scores cannot be recovered from the costs of the rescored lattice
 
 Keyed = tuple[str, Lattice]
 Int32s = npt.NDArray[np.int32]
@@ -37,30 +38,30 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """Sentences of some lattices, one behind the other.
+    """The sentences of several lattices.
 
-    What the models say is kept for each *token*: a word or ``</s>`` where there are several models, which may have to
-    be mixed word by word; else a whole sentence.
+    Scores of models are those of *tokens*. With several models, which may be mixed by word, a token is a word or
+    ``</s>``; with one model it is a sentence.
     """
 
-    lattice: Int64s  # [sentences], number of the lattice each was found in, rising from 0
+    lattice: Int64s  # [sentences], number of the lattice, increasing from 0
     errors: Int64s  # [sentences], against the reference
     graph: Doubles  # [sentences], first-pass graph cost
     acoustic: Doubles  # [sentences]
     num_words: Int64s  # [sentences]
     token_begin: Int64s  # [sentences + 1]; tokens of sentence s are token_begin[s] : token_begin[s + 1]
     logprob: Floats  # [models, tokens], penalties of unknown words included
-    old_logprob: Floats | None  # [tokens], of the old language model; 0 where `logprob` is less it already
+    old_logprob: Floats | None  # [tokens], of the old language model; 0 if already subtracted from `logprob`
     reference_words: int
-    first_pass_errors: int  # of each lattice's best path before it was rescored
+    first_pass_errors: int  # of the best paths before rescoring
 
     @property
     def num_lattices(self) -> int:
-        """Number of lattices; each has a sentence."""
+        """Number of lattices."""
         return int(self.lattice[-1]) + 1 if self.lattice.size else 0
 
     def of_sentences(self, of_tokens: npt.NDArray[np.floating]) -> Doubles:
-        """Sum over each sentence's tokens, along the last axis."""
+        """Sum over the tokens of each sentence, along the last axis."""
         return np.add.reduceat(of_tokens, self.token_begin[:-1], axis=-1, dtype=np.float64)
 
 
@@ -75,55 +76,55 @@ def features(
     num_best: int,
     log: Log | None = None,
 ) -> Features:
-    """Take the n best sentences of lattices as `rescored` returns them, with each part of their costs.
+    """Collect the n best sentences of the lattices that `rescored` returns, with the parts of their costs.
 
-    Lattices without a reference are left out. Of paths of the same words the first pass's best gives the costs.
+    Lattices without a reference are ignored. Costs are those of the best first-pass path of the words.
     """
-    read: deque[Keyed] = deque()
+    pending: deque[Keyed] = deque()
 
-    def remembered() -> Iterator[Keyed]:
+    def tracked() -> Iterator[Keyed]:
         for key, lattice in lattices:
             if key in references:
-                read.append((key, lattice))
+                pending.append((key, lattice))
                 yield key, lattice
 
     sentences: list[_Sentences] = []
-    for key, result in rescored(remembered()):
-        while read[0][0] != key:
-            read.popleft()  # one that failed
-        _, source = read.popleft()
+    for key, result in rescored(tracked()):
+        while pending[0][0] != key:
+            pending.popleft()  # a lattice that failed
+        _, source = pending.popleft()
         try:
             sentences.append(_sentences_of(source, result, references[key], options, num_best))
         except NinjaError as error:
             (log or Log()).fail(error)
     if not sentences:
-        raise FormatError("no lattice that could be rescored has a reference; do the utterance ids belong together?")
-    begin = np.cumsum([0, *chain.from_iterable(np.diff(each.begin) for each in sentences)])
-    graph = np.concatenate([each.graph for each in sentences])
+        raise FormatError("no lattice that could be rescored has a reference; are these utterance ids of the same set?")
+    begin = np.cumsum([0, *chain.from_iterable(np.diff(one.begin) for one in sentences)])
+    graph = np.concatenate([one.graph for one in sentences])
     old: Floats | None = None
     if len(models) == 1 and options.lm_weight >= LEAST_WEIGHT:
-        kept = graph if old_lm is not None else (1.0 - options.lm_weight) * graph
-        new = np.concatenate([each.new for each in sentences])
+        old_share = graph if old_lm is not None else (1.0 - options.lm_weight) * graph
+        new = np.concatenate([one.new for one in sentences])
         token_begin = np.arange(begin.size)
-        logprob = ((kept - new) / options.lm_weight).astype(np.float32)[None]
+        logprob = ((old_share - new) / options.lm_weight).astype(np.float32)[None]
         old = None if old_lm is None else np.zeros(graph.size, np.float32)
     else:
         scored = list(_scored(sentences, [*models, *([] if old_lm is None else [old_lm])], options))
         token_begin = np.cumsum([0, *chain.from_iterable(lengths for lengths, _ in scored)])
-        logprob = np.concatenate([each for _, each in scored], axis=1)
+        logprob = np.concatenate([scores for _, scores in scored], axis=1)
         if old_lm is not None:
             logprob, old = logprob[:-1], logprob[-1]
     return Features(
-        lattice=np.repeat(np.arange(len(sentences)), [each.errors.size for each in sentences]),
-        errors=np.concatenate([each.errors for each in sentences]),
+        lattice=np.repeat(np.arange(len(sentences)), [one.errors.size for one in sentences]),
+        errors=np.concatenate([one.errors for one in sentences]),
         graph=graph,
-        acoustic=np.concatenate([each.acoustic for each in sentences]),
+        acoustic=np.concatenate([one.acoustic for one in sentences]),
         num_words=np.diff(begin),
         token_begin=token_begin,
         logprob=logprob,
         old_logprob=old,
-        reference_words=sum(each.reference_words for each in sentences),
-        first_pass_errors=sum(each.first_pass_errors for each in sentences),
+        reference_words=sum(one.reference_words for one in sentences),
+        first_pass_errors=sum(one.first_pass_errors for one in sentences),
     )
 
 
@@ -132,7 +133,7 @@ class _Sentences:
     """The sentences of one lattice."""
 
     words: SymbolTable
-    word: Int32s  # ids of the lattice, of all sentences
+    word: Int32s  # word ids of all sentences
     begin: Int64s  # [sentences + 1]
     graph: Doubles
     acoustic: Doubles
@@ -154,7 +155,7 @@ def _sentences_of(
     graph, acoustic = _search.sentence_costs(source, word, begin, scale, penalty)
     if not np.isfinite(graph).all():
         raise LatticeError("a sentence of the rescored lattice is not in the lattice itself", key=source.key)
-    said = [-1 if (known := words.id(each)) is None else known for each in reference]  # -1: no word at all
+    ids = [-1 if (number := words.id(word)) is None else number for word in reference]  # -1: not in the table
     return _Sentences(
         words,
         word,
@@ -162,16 +163,16 @@ def _sentences_of(
         graph,
         acoustic,
         new=np.array([path.graph_cost for path in paths]),
-        errors=np.array([edits(said, path.words.tolist()) for path in paths]),
+        errors=np.array([edits(ids, path.words.tolist()) for path in paths]),
         reference_words=len(reference),
-        first_pass_errors=edits(said, best_path(source, Scales(scale, word_penalty=penalty)).words.tolist()),
+        first_pass_errors=edits(ids, best_path(source, Scales(scale, word_penalty=penalty)).words.tolist()),
     )
 
 
 def _scored(
     sentences: Sequence[_Sentences], models: Sequence[LanguageModel | Mixture], options: RescoreOptions
 ) -> Iterator[tuple[Int64s, Floats]]:
-    """Ask every model about batches of lattices; yield tokens of each sentence, and the scores, [models, tokens]."""
+    """Score batches of lattices by every model; yield the tokens of each sentence, and scores, [models, tokens]."""
     bound: SymbolTable | None = None
     maps: list[WordMap] = []
     for batch in _batches(sentences):
@@ -180,24 +181,24 @@ def _scored(
             look_up = (options.unk_penalty, options.map_words)
             bare = [model.over(bound, *look_up) if isinstance(model, Mixture) else model for model in models]
             maps = [WordMap(bound, model, look_up[0], map_words=look_up[1]) for model in bare]
-        begin = np.cumsum([0, *chain.from_iterable(np.diff(each.begin) for each in batch)])
-        word = np.concatenate([each.word for each in batch])
+        begin = np.cumsum([0, *chain.from_iterable(np.diff(one.begin) for one in batch)])
+        word = np.concatenate([one.word for one in batch])
         spoken = maps[0].lm_word[word] != NO_WORD
         token_begin = np.concatenate([[0], np.cumsum(spoken)])[begin] + np.arange(begin.size)
-        scores = [_logprob(each, word[spoken], token_begin, backward=options.backward) for each in maps]
+        scores = [_logprob(words, word[spoken], token_begin, backward=options.backward) for words in maps]
         yield np.diff(token_begin), np.stack(scores)
 
 
 def _batches(sentences: Sequence[_Sentences]) -> Iterator[list[_Sentences]]:
-    """Group lattices of one symbol table with as many words as are scored at once."""
+    """Group lattices with the same symbol table, up to MAX_TOKENS words."""
     batch: list[_Sentences] = []
     num_tokens = 0
-    for each in sentences:
-        if batch and (num_tokens + each.word.size > MAX_TOKENS or each.words is not batch[0].words):
+    for one in sentences:
+        if batch and (num_tokens + one.word.size > MAX_TOKENS or one.words is not batch[0].words):
             yield batch
             batch, num_tokens = [], 0
-        batch.append(each)
-        num_tokens += each.word.size
+        batch.append(one)
+        num_tokens += one.word.size
     yield batch
 
 
@@ -207,14 +208,14 @@ def _logprob(words: WordMap, tokens: Int32s, token_begin: Int64s, *, backward: b
     is_end = np.zeros(token_begin[-1], np.bool_)
     is_end[ends] = True
     order = np.arange(token_begin[-1])
-    if backward:  # each sentence's words in reverse, </s> where it was
+    if backward:  # reverse words, but not </s>
         first = np.repeat(token_begin[:-1], np.diff(token_begin))
         last = np.repeat(ends, np.diff(token_begin)) - 1
         order = np.where(is_end, order, first + last - order)
-    asked = np.full(is_end.size, words.lm.eos, np.int32)
-    asked[~is_end] = words.lm_word[tokens]
+    token = np.full(is_end.size, words.lm.eos, np.int32)
+    token[~is_end] = words.lm_word[tokens]
     trie = WordTrie()
-    node = trie.add(np.ascontiguousarray(asked[order]), token_begin)
+    node = trie.add(np.ascontiguousarray(token[order]), token_begin)
     score = np.empty(is_end.size, np.float32)
     score[order] = score_trie(words.lm, trie.parent, trie.word)[node]
     score[~is_end] -= words.extra[tokens]

@@ -1,4 +1,4 @@
-"""Choosing acoustic scale and word penalty of lattices as they are, without any language model."""
+"""Choice of the acoustic scale and the word penalty of lattices, without a language model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Keyed = tuple[str, Lattice]
 
 @dataclass(frozen=True, slots=True)
 class TunedScales:
-    """The outcome of ``tune_first_pass``; word error rates in percent."""
+    """The result of ``tune_first_pass``; word error rates in percent."""
 
     scales: Scales
     wer: float
-    wer_before: float  # at the scales to start with
-    edges: tuple[str, ...]  # which scales lie at the end of what was tried
+    wer_before: float  # at the initial scales
+    edges: tuple[str, ...]  # scales at the ends of their ranges
     num_lattices: int
 
     @property
@@ -42,70 +42,67 @@ def tune_first_pass(
     *,
     log: Log | None = None,
 ) -> TunedScales:
-    """Choose the acoustic scale and the word penalty under which the best paths have the fewest word errors.
+    """Choose the acoustic scale and the word penalty with the fewest word errors of the best paths.
 
-    Every pair of a coarse grid about the start is tried, then one after the other on ever shorter lines about the best.
-    The rates are those of the best paths at the scales as they are returned, which have four digits behind the point.
+    A coarse grid around the start is searched first, then each scale alternately on shorter and shorter lines around
+    the best point. The rates are those at the returned scales, which are rounded to four decimal places.
 
     Args:
-        lattices: A development set, with symbol tables; it is kept in memory. Those without a reference are left out.
-        references: Words said, by key.
-        start: The scales to start with; the LM scale stays as it is.
-        log: Takes lattices that have no path.
+        lattices: A development set with symbol tables, which is kept in memory. Lattices without a reference are
+            ignored.
+        references: Reference words by key.
+        start: The initial scales; the LM scale is kept.
+        log: Log of lattices without a path.
 
     Raises:
         FormatError: No lattice has a reference.
-        OptionError: The acoustic scale to start with is 0.
+        OptionError: The initial acoustic scale is 0.
         NinjaError: A lattice has no path, and there is no log.
     """
     if start.acoustic == 0.0:
-        raise OptionError("the acoustic scale to start with is 0, so that no other would be tried; give another")
-    known = []
+        raise OptionError("the initial acoustic scale is 0, so that no other would be tried; give another")
+    utterances = []
     for key, lattice in lattices:
         if key not in references:
             continue
         try:
-            known.append(_Known.of(lattice, references[key], start))
+            utterances.append(_Utterance.of(lattice, references[key], start))
         except NinjaError as error:
             (log or Log()).fail(error)
-    if not known:
-        raise FormatError("no lattice has a reference; do the utterance ids belong together?")
+    if not utterances:
+        raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
     if log is not None:
-        log.lattices += len(known)
-    search = _Search(known, start)
+        log.lattices += len(utterances)
+    search = _Search(utterances, start)
     best = search.best()
     edges = tuple(search.edges(best))
     best = replace(best, acoustic=round(best.acoustic, DIGITS), word_penalty=round(best.word_penalty, DIGITS))
-    fewest, as_given = search.ranks([best, start])
-    words = max(sum(each.reference_words for each in known), 1)
-    return TunedScales(best, 100.0 * fewest / words, 100.0 * as_given / words, edges, len(known))
+    fewest, initial = search.ranks([best, start])
+    words = max(sum(len(utterance.reference) for utterance in utterances), 1)
+    return TunedScales(best, 100.0 * fewest / words, 100.0 * initial / words, edges, len(utterances))
 
 
 @dataclass(slots=True)
-class _Known:
-    """A lattice with its reference, and the errors of the transcripts that were met."""
+class _Utterance:
+    """A lattice with its reference, and the cached errors of its transcripts."""
 
     lattice: Lattice
-    said: list[int]  # -1: a word that the lattice lacks
+    reference: list[int]  # -1 for words that are not in the symbol table
     errors_of: dict[bytes, int] = field(default_factory=dict)  # by the bytes of the words
 
-    @property
-    def reference_words(self) -> int:
-        return len(self.said)
-
     @classmethod
-    def of(cls, lattice: Lattice, reference: Sequence[str], start: Scales) -> _Known:
+    def of(cls, lattice: Lattice, reference: Sequence[str], start: Scales) -> _Utterance:
         words = lattice.words
-        numbers = (None if words is None else words.id(each) for each in reference)
-        made = cls(lattice, [-1 if number is None else number for number in numbers])
-        made.errors(start)  # whether there is a path
-        return made
+        numbers = (None if words is None else words.id(word) for word in reference)
+        utterance = cls(lattice, [-1 if number is None else number for number in numbers])
+        utterance.errors(start)  # raises if there is no path
+        return utterance
 
     def errors(self, scales: Scales) -> int:
         words = best_path(self.lattice, scales).words
         name = words.tobytes()
         if name not in self.errors_of:
-            self.errors_of[name] = edits(self.said, words.tolist())
+            self.errors_of[name] = edits(self.reference, words.tolist())
         return self.errors_of[name]
 
 
@@ -114,8 +111,8 @@ class _Search(Search[Scales]):
 
     rounds, num_on_line = 4, 11
 
-    def __init__(self, lattices: Sequence[_Known], start: Scales) -> None:
-        self._lattices = lattices
+    def __init__(self, utterances: Sequence[_Utterance], start: Scales) -> None:
+        self._utterances = utterances
         self._start = start
         self._ranks: dict[Scales, int] = {}
         factors = start.acoustic * ACOUSTIC_FACTORS
@@ -134,11 +131,11 @@ class _Search(Search[Scales]):
     def ranks(self, points: Sequence[Scales]) -> list[int]:
         for point in points:
             if point not in self._ranks:
-                self._ranks[point] = sum(each.errors(point) for each in self._lattices)
+                self._ranks[point] = sum(utterance.errors(point) for utterance in self._utterances)
         return [self._ranks[point] for point in points]
 
     def preference(self, point: Scales) -> float:
-        """Return how far away the start is, in steps of the grid."""
+        """Return the distance from the start in steps of the grid."""
         ratio = abs(math.log2(point.acoustic / self._start.acoustic)) / 0.25
         return math.hypot(ratio, (point.word_penalty - self._start.word_penalty) / 0.5)
 

@@ -14,11 +14,11 @@ from ninja.files.output import opened
 from ninja.libraries import needed_for
 from ninja.tune.boosts import TunedContext
 
-# Distinguishable for people with colour blindness, too: Okabe and Ito, "Color Universal Design", 2008.
+# Distinguishable with colour blindness: Okabe and Ito, "Color Universal Design", 2008.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#606060"
-WIDTH, HEIGHT = 6.4, 2.2  # inches, of a panel
+WIDTH, HEIGHT = 6.4, 2.2  # of a panel, in inches
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,
@@ -28,13 +28,13 @@ STYLE: dict[Any, Any] = {
     "grid.color": "#e4e4e4",
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
-    "svg.fonttype": "path",  # the same wherever it is looked at
-    "svg.hashsalt": "ninja",  # ids that do not change from run to run
+    "svg.fonttype": "path",  # independent of installed fonts
+    "svg.hashsalt": "ninja",  # deterministic ids
 }
 
 
 def check_picture(path: str | os.PathLike[str]) -> str:
-    """Return the kind of a picture, ``svg`` or ``png``; refuse other kinds before long work."""
+    """Return the format of a picture, ``svg`` or ``png``; raise an OptionError for others."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures are written as .svg or .png")
@@ -45,7 +45,7 @@ def check_picture(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label: str) -> Iterator[list[Any]]:
-    """Yield the axes of panels above one another, to draw in; then write the picture, always with the same bytes."""
+    """Yield the axes of a column of panels to draw in, then write the picture, deterministically."""
     kind = check_picture(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -62,7 +62,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
                 axes.legend(frameon=False)
         panels[-1].set_xlabel(x_label)
         content = io.BytesIO()
-        # Neither date nor version: they would make the same curves other files.
+        # Without date and version, so that equal curves give equal files.
         metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         picture.savefig(content, format=kind, dpi=150, metadata=metadata)
     with opened(os.fspath(path)) as file:
@@ -70,7 +70,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
 
 
 def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
-    """Draw WER over keyword boosts: with names spoken above, without names below.
+    """Plot WER over keyword boosts, of the contextual set above and the general set below.
 
     Args:
         path: File to write, ``.svg`` or ``.png``.

@@ -1,4 +1,4 @@
-"""Choose the weights of a context model: fewest errors where phrases are said, hardly any more where none are."""
+"""Choice of the weights of a context model: fewest errors on utterances with phrases, without more errors on others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ninja.lm.mixture import Mixture
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.rescorer import ContextStage, Rescorer
 
-PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # tried, each with each
+PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # all combinations with WEIGHTS are tried
 WEIGHTS = (1.0, 0.5, 1.5)
 
 Keyed = tuple[str, Lattice]
@@ -25,34 +25,34 @@ Model = LanguageModel | Mixture
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointerSet:
-    """Utterances to choose weights on; never those that results are reported on."""
+    """Development set for the weights; never a test set."""
 
     lattices: Sequence[Keyed]
-    references: Mapping[str, Sequence[str]]  # words said, by key
-    stage: Callable[[ContextOptions], ContextStage]  # gives them their phrases, under some weights
+    references: Mapping[str, Sequence[str]]  # by key
+    stage: Callable[[ContextOptions], ContextStage]  # context stage with some weights
 
     def wer(self, lm: Model, options: RescoreOptions, context: ContextOptions) -> float:
-        """Return the word error rate under some weights, percent."""
+        """Return the word error rate with some weights, percent."""
         rescorer = Rescorer(lm, replace(options, output="best"), context=self.stage(context))
         errors = words = 0
         for key, lattice in rescorer(pair for pair in self.lattices if pair[0] in self.references):
             assert lattice.words is not None
-            said = self.references[key]
-            errors += edits(said, lattice.words.spell(best_path(lattice, options.scales).words))
-            words += len(said)
+            reference = self.references[key]
+            errors += edits(reference, lattice.words.spell(best_path(lattice, options.scales).words))
+            words += len(reference)
         if not words:
-            raise FormatError("no lattice has a reference; do the utterance ids belong together?")
+            raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
         return 100.0 * errors / words
 
 
 @dataclass(frozen=True, slots=True)
 class PointerTrial:
-    """Weights that were tried; word error rates in percent."""
+    """A pair of weights and its word error rates in percent."""
 
     prior: float
     weight: float
-    wer: float  # where phrases are said
-    general_wer: float | None = None  # where none are
+    wer: float  # of the contextual set
+    general_wer: float | None = None  # of the general set
 
     def __str__(self) -> str:
         general = "" if self.general_wer is None else f"  {self.general_wer:11.2f}"
@@ -61,10 +61,10 @@ class PointerTrial:
 
 @dataclass(frozen=True, slots=True)
 class TunedPointer:
-    """The outcome of ``tune_pointer``."""
+    """The result of ``tune_pointer``."""
 
-    chosen: PointerTrial | None  # None: all raise general WER by more than is allowed
-    before: PointerTrial  # with weight 0: the language model without the list
+    chosen: PointerTrial | None  # None if all raise general WER by more than the allowed rise
+    before: PointerTrial  # with weight 0, the language model alone
     trials: tuple[PointerTrial, ...]
 
 
@@ -78,29 +78,29 @@ def tune_pointer(
 ) -> TunedPointer:
     """Choose ``context_prior`` and ``context_weight`` for the fewest word errors.
 
-    The lattices are rescored once for each pair that is tried. Of equals the one nearest to the defaults is taken.
+    The lattices are rescored for each pair of weights. Of ties, the pair nearest to the defaults is chosen.
 
     Args:
-        contextual: Utterances in which phrases of their lists are said.
-        general: Utterances with lists of the same kind in which none is said; None: there are none.
-        max_general_rise: How far WER may rise in these above that without lists, percent absolute.
+        contextual: Utterances with phrases of their lists.
+        general: Optional utterances without phrases of their lists; the lists are of the same kind.
+        max_general_rise: Allowed rise of general WER above that without lists, percent absolute.
 
     Raises:
         FormatError: No lattice of a set has a reference.
-        NinjaError: As `Rescorer` raises.
+        NinjaError: As `Rescorer`.
     """
 
-    def tried(prior: float, weight: float) -> PointerTrial:
+    def trial(prior: float, weight: float) -> PointerTrial:
         weights = replace(context, context_prior=prior, context_weight=weight)
-        rest = None if general is None else general.wer(lm, options, weights)
-        return PointerTrial(prior, weight, contextual.wer(lm, options, weights), rest)
+        general_wer = None if general is None else general.wer(lm, options, weights)
+        return PointerTrial(prior, weight, contextual.wer(lm, options, weights), general_wer)
 
-    before = tried(0.0, 0.0)
-    trials = tuple(tried(prior, weight) for weight, prior in product(WEIGHTS, PRIORS))
+    before = trial(0.0, 0.0)
+    trials = tuple(trial(prior, weight) for weight, prior in product(WEIGHTS, PRIORS))
     allowed = [
-        each
-        for each in trials
-        if each.general_wer is None or each.general_wer <= (before.general_wer or 0.0) + max_general_rise
+        pair
+        for pair in trials
+        if pair.general_wer is None or pair.general_wer <= (before.general_wer or 0.0) + max_general_rise
     ]
-    chosen = min(allowed, key=lambda each: (each.wer, abs(each.prior), abs(each.weight - 1.0)), default=None)
+    chosen = min(allowed, key=lambda pair: (pair.wer, abs(pair.prior), abs(pair.weight - 1.0)), default=None)
     return TunedPointer(chosen, before, trials)

@@ -1,4 +1,4 @@
-"""The search of both tuners: a grid over named axes, then ever shorter lines about the best, one axis at a time."""
+"""Search over named axes: a grid, then shorter and shorter lines around the best point, one axis at a time."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-EDGE = 0.02  # of the range of an axis: what lies nearer to its end than this lies at the end
+EDGE = 0.02  # fraction of the range of an axis that counts as its end
 
 Point = TypeVar("Point")  # a value on each axis
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One number that is chosen."""
+    """A parameter of the search."""
 
-    name: str  # "": its ends mean nothing to a user
+    name: str  # "" if its ends are not reported
     low: float
     high: float
-    step: float  # half the length of the first line; where `is_ratio`, the logarithm of that to 2
+    step: float  # half the length of the first line; if `is_ratio`, its base-2 logarithm
     is_ratio: bool = False
-    digits: int | None = None  # significant ones of the values tried; None: all
-    at_low: str = ""  # what it means if the best lies at an end; "": the search should go on from there
+    digits: int | None = None  # significant digits of the values; None for all
+    at_low: str = ""  # explanation if the best value is at an end; "" advises to search beyond
     at_high: str = ""
 
     def line(self, here: float, share: float, count: int) -> list[float]:
-        """Return values about one, on a share of the first line."""
+        """Return values around one, on a fraction of the first line."""
         step = self.step * share
         if self.is_ratio:
             values = np.geomspace(max(self.low, here * 2.0**-step), min(self.high, here * 2.0**step), count)
         else:
             values = np.linspace(max(self.low, here - step), min(self.high, here + step), count)
-        return list(dict.fromkeys(map(self.short, values.tolist())))
+        return list(dict.fromkeys(map(self.rounded, values.tolist())))
 
-    def inside(self, values: Iterable[float], given: float) -> list[float]:
-        """Return values as they are tried, inside the range, and the given one as it is."""
-        return sorted({*(float(np.clip(self.short(value), self.low, self.high)) for value in values), given})
+    def inside(self, values: Iterable[float], start: float) -> list[float]:
+        """Return values rounded and clipped to the range, and the initial value."""
+        return sorted({*(float(np.clip(self.rounded(value), self.low, self.high)) for value in values), start})
 
-    def short(self, value: float) -> float:
-        """Return a value with the digits that are tried."""
+    def rounded(self, value: float) -> float:
+        """Round a value to the significant digits."""
         return value if self.digits is None else float(f"{value:.{self.digits}g}")
 
     def edge(self, value: float) -> str | None:
-        """Describe a value at the end of the range; None if it is inside."""
+        """Describe a value at the end of the range; return None if it is inside."""
         low, high = self.low, self.high
         near = EDGE * (high - low)
         if not self.name or low + near < value < high - near or low == high:
@@ -53,39 +53,39 @@ class Axis:
         is_low = value <= low + near
         meaning = self.at_low if is_low else self.at_high
         meaning = f": {meaning}" if meaning else f" ({low:.3g} … {high:.3g}); tune again from there"
-        return f"{self.name} {value:.3g} lies at the {'lower' if is_low else 'upper'} end of what was tried{meaning}"
+        return f"{self.name} {value:.3g} is at the {'lower' if is_low else 'upper'} end of its range{meaning}"
 
 
 class Search(ABC, Generic[Point]):
-    """A search for the point of the least rank; it gives the same in every run."""
+    """A deterministic search for the point of the least rank."""
 
     axes: Sequence[Axis]
-    rounds: int  # in each of which the lines are half as long as before
-    num_on_line: int  # values tried along one axis when refining
+    rounds: int  # each with lines half as long as before
+    num_on_line: int  # values on a line
 
     @abstractmethod
     def grid(self) -> Sequence[Point]:
-        """Return the points tried first."""
+        """Return the initial points."""
 
     @abstractmethod
     def ranks(self, points: Sequence[Point]) -> list[Any]:
-        """Return numbers, or tuples of them, that are less the better each point is."""
+        """Return the rank of each point, a number or a tuple; less is better."""
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker of grid points with equal ranks; the least is taken, then the first."""
+        """Return the tie-breaker of grid points with equal ranks; less is better, then the first."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
-        """Return where a point lies on an axis."""
+        """Return the value of a point on an axis."""
 
     @abstractmethod
     def moved(self, point: Point, axis: int, value: float) -> Point:
         """Return the point with another value on an axis."""
 
-    def middle(self, values: Sequence[float], stretches: Sequence[Sequence[int]], here: float) -> int:
-        """Return which of a line's best values to take: the middle of the longest stretch, of two the lower one."""
-        longest = max(stretches, key=len)
+    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], here: float) -> int:
+        """Return the index of the best value of a line: the middle of the longest range of ties, the lower of two."""
+        longest = max(ranges, key=len)
         return longest[(len(longest) - 1) // 2]
 
     def best(self) -> Point:
@@ -93,14 +93,14 @@ class Search(ABC, Generic[Point]):
         points = self.grid()
         ranks = self.ranks(points)
         rank = min(ranks)
-        best = min((point for point, each in zip(points, ranks, strict=True) if each == rank), key=self.preference)
+        best = min((point for point, other in zip(points, ranks, strict=True) if other == rank), key=self.preference)
         for part in range(self.rounds):
             for axis in range(len(self.axes)):
                 best, rank = self._refined(best, rank, axis, 0.5**part)
         return best
 
     def _refined(self, best: Point, rank: Any, axis: int, share: float) -> tuple[Point, Any]:
-        """Try values of one axis about the best so far; a stretch of equals is safest in its middle."""
+        """Try values of one axis around the best point; of a range of ties, choose the middle."""
         here = self.value(best, axis)
         values = self.axes[axis].line(here, share, self.num_on_line)
         line = [self.moved(best, axis, value) for value in values]
@@ -108,11 +108,11 @@ class Search(ABC, Generic[Point]):
         least = min(ranks)
         if least > rank:
             return best, rank
-        equal = np.flatnonzero([each == least for each in ranks])
-        stretches = np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1)
-        return line[self.middle(values, [each.tolist() for each in stretches], here)], least
+        equal = np.flatnonzero([rank == least for rank in ranks])
+        ranges = np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1)
+        return line[self.middle(values, [tie.tolist() for tie in ranges], here)], least
 
     def edges(self, best: Point) -> list[str]:
         """Describe the values at the ends of their ranges."""
-        found = [axis.edge(self.value(best, number)) for number, axis in enumerate(self.axes)]
-        return [each for each in found if each is not None]
+        edges = [axis.edge(self.value(best, number)) for number, axis in enumerate(self.axes)]
+        return [edge for edge in edges if edge is not None]

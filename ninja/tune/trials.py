@@ -1,4 +1,4 @@
-"""Development sets held in memory, and their word errors under any boosts."""
+"""Development sets in memory, and their word errors with any boosts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ninja.log import Log
 
 Keyed = tuple[str, Lattice]
 Ids = npt.NDArray[np.int32]
-Words = dict[str, list[str]]  # recognised, by key
+Words = dict[str, list[str]]  # recognised words by key
 
 
 class Setting(NamedTuple):
-    """Boosts, the share of a class model, and scales, to be chosen."""
+    """Boosts, the weight of a class model, and scales."""
 
     keyword_boost: float
     class_boost: float
@@ -38,21 +38,21 @@ class Setting(NamedTuple):
 
     @property
     def grammar(self) -> tuple[float, float, float]:
-        """Values that lattices are composed with."""
+        """The values that determine the composed lattices."""
         return self[:3]
 
     @property
     def scales(self) -> Scales:
-        """Acoustic scale and word penalty, which decide between the paths of a composed lattice."""
+        """The scales of the best path of a composed lattice."""
         return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevSet:
-    """Utterances to choose boosts on; never those that results are reported on."""
+    """Development set for boosts; never a test set."""
 
     lattices: Iterable[Keyed]
-    references: Mapping[str, Sequence[str]]  # words said, by key
+    references: Mapping[str, Sequence[str]]  # by key
     entities: Entities
 
 
@@ -64,7 +64,7 @@ class DevUtterance:
     lattice: Lattice
     reference: Sequence[str]
     lists: tuple[PhraseList, ...]
-    errors: dict[bytes, int]  # of word sequences seen, by their ids
+    errors: dict[bytes, int]  # cached errors of word sequences, by the bytes of their ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,17 +73,17 @@ class LoadedSet:
 
     utterances: tuple[DevUtterance, ...]
     entities: Entities
-    unmatched: tuple[str, ...] = ()  # what was left out for want of a lattice, or of a reference
+    unmatched: tuple[str, ...] = ()  # messages about missing lattices and references
 
     @property
     def references(self) -> dict[str, Sequence[str]]:
         """Reference words, by key."""
-        return {each.key: each.reference for each in self.utterances}
+        return {utterance.key: utterance.reference for utterance in self.utterances}
 
     @property
     def num_words(self) -> int:
         """Number of reference words."""
-        return sum(len(each.reference) for each in self.utterances)
+        return sum(len(utterance.reference) for utterance in self.utterances)
 
     def wer(self, errors: int) -> float:
         """Return errors in percent of the reference words."""
@@ -92,11 +92,11 @@ class LoadedSet:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Errors:
-    """Word errors of one setting; the fewer of contextual errors, then of general ones, are less."""
+    """Word errors of one setting, compared by contextual, then by general errors."""
 
     contextual: int
     general: int
-    general_beyond: int  # with a keyword boost that is larger by the margin
+    general_beyond: int  # with the margin added to the keyword boost
     general_without: int  # the same run without entities
 
 
@@ -124,7 +124,7 @@ class Trials:
         self._tracker = Tracker(words, class_lm, options, old_lm=old_lm, compiler=self._compiler)
         self.contextual = self._load(contextual, "contextual", log or Log())
         self.general = self._load(general, "general", log or Log())
-        self._known: dict[tuple[int, bool], dict[Setting, int]] = {}  # errors by set, and with entities or without
+        self._known: dict[tuple[int, bool], dict[Setting, int]] = {}  # errors by set and use of entities
 
     @property
     def sets(self) -> tuple[LoadedSet, LoadedSet]:
@@ -136,95 +136,96 @@ class Trials:
         return self.errors_of([setting])[0]
 
     def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
-        """Count the errors of some settings; those that differ in their scales only are tried on one composition."""
+        """Count the errors of some settings; those with the same grammar share the composed lattices."""
         counts = (
             self._counts(self.contextual, settings),
             self._counts(self.general, settings),
-            self._counts(self.general, [self._beyond(each) for each in settings]),
+            self._counts(self.general, [self._with_margin(setting) for setting in settings]),
             [general for _, general in self.errors_without(settings)],
         )
-        return [Errors(*each) for each in zip(*counts, strict=True)]
+        return [Errors(*errors) for errors in zip(*counts, strict=True)]
 
     def errors_without(self, settings: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Count contextual and general errors without entities, where boosts mean nothing."""
-        plain = [each._replace(keyword_boost=0.0, class_boost=0.0) for each in settings]
-        contextual, general = (self._counts(each, plain, with_entities=False) for each in self.sets)
+        """Count contextual and general errors without entities, which do not depend on boosts."""
+        plain = [setting._replace(keyword_boost=0.0, class_boost=0.0) for setting in settings]
+        contextual, general = (self._counts(part, plain, with_entities=False) for part in self.sets)
         return list(zip(contextual, general, strict=True))
 
     def hypotheses(self, part: LoadedSet, setting: Setting, *, with_entities: bool) -> Words:
         """Return the words recognised in each utterance of a set."""
         decoded = self._decoded(part, [setting], with_entities=with_entities)
-        return {each.key: self.words.spell(ids) for each, (ids,) in decoded}
+        return {utterance.key: self.words.spell(ids) for utterance, (ids,) in decoded}
 
     def without_context(self, part: LoadedSet, setting: Setting) -> Words:
-        """Return the words recognised with neither entities nor a class model."""
-        scales = setting.scales
-        return {each.key: self.words.spell(best_path(each.lattice, scales).words) for each in part.utterances}
+        """Return the words recognised without entities and class model."""
+        best = ((utterance.key, best_path(utterance.lattice, setting.scales)) for utterance in part.utterances)
+        return {key: self.words.spell(path.words) for key, path in best}
 
     def options_of(self, setting: Setting) -> ContextOptions:
         """Return the options of a setting."""
         keyword_boost, class_boost, class_weight = setting.grammar
         return replace(self._options, keyword_boost=keyword_boost, class_boost=class_boost, class_weight=class_weight)
 
-    def _beyond(self, setting: Setting) -> Setting:
+    def _with_margin(self, setting: Setting) -> Setting:
         if self.class_lm is None and setting.keyword_boost == 0.0:
-            return setting  # no context at all, and safe
+            return setting  # no context
         return setting._replace(keyword_boost=setting.keyword_boost + self._margin)
 
     def _counts(self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool = True) -> list[int]:
-        """Count the errors in a set, those of each setting once."""
+        """Count the errors in a set; results are cached."""
         known = self._known.setdefault((id(part), with_entities), {})
-        new = sorted({each for each in settings if each not in known})
-        for _, group in groupby(new, key=lambda each: each.grammar):
-            tried = list(group)
-            counts = np.zeros(len(tried), np.int64)
-            for utterance, found in self._decoded(part, tried, with_entities=with_entities):
-                counts += [self._errors_of(utterance, ids) for ids in found]
-            known.update(zip(tried, counts.tolist(), strict=True))
-        return [known[each] for each in settings]
+        new = sorted({setting for setting in settings if setting not in known})
+        for _, group in groupby(new, key=lambda setting: setting.grammar):
+            alike = list(group)
+            counts = np.zeros(len(alike), np.int64)
+            for utterance, sequences in self._decoded(part, alike, with_entities=with_entities):
+                counts += [self._errors_of(utterance, ids) for ids in sequences]
+            known.update(zip(alike, counts.tolist(), strict=True))
+        return [known[setting] for setting in settings]
 
     def _errors_of(self, utterance: DevUtterance, ids: Ids) -> int:
-        found = ids.tobytes()
-        if found not in utterance.errors:
-            utterance.errors[found] = edits(utterance.reference, self.words.spell(ids))
-        return utterance.errors[found]
+        name = ids.tobytes()
+        if name not in utterance.errors:
+            utterance.errors[name] = edits(utterance.reference, self.words.spell(ids))
+        return utterance.errors[name]
 
     def _decoded(
         self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool
     ) -> Iterator[tuple[DevUtterance, list[Ids]]]:
-        """Yield the best word sequences of each utterance, one for each of settings with their grammar in common."""
+        """Yield the best word sequences of each utterance, one for each setting; all have the same grammar."""
         options = self.options_of(settings[0])
         if self._tracker.options != options:
             self._tracker = Tracker(self.words, self.class_lm, options, old_lm=self._old_lm, compiler=self._compiler)
-        scales = [each.scales for each in settings]
-        for each in part.utterances:
-            composed = add_context(each.lattice, self._tracker, each.lists if with_entities else ())
-            yield each, [best_path(composed, each_scales).words for each_scales in scales]
+        for utterance in part.utterances:
+            composed = add_context(utterance.lattice, self._tracker, utterance.lists if with_entities else ())
+            yield utterance, [best_path(composed, setting.scales).words for setting in settings]
 
-    def _load(self, given: DevSet, name: str, log: Log) -> LoadedSet:
+    def _load(self, part: DevSet, name: str, log: Log) -> LoadedSet:
         utterances = []
-        seen: set[str] = set()
-        unsaid: list[str] = []
-        for key, lattice in given.lattices:
-            seen.add(key)
-            if key not in given.references:
-                unsaid.append(key)
+        keys: set[str] = set()
+        unreferenced: list[str] = []
+        for key, lattice in part.lattices:
+            keys.add(key)
+            if key not in part.references:
+                unreferenced.append(key)
                 continue
             try:
-                lists = given.entities.of(key)
-                best_path(add_context(lattice, self._tracker, lists))  # what fails here would fail in every trial
+                lists = part.entities.of(key)
+                best_path(add_context(lattice, self._tracker, lists))  # a failure here would occur in every trial
             except NinjaError as failure:
                 log.fail(failure, key)
                 continue
-            utterances.append(DevUtterance(key, lattice, given.references[key], lists, {}))
+            utterances.append(DevUtterance(key, lattice, part.references[key], lists, {}))
         if not utterances:
-            what = f"no lattice of the {name} set that could be used has a reference"
-            raise FormatError(f"{what}; do the utterance ids belong together?")
-        if not any(each.lists for each in utterances):
-            more = "give its utterances phrases that are not said, or its false alarms cannot be seen"
-            more = more if name == "general" else "do the utterance ids belong together?"
-            raise OptionError(f"no utterance of the {name} set has phrases; {more}")
-        unheard = [key for key in given.references if key not in seen]
-        missing = {"lattices without a reference": unsaid, "references without a lattice": unheard}
-        left_out = (f"{name} set: {len(keys)} {what}, the first: {keys[0]}" for what, keys in missing.items() if keys)
-        return LoadedSet(tuple(utterances), given.entities, tuple(left_out))
+            message = f"no usable lattice of the {name} set has a reference"
+            raise FormatError(f"{message}; are these utterance ids of the same set?")
+        if not any(utterance.lists for utterance in utterances):
+            advice = "add phrases that do not occur in its utterances, which are needed to count false alarms"
+            advice = advice if name == "general" else "are these utterance ids of the same set?"
+            raise OptionError(f"no utterance of the {name} set has phrases; {advice}")
+        missing = {
+            "lattices without a reference": unreferenced,
+            "references without a lattice": [key for key in part.references if key not in keys],
+        }
+        messages = (f"{name} set: {len(of)} {what}, the first: {of[0]}" for what, of in missing.items() if of)
+        return LoadedSet(tuple(utterances), part.entities, tuple(messages))

@@ -1,4 +1,4 @@
-"""Choosing the weights of a rescoring on sentences whose costs are known part by part."""
+"""Choice of the weights of a rescoring on n-best sentences with known parts of their costs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from ninja.rescoring.rescorer import rescore
 from ninja.tune.features import Features, features
 from ninja.tune.search import EDGE, Axis, Search
 
-# What is tried first: each with each. Acoustic scales are factors of the one to start with.
+# The initial grid. Acoustic scales are factors of the initial one.
 LM_WEIGHTS = np.linspace(0.0, 1.0, 11)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
-DIGITS = 4  # of weights as they are written down
-MAX_MIXTURES = 12  # combinations of mixture weights tried with all of the above
+DIGITS = 4  # decimal places of written weights
+MAX_MIXTURES = 12  # combinations of mixture weights in the grid
 
 Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of a rescoring, as ``ninja tune`` chooses them."""
+    """Weights of a rescoring."""
 
     lm_weight: float
     acoustic_scale: float
@@ -44,7 +44,7 @@ class Weights:
     mixture: tuple[float, ...] = (1.0,)  # of the models, summing to 1
 
     def rounded(self) -> Weights:
-        """Return the weights as they are written down; the shares of a mixture still sum to 1."""
+        """Return the rounded weights; the shares of a mixture still sum to 1."""
         shares = [round(share, DIGITS) for share in self.mixture]
         last = max(place for place, share in enumerate(shares) if share > 0)
         shares[last] = round(1.0 - sum(share for place, share in enumerate(shares) if place != last), DIGITS)
@@ -63,17 +63,17 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The outcome of ``tune``; word error rates in percent, all on the same sentences."""
+    """The result of ``tune_weights``; word error rates in percent, all on the same sentences."""
 
     weights: Weights
-    wer: float  # of the sentences searched among
-    wer_before: float  # at the weights to start with
-    wer_first_pass: float  # of the lattices as they were, at the starting acoustic scale and word penalty
-    wer_oracle: float  # of the sentence with the fewest errors of each lattice: no weights can go below
-    edges: tuple[str, ...]  # which weights lie at the end of what was tried, and what that may mean
+    wer: float  # of the n-best sentences
+    wer_before: float  # at the initial weights
+    wer_first_pass: float  # of the original lattices, at the initial acoustic scale and word penalty
+    wer_oracle: float  # of the best sentence of each lattice, a lower bound for all weights
+    edges: tuple[str, ...]  # weights at the ends of their ranges, and their possible causes
     num_lattices: int
     num_sentences: int
-    wer_rescored: float = math.nan  # of the same lattices rescored with the weights, which may find other sentences
+    wer_rescored: float = math.nan  # of the lattices rescored with the weights, which may find other sentences
 
     @property
     def story(self) -> str:
@@ -106,24 +106,23 @@ def tune_weights(
 ) -> Tuned:
     """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest word errors.
 
-    The lattices are rescored with the weights of the options, and the n best sentences taken that come out. In the
-    search no network runs, but to score these by each model of a mixture: other weights only make other sentences of
-    them the best. At last the lattices are rescored with the weights found, whose search may meet other sentences.
+    The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
+    The search runs no network, since other weights only change the order of these sentences. Finally the lattices are
+    rescored with the chosen weights, which may find other sentences.
 
     Args:
-        lattices: A development set, with symbol tables, which is kept in memory; never the set that results are
-            reported on.
-        references: Words said, by key.
-        lm: The language model, or a mixture, whose weights are chosen too.
-        options: The rescoring, and the weights to start with.
+        lattices: A development set with symbol tables, which is kept in memory; never a test set.
+        references: Reference words by key.
+        lm: The language model, or a mixture, whose weights are chosen as well.
+        options: Options of the rescoring, with the initial weights.
         old_lm: The language model of the first pass, as in ``rescore``.
-        num_best: Sentences of each lattice to choose from, ≥ 1.
+        num_best: Number of sentences per lattice, ≥ 1.
         report: As in ``rescore``.
 
     Raises:
         OptionError: ``num_best`` is below 1.
         FormatError: No lattice has a reference.
-        NinjaError: As ``rescore`` raises.
+        NinjaError: As ``rescore``.
     """
     if num_best < 1:
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
@@ -137,23 +136,23 @@ def tune_weights(
         return rescore(source, lm, options, old_lm=old_lm, report=log)
 
     lattices = [(key, lattice) for key, lattice in lattices if key in references]
-    found = features(lattices, rescored, references, models, options, old_lm=old_lm, num_best=num_best, log=log)
+    sentences = features(lattices, rescored, references, models, options, old_lm=old_lm, num_best=num_best, log=log)
     mixture = tuple((shares / shares.sum()).tolist()) if shares.sum() > 0 else (1 / len(models),) * len(models)
     start = Weights(options.lm_weight, options.acoustic_scale, options.word_penalty, mixture)
-    tuned = choose(found, start, how)
+    tuned = choose(sentences, start, how)
     weights = tuned.weights.rounded()
     chosen = replace(
         options, **{name: getattr(weights, name) for name in ("lm_weight", "acoustic_scale", "word_penalty")}
     )
     parts = [(model, share) for model, share in zip(models, weights.mixture, strict=True) if share > 0]
     best_lm = parts[0][0] if len(parts) == 1 else Mixture(tuple(parts), how)
-    checked = RescoreReport(on_error=None if log.on_error is None else lambda error: None)  # it was reported before
+    checked = RescoreReport(on_error=None if log.on_error is None else lambda error: None)  # already reported
     results = rescore(lattices, best_lm, chosen, old_lm=old_lm, report=checked)
     return replace(tuned, weights=weights, wer_rescored=word_error_rate(results, references, chosen.scales))
 
 
 def word_error_rate(results: Iterable[Keyed], references: Mapping[str, Sequence[str]], scales: Scales) -> float:
-    """Return the word error rate of the best paths of lattices that have references, percent."""
+    """Return the word error rate of the best paths of lattices with references, percent."""
     hypotheses = {}
     for key, lattice in results:
         if key in references:
@@ -162,30 +161,31 @@ def word_error_rate(results: Iterable[Keyed], references: Mapping[str, Sequence[
     return score({key: references[key] for key in hypotheses}, hypotheses).wer
 
 
-def choose(found: Features, start: Weights, how: How = "loglinear") -> Tuned:
-    """Choose the weights under which the best sentences have the fewest errors.
+def choose(sentences: Features, start: Weights, how: How = "loglinear") -> Tuned:
+    """Choose the weights with the fewest errors of the best sentences.
 
-    Every combination of a coarse grid about the start is tried, then one weight after the other on ever shorter lines
-    about the best. Of equals the grid takes what is nearest to the start, a line the middle of its stretch of equals.
+    A coarse grid around the start is searched first, then each weight in turn on shorter and shorter lines around the
+    best point. Ties are broken by the distance from the start on the grid, and by the middle of a range of ties on a
+    line.
     """
-    search = _Search(_WordErrors(found, how), start)
+    search = _Search(_WordErrors(sentences, how), start)
     best = search.best()
-    [fewest, as_given] = search.ranks([best, start])
+    [fewest, initial] = search.ranks([best, start])
     for model, share in enumerate(best.mixture):
         if 0 < share <= EDGE and search.ranks([without := search.moved(best, 3 + model, 0.0)])[0] <= fewest:
-            best = without  # a model that may as well not run
-    words = max(found.reference_words, 1)
-    nearest = np.minimum.reduceat(found.errors, np.flatnonzero(np.diff(found.lattice, prepend=-1)))
+            best = without  # the model is not needed
+    words = max(sentences.reference_words, 1)
+    nearest = np.minimum.reduceat(sentences.errors, np.flatnonzero(np.diff(sentences.lattice, prepend=-1)))
     unused = [place for place, share in enumerate(best.mixture, 1) if share == 0]
     return Tuned(
         weights=best,
         wer=100.0 * fewest / words,
-        wer_before=100.0 * as_given / words,
-        wer_first_pass=100.0 * found.first_pass_errors / words,
+        wer_before=100.0 * initial / words,
+        wer_first_pass=100.0 * sentences.first_pass_errors / words,
         wer_oracle=100.0 * int(nearest.sum()) / words,
         edges=(*search.edges(best), *(f"model {place} of the mixture adds nothing" for place in unused)),
-        num_lattices=found.num_lattices,
-        num_sentences=found.lattice.size,
+        num_lattices=sentences.num_lattices,
+        num_sentences=sentences.lattice.size,
     )
 
 
@@ -201,9 +201,7 @@ class _Search(Search[Weights]):
         low, high = float(self._scales[0]), float(self._scales[-1])
         share = Axis("", 0.0, 1.0, 0.25)
         self.axes = [
-            Axis(
-                "lm_weight", 0.0, 1.0, 0.1, at_low="the new models gain nothing", at_high="the old scores add nothing"
-            ),
+            Axis("lm_weight", 0.0, 1.0, 0.1, at_low="the new models do not help", at_high="the old scores do not help"),
             Axis("acoustic_scale", low, high, (high - low) / (self._scales.size - 1)),
             Axis("word_penalty", WORD_PENALTIES[0], WORD_PENALTIES[-1], 0.5),
             *([share] * len(start.mixture) if len(start.mixture) > 1 else []),
@@ -211,18 +209,18 @@ class _Search(Search[Weights]):
 
     def grid(self) -> list[Weights]:
         axes = (_mixtures(self._start.mixture), LM_WEIGHTS.tolist(), self._scales.tolist(), WORD_PENALTIES.tolist())
-        found = [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
-        return [*found, self._start]
+        grid = [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
+        return [*grid, self._start]
 
     def ranks(self, points: Sequence[Weights]) -> list[int]:
         counts: list[int] = []
-        for _, group in groupby(points, key=lambda each: (each.lm_weight, each.acoustic_scale, each.mixture)):
+        for _, group in groupby(points, key=lambda point: (point.lm_weight, point.acoustic_scale, point.mixture)):
             alike = list(group)
-            counts += self._errors.of_penalties(alike[0], [each.word_penalty for each in alike])
+            counts += self._errors.of_penalties(alike[0], [point.word_penalty for point in alike])
         return counts
 
     def preference(self, point: Weights) -> float:
-        """Return how far away the start is, in steps of the grid; the start itself is of the grid by chance only."""
+        """Return the distance from the start in steps of the grid; the start itself comes last."""
         start = self._start
         if point is start:
             return math.inf
@@ -238,61 +236,63 @@ class _Search(Search[Weights]):
         return (point.lm_weight, point.acoustic_scale, point.word_penalty, *point.mixture)[axis]
 
     def moved(self, point: Weights, axis: int, value: float) -> Weights:
-        """Return other weights; those of a mixture keep their sum, and the others their proportions."""
+        """Change a weight; the other weights of a mixture keep their proportions, and the sum its value."""
         if axis < 3:
             changed: dict[str, Any] = {self.axes[axis].name: value}
             return replace(point, **changed)
         model = axis - 3
         others = sum(point.mixture) - point.mixture[model]
         count = len(point.mixture) - 1
-        rest = [each / others * (1 - value) if others > 0 else (1 - value) / count for each in point.mixture]
+        rest = [share / others * (1 - value) if others > 0 else (1 - value) / count for share in point.mixture]
         rest[model] = value
         return replace(point, mixture=tuple(rest))
 
-    def middle(self, values: Sequence[float], stretches: Sequence[Sequence[int]], here: float) -> int:
-        """Return the middle of the longest stretch; of two, the nearer one."""
+    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], here: float) -> int:
+        """Return the middle of the longest range of ties, the nearer of two."""
         line = np.array(values)
-        longest = max(stretches, key=lambda each: (len(each), -abs(line[each].mean() - here)))
+        longest = max(ranges, key=lambda tie: (len(tie), -abs(line[tie].mean() - here)))
         return longest[len(longest) // 2]
 
 
 def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
-    """Return mixture weights to try: as even a grid as the budget allows, and the given ones."""
+    """Return mixture weights of the grid: as fine as MAX_MIXTURES allows, and the initial ones."""
     models = len(start)
     if models == 1:
         return [start]
     fitting = (parts for parts in range(10, 1, -1) if math.comb(parts + models - 1, models - 1) <= MAX_MIXTURES)
     parts = next(fitting, 1)
-    net = [shares for shares in product(range(parts + 1), repeat=models) if sum(shares) == parts]
-    return [start, *(tuple(share / parts for share in shares) for shares in net)]
+    grid = [shares for shares in product(range(parts + 1), repeat=models) if sum(shares) == parts]
+    return [start, *(tuple(share / parts for share in shares) for shares in grid)]
 
 
 class _WordErrors:
-    """Word errors of the best sentences under any weights."""
+    """Word errors of the best sentences with any weights."""
 
-    def __init__(self, found: Features, how: How) -> None:
-        self._found = found
-        first = np.flatnonzero(np.diff(found.lattice, prepend=-1))
-        self._column = np.arange(found.lattice.size) - first[found.lattice]
-        self._shape = (found.num_lattices, int(self._column.max(initial=0)) + 1)
-        self._graph, self._acoustic = self._padded(found.graph), self._padded(found.acoustic)
-        self._words = self._padded(found.num_words)
-        self._missing = self._padded(np.zeros(found.lattice.size), np.inf)
-        self._edits = self._padded(found.errors).astype(np.int64)
+    def __init__(self, sentences: Features, how: How) -> None:
+        self._sentences = sentences
+        first = np.flatnonzero(np.diff(sentences.lattice, prepend=-1))
+        self._column = np.arange(sentences.lattice.size) - first[sentences.lattice]
+        self._shape = (sentences.num_lattices, int(self._column.max(initial=0)) + 1)
+        self._graph, self._acoustic = self._padded(sentences.graph), self._padded(sentences.acoustic)
+        self._words = self._padded(sentences.num_words)
+        self._missing = self._padded(np.zeros(sentences.lattice.size), np.inf)
+        self._edits = self._padded(sentences.errors).astype(np.int64)
         self._row = np.arange(self._shape[0])
-        self._old = None if found.old_logprob is None else self._padded(found.of_sentences(found.old_logprob))
-        # Sums over words go first where they can: a log-linear mixture is then one product.
-        self._sums = found.of_sentences(found.logprob) if how == "loglinear" else None
+        self._old = (
+            None if sentences.old_logprob is None else self._padded(sentences.of_sentences(sentences.old_logprob))
+        )
+        # A log-linear mixture is a product with the sums over words.
+        self._sums = sentences.of_sentences(sentences.logprob) if how == "loglinear" else None
         self._mixed: tuple[tuple[float, ...], Doubles] | None = None
 
     def of_penalties(self, weights: Weights, penalties: Sequence[float]) -> list[int]:
-        """Count the errors under each of some word penalties."""
+        """Count the errors with each of several word penalties."""
         new = self._logprob(weights.mixture)
         share = 1.0 - weights.lm_weight if self._old is None else 1.0
         cost = weights.acoustic_scale * self._acoustic + share * self._graph + self._missing
         cost -= weights.lm_weight * (new if self._old is None else new - self._old)
         chosen = ((cost + penalty * self._words).argmin(1) for penalty in penalties)
-        return [int(self._edits[self._row, each].sum()) for each in chosen]
+        return [int(self._edits[self._row, column].sum()) for column in chosen]
 
     def _logprob(self, mixture: tuple[float, ...]) -> Doubles:
         """Return the mixed log-probability of each sentence, [lattices, sentences of the longest list]."""
@@ -302,12 +302,12 @@ class _WordErrors:
                 mixed = share @ self._sums
             else:
                 used = np.flatnonzero(share > 0)
-                joint = np.logaddexp.reduce(self._found.logprob[used] + np.log(share[used])[:, None], axis=0)
-                mixed = self._found.of_sentences(joint)
+                joint = np.logaddexp.reduce(self._sentences.logprob[used] + np.log(share[used])[:, None], axis=0)
+                mixed = self._sentences.of_sentences(joint)
             self._mixed = mixture, self._padded(mixed)
         return self._mixed[1]
 
     def _padded(self, values: npt.NDArray[np.generic], missing: float = 0.0) -> Doubles:
         table = np.full(self._shape, missing)
-        table[self._found.lattice, self._column] = values
+        table[self._sentences.lattice, self._column] = values
         return table

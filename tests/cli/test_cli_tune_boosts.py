@@ -44,7 +44,7 @@ def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> No
     assert (code, printed) == (0, "")
     assert "no context                       50.00         0.00           0.0 %             0" in errors
     assert "chosen                           16.67         0.00          50.0 %             0" in errors
-    assert "names are put where none were said (1 at 6, such as 'tom chen' for 'time gin')" in errors
+    assert "names are inserted (1 at 6, such as 'tom chen' for 'time gin')" in errors
     said = "ninja context LATTICES --entities FILE --keyword-boost=3.5 --acoustic-scale=0.1 "
     assert said in errors.splitlines()[-1]
     written = (bed / "boosts.toml").read_text()
@@ -110,18 +110,18 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
     monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
     code, printed, errors = ninja(*command, "--keyword-boost", 15, "-o", bed / "boosts.toml")
     assert (code, printed) == (1, "")
-    assert "nothing that was tried keeps general WER safely at 0.00 or below" in errors
-    assert "no boosts are chosen, and no options written" in errors
+    assert "no setting keeps general WER safely at 0.00 or below" in errors
+    assert "no boosts are chosen, and no options are written" in errors
     assert not (bed / "boosts.toml").exists()
 
 
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--rnnlm", "x.pt"], "with --entities boosts are chosen, no weights of a rescoring: leave --rnnlm out"),
-        (["--lm-weight", 0.5, "--beam", 3], "leave --beam, --lm-weight out"),
-        (["--old-lm", "x.arpa"], "--old-lm is what --class-lm is mixed with"),
-        (["--jobs", 2], "leave --jobs out"),
+        (["--rnnlm", "x.pt"], "with --entities boosts are chosen, not weights of a rescoring: omit --rnnlm"),
+        (["--lm-weight", 0.5, "--beam", 3], "omit --beam, --lm-weight"),
+        (["--old-lm", "x.arpa"], "--old-lm is mixed with --class-lm; give both, or none"),
+        (["--jobs", 2], "omit --jobs"),
         (["--curve", "x.pdf"], "x.pdf: pictures are written as .svg or .png"),
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],
@@ -141,7 +141,7 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
     assert "--max-tokens: of use with --entities only" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
     assert code == 2
-    assert "--general: of use with --entities only" in errors
+    assert "--general: only with --entities" in errors
 
 
 def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:

@@ -58,7 +58,7 @@ def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
         "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
     )
     assert code == 1
-    assert "failed: key 'exploding-9': the bound of arcs came before one path was complete" in err
+    assert "failed: key 'exploding-9': the bound of arcs was reached before a path was complete" in err
     assert "1 lattices" in err
 
 

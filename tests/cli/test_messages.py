@@ -328,7 +328,7 @@ def test_options_of_many_values_and_flags_may_come_again_and_files_of_options_co
 def test_the_order_of_the_arguments_of_score_is_said(ninja, bed):
     (bed / "decode").mkdir()
     Path("text").write_text("a x y\n")
-    message = "decode is a folder, but REFERENCE is one text file; it comes first, then SOURCE"
+    message = "decode is a folder, but REFERENCE is a text file, followed by SOURCE"
     for options in ([], ["--words", "words.txt"]):
         assert ninja("score", "decode", "text", *options) == (2, "", f"ninja: error: {message}\n")
 

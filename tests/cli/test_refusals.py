@@ -88,11 +88,11 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         lambda at: log_probabilities([[-0.7, -0.7], [np.nan, 0.0]]),
     ),
     "frame 0, unit 1 is inf": (ModelError, lambda at: log_probabilities([[-0.7, np.inf]])),
-    "the line gives alternatives { … / … }, which are not served; keep one": (
+    "the line has alternatives { … / … }, which are not supported; keep one": (
         FormatError,
         lambda at: read_stm(text(at / "x.stm", "rec 1 a 0.0 1.0 { one / two }\n"), {"u": ("rec", 0.0, 1.0)}),
     ),
-    "gives alternatives, which are not served; keep one": (
+    "has alternatives, which are not supported; keep one": (
         FormatError,
         lambda at: read_glm(text(at / "x.glm", "[UM] => { [A] / [B] } / [ ] __ [ ]\n")),
     ),

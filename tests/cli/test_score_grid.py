@@ -86,7 +86,7 @@ def test_lattices_have_the_symbol_table_beside_them(ninja: Ninja, tmp_path: Path
 
 def test_transcripts_have_no_scales(ninja: Ninja, tmp_path: Path) -> None:
     code, _, errors = ninja("score", EXAMPLES / "text", EXAMPLES / "text", "--lmwt", "7:9")
-    assert (code, "need lattices; SOURCE is transcripts" in errors) == (2, True)
+    assert (code, "need lattices, but SOURCE is transcripts" in errors) == (2, True)
 
 
 def test_a_hypothesis_is_aligned_once_and_a_missing_one_is_scored_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_filters_change_each_hypothesis_of_a_grid(ninja: Ninja, tmp_path: Path) 
     ("script", "error", "message"),
     [
         ("s:x", InputError, "ended with exit code 1: .*chmod"),
-        ("1d\n", FormatError, "2 lines went in, but the same keys do not come out"),
+        ("1d\n", FormatError, "the output does not have the keys of the 2 input lines"),
         (None, InputError, "no such file"),
     ],
 )
@@ -182,9 +182,9 @@ def test_a_global_mapping_is_applied_from_left_to_right(ninja: Ninja, texts: tup
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("[I'D] => {[I WOULD] / [I HAD]} / [ ] __ [ ]", "en.glm:1: .* gives alternatives"),
-        ("[A] => [B] / [C] __ [ ]", "asks for neighbours"),
-        ("what is this", "is no rule such as"),
+        ("[I'D] => {[I WOULD] / [I HAD]} / [ ] __ [ ]", "en.glm:1: .* has alternatives"),
+        ("[A] => [B] / [C] __ [ ]", "requires a context"),
+        ("what is this", "is not a rule such as"),
         ("[ ] => [B]", "replaces nothing"),
     ],
 )

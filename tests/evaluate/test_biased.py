@@ -133,7 +133,7 @@ def test_utterances_without_a_partner_are_counted_as_in_plain_scoring(tmp_path: 
 
 
 def test_a_reference_without_a_list_is_refused() -> None:
-    with pytest.raises(FormatError, match=r"key 'u2': 1 of 2 references have no biasing list; an utterance without"):
+    with pytest.raises(FormatError, match=r"key 'u2': 1 of 2 references have no biasing list; add an empty one for"):
         score_biased({"u1": ["a"], "u2": []}, {"u1": [], "u2": []}, {"u1": BiasingList(frozenset())})
 
 
@@ -148,20 +148,23 @@ def test_rates_add_only_to_rates() -> None:
     [
         (b"", "lists: the file is empty"),
         (b"u1\ta\t[]\t[]\n\n", "lists:2: expected an utterance id, its text, the JSON list of its rare words and the"),
-        (b"u1 a b\n", "lists:1: expected an utterance id.*parted by tabs; found 'u1 a b'"),
+        (b"u1 a b\n", "lists:1: expected an utterance id.*separated by tabs; found 'u1 a b'"),
         (b"u1\ta\t[]\t[]\t[]\n", "lists:1: expected an utterance id"),
         (b"u1\ta\t[]\nu1\ta\t[]\n", "lists:2: utterance 'u1' occurs twice"),
-        (b"u1\ta\t[a]\n", r"lists:1: '\[a\]' is no JSON: Expecting value"),
-        (b'u1\ta\t{"a": 1}\n', "lists:1: 'rare' is no list, but"),
-        (b"u1\ta\t[1]\n", "lists:1: 'rare' holds 1, which is not one word"),
-        (b'u1\ta\t[]\t["new york"]\n', "lists:1: 'bias' holds 'new york', which is not one word; give the words of"),
+        (b"u1\ta\t[a]\n", r"lists:1: '\[a\]' is not JSON: Expecting value"),
+        (b'u1\ta\t{"a": 1}\n', "lists:1: 'rare' is not a list"),
+        (b"u1\ta\t[1]\n", "lists:1: 'rare' contains 1, which is not one word"),
+        (b'u1\ta\t[]\t["new york"]\n', "lists:1: 'bias' contains 'new york', which is not one word; list the words of"),
         (b'{"utt": "u1", "rare": []}\n[]\n', "lists:2: expected a JSON object with utt, text, rare, bias; found"),
-        (b'{"utt": "u1", "rare": [], "beam": 1}\n', "lists:1: unknown key 'beam'; known are utt, text, rare, bias"),
-        (b'{"utt": "u1"}\n', "lists:1: 'rare' is missing; give the rare words said"),
+        (
+            b'{"utt": "u1", "rare": [], "beam": 1}\n',
+            "lists:1: unknown key 'beam'; valid keys are utt, text, rare, bias",
+        ),
+        (b'{"utt": "u1"}\n', "lists:1: 'rare' is missing; give the rare words of the reference"),
         (b'{"rare": []}\n', "lists:1: 'utt' is missing; give the utterance id"),
         (b'{"utt": 1, "rare": []}\n', "lists:1: the utterance id is 1, but must be a string that is not empty"),
         (b'{"utt": "u1", "rare": [], "text": 3}\n', "lists:1: the text of 'u1' is 3, but must be a string"),
-        (b'{"utt": ' + b"[" * 100_000, "lists:1: .* is no JSON: maximum recursion"),
+        (b'{"utt": ' + b"[" * 100_000, "lists:1: .* is not JSON: maximum recursion"),
         (b"u1\t\xff\t[]\n", r"lists:1: not UTF-8 \(invalid start byte\)"),
         (gzip.compress(b"u1\ta\t[]\n")[:-4], "lists: the gzip stream ends too early"),
     ],
@@ -183,7 +186,7 @@ def test_lists_without_texts_cannot_be_the_references(tmp_path: Path, ninja: Nin
     path.write_text('{"utt": "u1", "rare": []}\n')
     code, _, errors = ninja("score", path, SAMPLE / "sample.hyp.tsv", "--biasing", path)
     assert code == 1
-    assert "key 'u1': the biasing list holds no text; give the references in a file of their own" in errors
+    assert "key 'u1': the biasing list has no text; give the references in another file" in errors
 
 
 @pytest.mark.parametrize("other", [("--alignments", "ali"), ("--entities", "e.json"), ("--oracle", "--words", "w")])

@@ -96,10 +96,10 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out_of_both() ->
 
 
 def test_what_has_no_rate_is_refused() -> None:
-    with pytest.raises(FormatError, match="the references hold no word: there is no word error rate"):
+    with pytest.raises(FormatError, match="the references contain no word: there is no word error rate"):
         bootstrap({"u": []}, {"u": ["a"]})
     seeds = [seed for seed in range(20) if not resample([np.array([0, 1])], 1, seed)[0][0]]
-    with pytest.raises(FormatError, match="no replication drew a single word said; ask for more of them"):
+    with pytest.raises(FormatError, match="no replication drew a reference word; use more replications"):
         bootstrap({"u": [], "v": ["a"]}, {"u": [], "v": []}, replications=1, seed=seeds[0])
     with pytest.raises(OptionError, match="replications is 0, but must be 1 or more"):
         bootstrap({"u": ["a"]}, {"u": ["a"]}, replications=0)

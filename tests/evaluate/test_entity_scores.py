@@ -233,7 +233,7 @@ def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
 def test_truth_that_contradicts_the_references_is_refused() -> None:
     with pytest.raises(FormatError, match="key 'u': the true entity 'abba' is not in the reference 'play it'"):
         one("play it", "play it", truth={"u": [Entity("@artist", "abba")]})
-    with pytest.raises(FormatError, match="no utterance with true entities has a reference; do the utterance ids"):
+    with pytest.raises(FormatError, match="no utterance with true entities has a reference; are these utterance ids"):
         one("play it", "play it", truth={"v": []})
     with pytest.raises(FormatError, match="none of the 1 references has a hypothesis"):
         score_entities({"u": []}, {"v": []}, {})
@@ -258,7 +258,7 @@ def test_truth_is_read_from_records(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "truth: the file is empty"),
-        (b'{"utt": "u1", "true": []}\n\n', "truth:2: '' is no JSON: Expecting value"),
+        (b'{"utt": "u1", "true": []}\n\n', "truth:2: '' is not JSON: Expecting value"),
         (b'{"utt": "u1"}\n', r'truth:1: expected {"utt": "…", "true": \[.*\]}, found \'{"utt": "u1"}\''),
         (b'{"utt": 1, "true": []}\n', "truth:1: expected"),
         (b'{"utt": "u1", "true": ["tom"]}\n', "truth:1: expected"),
@@ -267,7 +267,7 @@ def test_truth_is_read_from_records(tmp_path: Path) -> None:
         (b'{"utt": "u1", "true": [{"text": " "}]}\n', "truth:1: expected"),
         (b'{"utt": "u1", "true": {"text": "a"}}\n', "truth:1: expected"),
         (b"[]\n", "truth:1: expected"),
-        (b"[" * 100_000, "truth:1: .* is no JSON: maximum recursion"),
+        (b"[" * 100_000, "truth:1: .* is not JSON: maximum recursion"),
         (b'{"utt": "u1", "true": []}\n{"utt": "u1", "true": []}\n', "truth:2: utterance 'u1' occurs twice"),
         (b"\xff\n", r"truth:1: not UTF-8 \(invalid start byte\)"),
     ],

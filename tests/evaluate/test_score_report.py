@@ -89,9 +89,9 @@ def test_utterances_are_laid_out_as_per_utt() -> None:
     assert aligned_line("key1", Alignment((("a", "a"), ("b", None), ("c", "c")))) == "key1 a a ; b <eps> ; c c"
     assert aligned_line("u", Alignment(())) == "u"
     assert aligned_line("u", Alignment((("<eps>", "a"), (None, "b"))), "*", "|") == "u <eps> a | * b"
-    with pytest.raises(FormatError, match="key 'u': the word '<eps>' stands for something else in alignments"):
+    with pytest.raises(FormatError, match="key 'u': the word '<eps>' is a reserved symbol of alignments"):
         utterance_lines("u", Alignment((("<eps>", "a"),)))
-    with pytest.raises(FormatError, match="key 'u': the word ';' stands for something else in alignments"):
+    with pytest.raises(FormatError, match="key 'u': the word ';' is a reserved symbol of alignments"):
         aligned_line("u", Alignment((("a", ";"),)))
 
 
@@ -110,7 +110,7 @@ def test_speakers_are_laid_out_as_per_spk() -> None:
         "a-speaker-of-a-long-name raw ",
         "SUM                      raw ",
     ]
-    with pytest.raises(FormatError, match="key 'u': no speaker is given for this utterance; add it to utt2spk"):
+    with pytest.raises(FormatError, match="key 'u': this utterance has no speaker; add it to utt2spk"):
         by_speaker({"u": EXAMPLE}, {})
 
 
@@ -217,7 +217,7 @@ def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: 
     assert (files / "aligned").read_text() == "u1 a a | *** b | x c\nu2 a a\n"
     (files / "hyp").write_text("other a\n")
     code, _, err = ninja("align-text", files / "text", files / "hyp")
-    assert (code, "no key of the first text is in this one" in err) == (1, True)
+    assert (code, "it has no key of the first text" in err) == (1, True)
 
 
 def test_the_message_of_a_missing_hypothesis_names_the_option(tmp_path, ninja):
@@ -225,4 +225,4 @@ def test_the_message_of_a_missing_hypothesis_names_the_option(tmp_path, ninja):
     (tmp_path / "hyp").write_text("u1 a\n")
     code, _, said = ninja("score", tmp_path / "text", tmp_path / "hyp")
     assert code == 1
-    assert "score them as empty with --mode all, or leave them out with --mode present" in said
+    assert "score them as empty with --mode all, or ignore them with --mode present" in said

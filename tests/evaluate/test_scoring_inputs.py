@@ -69,12 +69,12 @@ def test_filters_that_look_at_neighbours_are_refused_beside_the_oracle(ninja: Ru
     write_lists("hyp.jsonl", u=["newyork"])
     write("filter", "s/new york/newyork/")
     code, _, errors = ninja("score", "text", "hyp.jsonl", "--oracle", "--filter", "filter")
-    assert (code, "looks at the neighbours of words, which paths of a lattice do not have" in errors) == (2, True)
+    assert (code, "depends on the context of words, so it cannot be applied" in errors) == (2, True)
     write("glm", "new york => newyork")
     code, _, errors = ninja("score", "text", "hyp.jsonl", "--oracle", "--glm", "glm")
-    assert (code, "has rules of several words" in errors) == (2, True)
-    with pytest.raises(OptionError, match="has rules of several words"):
-        oracle_score([], {"u": []}, SymbolTable.growing(), how=WordFilter(mapping=read_glm("glm")))
+    assert (code, "has rules for several words" in errors) == (2, True)
+    with pytest.raises(OptionError, match="has rules for several words"):
+        oracle_score([], {"u": []}, SymbolTable.growing(), word_filter=WordFilter(mapping=read_glm("glm")))
 
 
 @given(lattices(), st.dictionaries(st.integers(1, 8), st.lists(st.integers(1, 9), max_size=3).map(tuple)))

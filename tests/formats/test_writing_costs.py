@@ -79,7 +79,7 @@ def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb)
     code, _, errors = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
     assert code == 1
     assert "key 'huge': " in errors
-    assert re.search("more than a float holds; scale its costs down first|exceed the range of a float", errors)
+    assert re.search("more than a float holds; scale its costs down first|exceeds? the range of a float", errors)
     assert "2 lattices" in errors
 
 
@@ -87,7 +87,7 @@ def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb)
 def test_no_path_of_a_reversed_lattice_is_lost_by_its_costs(costs):
     """The first arcs have no words, so they become final states, with the final cost of the old end."""
     arcs = [0, 0, 1, 2], [1, 2, 3, 3], [0, 0, 7, 8], [1.0, costs[0], 1, 1], [1.0, costs[1], 1, 1]
-    with pytest.raises(LatticeError, match=r"key 'k': the sum of two of its costs is more than a float holds"):
+    with pytest.raises(LatticeError, match=r"key 'k': a sum of costs exceeds the range of a float"):
         reverse(from_arcs("k", *arcs, finals={3: (HUGE, HUGE)}))
 
 
@@ -120,7 +120,10 @@ def test_a_writer_refuses_costs_that_no_reader_accepts(tmp_path, changed, severa
         if several:
             assert output.prepared(package.lattice.batch.Batch.of([lattice("b"), wrong])) is None
         else:
-            with pytest.raises(LatticeError, match=r"key 'k': .*(more than a float holds|no state is final)"):
+            with pytest.raises(
+                LatticeError,
+                match=r"key 'k': .*(more than a float holds|exceeds the range of a float|no state is final)",
+            ):
                 output.write(wrong)
         batch = package.lattice.batch.Batch.of([lattice("b"), lattice("c")])
         assert output.write_all(batch, output.prepared(batch))

@@ -159,7 +159,7 @@ def test_what_no_entry_fits_is_reported_and_handed_out_as_a_whole() -> None:
         one_path((1, [12]), (2, [6]), (0, []))
     )
     assert aligned.fault is not None
-    assert aligned.fault.startswith("phones or words at the end that are no entry of the lexicon")
+    assert aligned.fault.startswith("phones or words at the end match no entry of the lexicon")
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, (6,)))]
     with pytest.raises(LatticeError, match="key 'utt': cannot be aligned: phones or words at the end"):

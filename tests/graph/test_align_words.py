@@ -253,13 +253,13 @@ def test_times_need_a_frame_shift_and_labels() -> None:
     ("lattice", "message"),
     [
         (one_path((1, [12]), (2, [6])), "an invalid word at the end"),
-        (one_path((1, [12]), (0, [6])), "part of a word at the end"),
+        (one_path((1, [12]), (0, [6])), "an incomplete word at the end"),
         (one_path((1, [11])), "an invalid word at the end"),
-        (one_path((0, [12])), "part of a word at the end"),
+        (one_path((0, [12])), "an incomplete word at the end"),
         (one_path((1, [12]), (2, [])), "words without labels at the end"),
-        (one_path((0, [1])), "a silence at the end is not complete"),
-        (one_path((2, [6, 2, 8]), (1, [12])), "a phone inside a word is none of those"),
-        (one_path((2, [6, 14, 8]), (1, [12])), "a phone inside a word is none of those"),
+        (one_path((0, [1])), "an incomplete silence at the end"),
+        (one_path((2, [6, 2, 8]), (1, [12])), "a phone is not allowed inside a word"),
+        (one_path((2, [6, 14, 8]), (1, [12])), "a phone is not allowed inside a word"),
         (one_path((1, [11, 2, 12])), "a phone changes before the transition that ends it"),
     ],
 )
@@ -489,5 +489,5 @@ def test_lattice_without_a_path_is_refused():
         "utt", [0, 0, 1, 1], [2], [1], [0.0], [0.0], [inf, inf, 0], [inf, inf, 0], ali_begin=[0, 2], ali=[11, 12],
     )  # fmt: skip
     assert WordAligner(MODEL, BOUNDARY).all(Batch.of([lattice])) is None
-    with pytest.raises(LatticeError, match="nothing of it can be aligned"):
+    with pytest.raises(LatticeError, match="no path can be aligned"):
         align_words(lattice, MODEL, BOUNDARY)

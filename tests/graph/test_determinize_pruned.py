@@ -271,7 +271,7 @@ def test_an_explosion_stops_at_the_bound_and_the_beam_reached_is_told(bounds: De
     assert report.stopped_by == limit
     assert not report.complete
     assert 0.0 < report.effective_beam < 100.0
-    assert f"beam {report.effective_beam:.4g} of 100 reached: the bound of {limit} came" in str(report)
+    assert f"beam {report.effective_beam:.4g} of 100 reached: the bound of {limit} was reached" in str(report)
     assert_part(result, lattice, report.effective_beam)
     assert result.num_arcs <= 310
 
@@ -315,7 +315,7 @@ def test_a_beam_that_was_missed_by_far_is_tried_again_smaller() -> None:
 def test_a_retry_finds_a_path_where_the_first_try_had_room_for_none() -> None:
     lattice = exploding(12)
     with pytest.raises(
-        LatticeError, match="the bound of arcs came before one path was complete, even at beam 8; raise"
+        LatticeError, match="the bound of arcs was reached before a path was complete, even at beam 8; raise"
     ):
         determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=8, retry_cutoff=0.0))[0]
     result = determinize_pruned(lattice, 8.0, bounds=DeterminizeBounds(max_arcs=20))[0]
@@ -341,7 +341,7 @@ def test_alignments_of_many_words_are_bounded_too() -> None:
     assert report.stopped_by == "memory"
     assert report.effective_beam == pytest.approx(1.75)
     assert best_of_each(result) == {(1,): Way((1,), 0.5, 0.0, (9,))}
-    with pytest.raises(LatticeError, match="more than 500 states follow one another over epsilons; prune it, or raise"):
+    with pytest.raises(LatticeError, match="epsilons lead through more than 500 states; prune the lattice, or raise"):
         determinize_pruned(lattice, np.inf, bounds=DeterminizeBounds(max_loop=500))[0]
     whole = determinize_pruned(lattice, np.inf)[0]
     assert {words: len(way.alignment) for words, way in best_of_each(whole).items()} == {(1,): 1, (2,): 3001, (2, 1): 2}
@@ -360,7 +360,7 @@ def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
     pruned, _ = determinize_retrying(exploding(5), 3.0, prune_result=True)
     assert pruned.num_arcs < whole.num_arcs
     assert_kept(best_of_each(pruned), within(exploding(5), 3.0 - 1e-3))
-    with pytest.raises(LatticeError, match="the bound of memory was passed even at beam 5; raise it, or prune the"):
+    with pytest.raises(LatticeError, match="the bound of memory was exceeded even at beam 5; raise it, or prune the"):
         determinize_retrying(lattice, 10.0, 1.0, bounds, num_loops=1, beam_ratio=0.5)
 
 
@@ -415,7 +415,7 @@ def test_bounds_and_loops_out_of_range_are_refused() -> None:
 def test_costs_beyond_single_precision_are_refused() -> None:
     for cost in (3e38, -3e38):
         lattice = from_arcs("big", (0, 1), (1, 2), (1, 0), (cost, cost), finals={2: 0.0}, labels=[[1], [2]])
-        with pytest.raises(LatticeError, match="'big': its costs, or sums of them, are beyond single precision"):
+        with pytest.raises(LatticeError, match="'big': its costs, or their sums, exceed single precision"):
             determinize_pruned(lattice)[0]
 
 

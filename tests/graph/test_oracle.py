@@ -163,7 +163,7 @@ def test_words_become_ids_through_the_table_or_are_ids() -> None:
     assert number(texts, WORDS, oov=1).ids["u"].tolist() == [2, 1, 3]
     assert number({"u": ["2", "007"]}, None).ids["u"].tolist() == [2, 7]
     for wrong in ("a", "-3", "2147483648", "²", "9" * 5000):
-        with pytest.raises(FormatError, match=r"key 'u': .* is no word id; give the symbol table with --words"):
+        with pytest.raises(FormatError, match=r"key 'u': .* is not a word id; give the symbol table with --words"):
             number({"u": [wrong]}, None)
 
 
@@ -239,13 +239,13 @@ def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
     assert "Overall %WER 0 [ 0 / 3, " in err
     code, out, err = ninja("oracle", files / "lat.ark", "--ref", files / "text")
     assert (code, out) == (1, "")
-    assert "key 'u1': 'a' is no word id; give the symbol table with --words" in err
+    assert "key 'u1': 'a' is not a word id; give the symbol table with --words" in err
 
 
 def test_lattices_compared_with_too_few_words_are_noted(
     ninja: Ninja, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = "1 lattices are too long and flat to compare whole, and may have nearer paths: u1"
+    note = "1 lattices are too long and flat for an exact search, and may have nearer paths: u1"
     assert note not in run(ninja, files)[2]
 
     def touching(*given: Any) -> list[Oracle]:
@@ -267,14 +267,14 @@ def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
     (files / "text").write_text("other a\n")
     code, out, err = run(ninja, files, "-o", files / "paths")
     assert (code, out) == (1, "")
-    assert "text: no lattice has a reference; do the utterance ids belong together?" in err
+    assert "text: no lattice has a reference; are these utterance ids of the same set?" in err
     assert not (files / "paths").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--word-symbol-table", "w"), 2, "--word-symbol-table is another name of --words"),
+        (("--word-symbol-table", "w"), 2, "--word-symbol-table is an alias of --words"),
         (("--wildcard-symbols", "1", "--wildcard-symbols-list", "w"), 2, "cannot be used with"),
         (("--wildcard-symbols", "1:x"), 2, "--wildcard-symbols is '1:x', but must be ids separated by colons"),
         (("--oov", "zzz"), 2, "'zzz' is neither a word id"),

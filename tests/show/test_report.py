@@ -173,7 +173,7 @@ def test_counts_above_the_bars_of_depths_do_not_overlap(count):
 
 def test_an_outcome_needs_words():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [float("inf"), 0.0])
-    with pytest.raises(LatticeError, match="key 'k': its words are only numbers; give their symbol table"):
+    with pytest.raises(LatticeError, match="key 'k': its words are ids; give their symbol table"):
         Outcomes({})(lattice)
 
 
@@ -238,7 +238,7 @@ def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_pat
     code, _, err = ninja("report", before, files[1], "--ref", TEXT, "--words", WORDS, *SCALES, "-o", page)
     assert code == 1
     assert "lies on a cycle" in err
-    assert few[3].key in re.search(r'data-name="lattices before that could not be used">.*?</div>', page.read_text())[0]
+    assert few[3].key in re.search(r'data-name="lattices before failed">.*?</div>', page.read_text())[0]
 
 
 def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):
@@ -255,7 +255,7 @@ def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):
 def test_the_standard_input_cannot_be_read_twice(ninja, files):
     code, _, err = ninja("report", "-", files[1], "--ref", TEXT, "--words", WORDS)
     assert code == 2
-    assert "give a file for -, or --lattices 0" in err
+    assert "give a file instead of -, or --lattices 0" in err
 
 
 def test_workers_give_the_same_page(ninja, files, page_file, tmp_path):

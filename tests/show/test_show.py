@@ -175,7 +175,7 @@ def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
     rest = rest[np.isfinite(drawing.excess[rest])]
     assert drawing.excess[rest].min() >= drawing.excess[drawing.arcs].max() - 1e-6
     said = drawing.left_out()
-    assert said.startswith(f"{len(rest):,} of {lattice.num_arcs:,} arcs are left out, as at most 500 are drawn")
+    assert said.startswith(f"{len(rest):,} of {lattice.num_arcs:,} arcs are not drawn, as at most 500 are drawn")
     assert f"at least {drawing.excess[rest].min():.3g} more" in said
     assert said in data_of(lattice_page(drawing))["leftOut"]
 
@@ -193,7 +193,7 @@ def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
 
 def test_arcs_that_lead_nowhere_are_counted():
     lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0.0])
-    assert draw(lattice).left_out() == "1 arcs are left out that lie on no path from the start to a final state."
+    assert draw(lattice).left_out() == "1 arcs on no path from the start to a final state are not drawn."
 
 
 def test_a_lattice_of_one_state_is_shown():
@@ -219,7 +219,7 @@ def test_senseless_options_are_refused(options, message):
 
 def test_a_reference_needs_words():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
-    with pytest.raises(LatticeError, match=r"key 'k': a reference needs the words of the lattice"):
+    with pytest.raises(LatticeError, match=r"key 'k': a reference needs the symbol table of the lattice"):
         draw(lattice, ["a"])
 
 
@@ -295,7 +295,7 @@ def test_what_cannot_be_drawn_is_summed_up():
 def test_a_huge_lattice_is_only_summed_up(monkeypatch):
     monkeypatch.setattr("ninja.show.notebook.LARGEST", 0)
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
-    assert "too large to be drawn here" in picture(lattice)
+    assert "too large for a picture" in picture(lattice)
 
 
 # ---- The command.
@@ -318,7 +318,7 @@ def test_what_is_left_out_is_said_on_stderr(ninja, tmp_path, examples):
     code, _, err = ninja("show", ARCHIVE, "--key", key, "--max-arcs", 100, "-o", tmp_path / "page.html")
     assert code == 0
     assert f"ninja: {key}: " in err
-    assert "arcs are left out, as at most 100 are drawn" in err
+    assert "arcs are not drawn, as at most 100 are drawn" in err
 
 
 def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
@@ -336,8 +336,8 @@ def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "say with --key which lattice to show; there are libri-"),
-        (["--key", "nobody"], 1, "no lattice has the key 'nobody'; there are libri-"),
+        ([], 2, "select a lattice with --key; the keys are libri-"),
+        (["--key", "nobody"], 1, "no lattice has the key 'nobody'; the keys are libri-"),
         (["--key", "libri-1089-134686-0003", "--frame-shift", "-1"], 2, "--frame-shift is -1.0"),
         (["--key", "libri-1089-134686-0003", "--max-arcs", "0"], 2, "--max-arcs"),
         (["--key", "libri-1089-134686-0003", "--acoustic-scale", "nan"], 2, "--acoustic-scale is nan"),

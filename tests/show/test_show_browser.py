@@ -306,7 +306,7 @@ def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
         page.evaluate("ninja.show(1e9)")
         assert 4900 < page.evaluate("ninja.shown()") <= 5000
         click_arc(page, page.evaluate("ninja.fit(), ninja.marked('best')[3]"))
-        assert "of 17,806 arcs are left out" in page.locator(".notice").inner_text()
+        assert "of 17,806 arcs are not drawn" in page.locator(".notice").inner_text()
 
 
 # ---- What is seen without a click.

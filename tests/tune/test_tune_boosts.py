@@ -73,16 +73,16 @@ def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
     assert boosts[0] > boosts[1] > boosts[2] > 2.5 > boosts[3]
     assert found.after == found.before
     with_margin = "entities do not lower contextual WER: every keyword_boost that does, from 3 on, raises general WER"
-    assert found.warnings[1].startswith(f"{with_margin} above 0.00, or nearly")
+    assert found.warnings[1].startswith(f"{with_margin} above 0.00, or close to it")
 
 
 def test_boosts_too_large_are_warned_of_with_an_example() -> None:
     story = (
-        "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are put where none were said "
+        "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are inserted "
         "(1 at 6, such as 'tom chen' for 'time gin')"
     )
-    few = "0.2 % of the 6 words of the general set is less than one error, so that none more is allowed"
-    assert tuned().warnings == (f"{few}; choose on more words", story)
+    few = "0.2 % of the 6 words of the general set is less than one error, so that no more errors are allowed"
+    assert tuned().warnings == (f"{few}; use a larger set", story)
     assert tuned(max_general_rise=0.0).warnings == (story,)
     assert tuned(max_general_rise=40.0).warnings == ()
 
@@ -104,12 +104,12 @@ def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
     assert found.after == found.before
     assert found.warnings[0] == (
         "entities do not lower contextual WER: every keyword_boost that does, from 9 on, raises general WER above "
-        "0.00, or nearly"
+        "0.00, or close to it"
     )
     hopeless = ("call tom chen", ("call time chin", 0.0))
     assert tuned(near=hopeless, far=hopeless, max_general_rise=0.0).warnings[0] == (
-        "entities do not lower contextual WER: do the lattices hold the phrases? What they lack must be added first, "
-        "see augment"
+        "entities do not lower contextual WER: do the lattices contain the phrases? Missing phrases must be added "
+        "first, see augment"
     )
 
 
@@ -119,7 +119,7 @@ def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> 
     assert found.settings is None
     assert found.after == found.before
     assert found.edges == ()
-    assert "nothing that was tried keeps general WER safely at 0.00 or below; the nearest has 33.33" in found.warnings
+    assert "no setting keeps general WER safely at 0.00 or below; the best has 33.33" in found.warnings
 
 
 def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
@@ -127,8 +127,7 @@ def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
     found = tuned(near=far, far=far, max_general_rise=40.0)
     assert found.settings is not None
     assert found.edges == (
-        "keyword_boost 20 lies at the upper end of what was tried: has the general set anything that could be taken "
-        "for a phrase?",
+        "keyword_boost 20 is at the upper end of its range: does the general set contain anything similar to a phrase?",
     )
 
 
@@ -229,7 +228,7 @@ def test_what_is_fixed_stays_as_given(class_lm) -> None:
     )
     assert kept == (options, 1 / 12, 2 / 3)
     with pytest.raises(
-        OptionError, match="fixed has 'lm_weight', but may name keyword_boost, class_boost, class_weight"
+        OptionError, match="fixed contains 'lm_weight', but may contain keyword_boost, class_boost, class_weight"
     ):
         tuned(fixed=["lm_weight"])
 
@@ -298,11 +297,11 @@ def test_entities_are_measured_against_the_best_run_without_them() -> None:
 def test_sets_that_show_nothing_are_refused() -> None:
     contextual, general = dev_set(NAMES, near=NEAR), dev_set(NAMES, other=OTHER)
     nobody = Entities.from_dict({"utterances": {"near": {"@name": ["tom chen"]}}})
-    with pytest.raises(FormatError, match="no lattice of the general set that could be used has a reference"):
+    with pytest.raises(FormatError, match="no usable lattice of the general set has a reference"):
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
-    with pytest.raises(OptionError, match="no utterance of the general set has phrases; give its utterances phrases"):
+    with pytest.raises(OptionError, match="no utterance of the general set has phrases; add phrases that do not occur"):
         tune_context(contextual, replace(general, entities=nobody), TABLE)
-    with pytest.raises(OptionError, match="no utterance of the contextual set has phrases; do the utterance ids"):
+    with pytest.raises(OptionError, match="no utterance of the contextual set has phrases; are these utterance ids"):
         tune_context(replace(contextual, entities=Entities.from_dict({"utterances": {}})), general, TABLE)
 
 

@@ -217,7 +217,7 @@ def test_of_equals_the_grid_takes_the_nearest_and_a_line_the_middle() -> None:
 
 def test_an_optimum_at_the_edge_is_told() -> None:
     assert choose(one_sentence_better_above(0.995), Weights(0.2, 0.1, 0.0)).edges == (
-        "lm_weight 0.998 lies at the upper end of what was tried: the old scores add nothing",
+        "lm_weight 0.998 is at the upper end of its range: the old scores do not help",
     )
 
 
@@ -231,7 +231,7 @@ def test_a_model_of_a_mixture_that_adds_nothing_is_left_out() -> None:
 
 
 def test_references_of_other_utterances_are_refused() -> None:
-    with pytest.raises(FormatError, match="do the utterance ids belong together"):
+    with pytest.raises(FormatError, match="are these utterance ids of the same set"):
         tune_weights(LATTICES, {"other": ["w1"]}, FakeLM(), OPTIONS)
     with pytest.raises(OptionError, match="num_best is 0"):
         tune_weights(LATTICES, references(), FakeLM(), OPTIONS, num_best=0)
@@ -336,9 +336,9 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--jobs", 2], "leave --jobs out"),
-        (["--iterate", "forward"], "no --iterate"),
-        (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model whose weight could be chosen"),
+        (["--jobs", 2], "omit --jobs"),
+        (["--iterate", "forward"], "omit --iterate"),
+        (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(ninja, tuning, extra, message):

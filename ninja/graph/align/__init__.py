@@ -1,4 +1,4 @@
-"""Alignment: lattices whose arcs are words, silences or phones, each with exactly its own labels."""
+"""Alignment of lattices: each arc is a word, a silence or a phone with exactly its labels."""
 
 from ninja.graph.align.lexicon import LexiconAligner, LexiconAlignment, align_words_lexicon
 from ninja.graph.align.phones import PhoneAligner, PhoneAlignment, align_phones

@@ -1,4 +1,4 @@
-"""Alignment to words by a lexicon, where phones do not tell their place in words."""
+"""Alignment to words by a lexicon, for models without word-position-dependent phones."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ninja.lattice.word_phones import AlignLexicon
 class LexiconAlignment:
     """Options of an alignment to words by a lexicon."""
 
-    partial_word_label: int = 0  # word id of parts of words at the end of broken lattices
+    partial_word_label: int = 0  # word id of incomplete words at the end of damaged lattices
     reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
-    max_expand: float = -1.0  # refuse beyond 1000 states and so many times those of the phone lattice; ≤ 0: no bound
+    max_expand: float = -1.0  # fail beyond 1000 states plus this times those of the phone lattice; no bound if ≤ 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -44,7 +44,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Aligns lattices of one model to words by a lexicon, with word 0 for parts without a word (silence)."""
+    """Aligns the lattices of a model to words by a lexicon; silence has word 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model
@@ -55,10 +55,10 @@ class LexiconAligner:
         self._compiled = _align.Lexicon(lexicon.entries, lexicon.begin)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; of a damaged one the part that can be aligned, with its fault.
+        """Align a lattice; for a damaged lattice, return the part that can be aligned, and its fault.
 
         Raises:
-            LatticeError: A label is no transition id of the model, there are none, or the result is too large.
+            LatticeError: A label is not a transition id of the model, there are none, or the result is too large.
         """
         phones = self._to_phones(lattice)
         if phones.lattice is None:
@@ -66,40 +66,40 @@ class LexiconAligner:
         aligned, unknown = self._align(lattice, phones.lattice, phones.fault)
         if unknown < 0:
             return aligned
-        # No path with a word without an entry can be aligned: the others are.
+        # Align the paths without such words.
         lacking = np.setdiff1d(phones.lattice.word, np.append(self.lexicon.entries[self.lexicon.begin[:-1]], 0))
-        fault = f"word {_named(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
+        fault = f"word {_spelled(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
         fault += f", nor are {lacking.size - 1} more" if lacking.size > 1 else ""
         try:
             rest = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, lacking))
-        except LatticeError:  # all paths have one
+        except LatticeError:  # all paths have such a word
             return Aligned(None, fault)
         aligned, _ = self._align(lattice, rest, phones.fault)
         return Aligned(aligned.lattice, fault if aligned.fault is None else f"{fault}; {aligned.fault}")
 
     def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:
-        """Align a lattice of phones; return also the word without an entry that was met, or -1."""
+        """Align a lattice of phones; return also a word without an entry, or -1."""
         options = self.options
         expansion = 0
         if options.max_expand > 0.0:
             expansion = EXTRA_STATES + int(options.max_expand * phones.num_states)
         no_word, unused = unused_words(lattice.word, options.partial_word_label, self.lexicon.words_to_put)
         partial = options.partial_word_label or unused
-        found = _align.align_by_lexicon(
+        result = _align.align_by_lexicon(
             phones, self._table, self._compiled, no_word, partial, expansion, MAX_STATES, MAX_LABELS
         )
-        if found is None:
+        if result is None:
             raise too_large(lattice)
-        made, number, unknown = found
-        if unknown >= 0:  # nothing else holds
+        aligned, number, unknown = result
+        if unknown >= 0:  # the result is incomplete
             return Aligned(None), unknown
         fault = fault or FAULTS[number] or None
         if number == TOO_MANY_STATES:
             return Aligned(None, fault), -1
-        return with_zero(made, (no_word, unused), fault), -1
+        return with_zero(aligned, (no_word, unused), fault), -1
 
 
-def _named(lattice: Lattice, word: int) -> str:
+def _spelled(lattice: Lattice, word: int) -> str:
     try:
         return str(word) if lattice.words is None else f"{lattice.words.word(word)!r} ({word})"
     except SymbolError:
@@ -109,16 +109,16 @@ def _named(lattice: Lattice, word: int) -> str:
 def align_words_lexicon(
     lattice: Lattice, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None
 ) -> Lattice:
-    """Give each arc one word, or silence, and exactly the labels of its phones, found by a lexicon.
+    """Align a lattice by a lexicon so that each arc is one word, or a silence, with exactly the labels of its phones.
 
-    Where the phones tell their place in words, ``align_words`` does it faster and without a lexicon. For many lattices
-    make a ``LexiconAligner``.
+    With word-position-dependent phones, ``align_words`` is faster and needs no lexicon. For several lattices make a
+    ``LexiconAligner``.
 
     Returns:
-        A lattice with the same word sequences, costs and labels; each way to divide the phones is a path.
+        A lattice with the same word sequences, costs and labels; each segmentation of the phones is a path.
 
     Raises:
-        LatticeError: The lattice is damaged or of another model, or the lexicon is not complete.
+        LatticeError: The lattice is damaged or of another model, or the lexicon is incomplete.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, WordAlignLatticeLexicon.
     """

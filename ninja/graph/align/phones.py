@@ -1,4 +1,4 @@
-"""Alignment to phones: each arc is one phone with its own labels."""
+"""Alignment to phones: each arc is one phone with its labels."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class PhoneAlignment:
     """Options of an alignment to phones."""
 
     replace_output_symbols: bool = False  # arcs carry the phone instead of a word
-    remove_epsilon: bool = True  # phones without a word join the next one; false: one phone an arc
+    remove_epsilon: bool = True  # join phones without a word with the next arc; otherwise each arc is one phone
     reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
 
 
 class PhoneAligner:
-    """Aligns lattices of one model to phones."""
+    """Aligns the lattices of a model to phones."""
 
     def __init__(self, model: TransitionModel, options: PhoneAlignment | None = None) -> None:
         self.model = model
@@ -41,12 +41,12 @@ class PhoneAligner:
         self._table = label_table(model, SINGLE_KIND)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; of a damaged one the part that can be aligned, with its fault.
+        """Align a lattice; for a damaged lattice, return the part that can be aligned, and its fault.
 
-        Words stand on the arcs of the phones that are read with them, which need not be their own.
+        Words are put on arcs of phones that are read at the same time, which may be phones of another word.
 
         Raises:
-            LatticeError: A label is no transition id of the model, there are none, or the result is too large.
+            LatticeError: A label is not a transition id of the model, there are none, or the result is too large.
         """
         options = self.options
         replaces = options.replace_output_symbols
@@ -59,26 +59,26 @@ class PhoneAligner:
             return Aligned(remove_epsilons(aligned) if options.remove_epsilon else aligned)
         check_labels(lattice, self.model, self._table, self.model.path)
         (silence,) = unused_words(lattice.word, num=1)
-        found = _align.align_generally(
+        general = _align.align_generally(
             lattice, self._table, True, replaces, options.reorder, silence, 0, 0, MAX_STATES, MAX_LABELS,
             epsilons=not options.remove_epsilon,
         )  # fmt: skip
-        if found is None:
+        if general is None:
             raise too_large(lattice)
-        fault = FAULTS[found[1]] or None
-        if replaces:  # phones are no words of the lattice's table
-            return with_zero(found[0].with_words(None), (), fault)
-        result = with_zero(found[0], (silence,), fault)
+        fault = FAULTS[general[1]] or None
+        if replaces:  # phones are not in the symbol table
+            return with_zero(general[0].with_words(None), (), fault)
+        result = with_zero(general[0], (silence,), fault)
         if options.remove_epsilon and result.lattice is not None:
             return Aligned(remove_epsilons(result.lattice), fault)
         return result
 
 
 def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignment | None = None) -> Lattice:
-    """Give each arc one phone and exactly its labels.
+    """Align a lattice so that each arc is one phone with exactly its labels.
 
     Returns:
-        A lattice with the same word sequences, or phone sequences if these replace the words, costs and labels.
+        A lattice with the same word sequences (phone sequences if phones replace words), costs and labels.
 
     Raises:
         LatticeError: The lattice is damaged or of another model; see also ``PhoneAligner``.

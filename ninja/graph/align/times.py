@@ -14,7 +14,7 @@ from ninja.lattice.times import state_times
 
 
 class WordTime(NamedTuple):
-    """A word, when it begins and how long it lasts, in seconds."""
+    """A word with its begin and duration in seconds."""
 
     word: int
     begin: float
@@ -26,14 +26,14 @@ def word_times(
 ) -> list[WordTime]:
     """Return the words of a path with their times, in order.
 
-    Times are those of the arcs: of the words only where the lattice has been aligned to words.
+    Times are those of arcs, which are those of words only if the lattice is aligned to words.
 
     Args:
         lattice: A lattice, aligned to words.
-        path: A path through it; None: the best one.
-        frame_shift: Seconds per label: the features' frame shift times the subsampling of the model, 0.03 with 10 ms
-            frames and a factor of 3. None: the lattice's own, which it has where its format carries one.
-        acoustic_scale: Factor of acoustic costs where the best path is looked for.
+        path: A path through it; by default the best one.
+        frame_shift: Seconds per label: the frame shift of the features times the subsampling factor of the model, 0.03
+            for 10 ms frames and a factor of 3. By default that of the lattice, if its format has one.
+        acoustic_scale: Factor of acoustic costs in the search for the best path.
 
     Raises:
         LatticeError: The lattice is not timed, or its times contradict each other.
@@ -41,7 +41,7 @@ def word_times(
     """
     shift = lattice.frame_shift if frame_shift is None else frame_shift
     if shift is None:
-        raise OptionError("the lattice does not tell its frame shift; give the seconds per label as frame_shift")
+        raise OptionError("the lattice has no frame shift; give the seconds per label as frame_shift")
     if not 0.0 < shift < np.inf:
         raise OptionError(f"frame_shift is {shift}, but must be above 0")
     if lattice.time is None and not lattice.has_labels:

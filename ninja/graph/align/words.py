@@ -1,4 +1,4 @@
-"""Alignment to words where phones tell their place in words: each arc is a word, or a silence, with its own labels."""
+"""Alignment to words by word-position-dependent phones."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import WordBoundary
 
-EXTRA_STATES = 1000  # small lattices may grow by more than max_expand
+EXTRA_STATES = 1000  # beyond max_expand, for small lattices
 
 
 @dataclass(frozen=True, slots=True)
 class WordAlignment:
     """Options of an alignment to words."""
 
-    silence_label: int = 0  # word id of silence arcs; 0: they carry no word
-    partial_word_label: int = 0  # word id of parts of words at the end of broken lattices
+    silence_label: int = 0  # word id of silence arcs, 0 if they carry no word
+    partial_word_label: int = 0  # word id of incomplete words at the end of damaged lattices
     reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
-    max_expand: float = 0.0  # refuse beyond 1000 states and so many times the lattice's; 0: no such bound
+    max_expand: float = 0.0  # fail beyond 1000 states plus this times the states of the lattice; no bound if 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -44,7 +44,7 @@ class WordAlignment:
 
 
 class WordAligner:
-    """Aligns lattices of one model to words."""
+    """Aligns the lattices of a model to words."""
 
     def __init__(self, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None) -> None:
         self.model = model
@@ -55,12 +55,12 @@ class WordAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice; each arc of the result is a word with the labels of its phones, or a silence.
 
-        Costs are added up along the way: each word sequence keeps both its costs and its labels. Damaged lattices are
-        aligned as far as that goes, as Kaldi does, and their fault is reported.
+        Each word sequence keeps both its costs and its labels. Damaged lattices are aligned as far as possible, as by
+        Kaldi, and their fault is reported.
 
         Raises:
-            LatticeError: A label is no transition id of the model, or its phone has no kind; there are no labels; or
-                the result is too large to be held.
+            LatticeError: A label is not a transition id of the model, or its phone has no kind; there are no labels; or
+                the result is too large.
         """
         options = self.options
         max_states = MAX_STATES
@@ -74,21 +74,21 @@ class WordAligner:
         check_labels(lattice, self.model, self._table, self.boundary.path)
         if aligned is False and max_states == MAX_STATES:
             raise too_large(lattice)
-        # Labels of 0 would be taken for epsilons and removed together with what they carry.
+        # Units with word 0 would be removed as epsilons, so they get unused word ids.
         silence, partial = unused_words(lattice.word, options.silence_label, options.partial_word_label)
         labels = options.silence_label or silence, options.partial_word_label or partial
         expansion = max_states if options.max_expand > 0.0 else 0
-        found = _align.align_generally(
+        result = _align.align_generally(
             lattice, self._table, False, False, options.reorder, *labels, expansion, MAX_STATES, MAX_LABELS
         )
-        if found is None:
+        if result is None:
             raise too_large(lattice)
         zero = (silence,) * (not options.silence_label) + (partial,) * (not options.partial_word_label)
-        return with_zero(found[0], zero, FAULTS[found[1]] or None)
+        return with_zero(result[0], zero, FAULTS[result[1]] or None)
 
     def all(self, batch: Batch) -> Batch | None:
-        """Align the lattices of a batch; None where one is damaged or needs more than the common case."""
-        if self.options.max_expand > 0.0:  # another bound for each
+        """Align the lattices of a batch; return None if one is damaged or needs the general aligner."""
+        if self.options.max_expand > 0.0:  # the bound differs between lattices
             return None
         bounds = MAX_STATES, MAX_LABELS
         try:
@@ -101,12 +101,12 @@ class WordAligner:
 def align_words(
     lattice: Lattice, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None
 ) -> Lattice:
-    """Give each arc one word, or silence, and exactly the labels of its phones.
+    """Align a lattice so that each arc is one word, or a silence, with exactly the labels of its phones.
 
-    For many lattices of one model make a ``WordAligner``; it also hands out what can be aligned of damaged lattices.
+    For several lattices of a model make a ``WordAligner``, which also returns the valid part of damaged lattices.
 
     Returns:
-        A lattice with the same word sequences, costs and labels, but no labels on final states.
+        A lattice with the same word sequences, costs and labels, without labels on final states.
 
     Raises:
         LatticeError: The lattice is damaged or of another model; see also ``WordAligner``.
