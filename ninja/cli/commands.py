@@ -30,7 +30,7 @@ SECTIONS = {
         ),
         "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
         "tune": Entry("tune", "Choose the weights of a rescoring on a development set."),
-        "lm": Entry("lm", "Ask language models for scores, show what they are, convert them."),
+        "lm": Entry("lm", "Score texts with language models, describe models, convert them."),
     },
     "Word sequences of lattices": {
         "best": Entry("best", "Print the best word sequence of each lattice."),

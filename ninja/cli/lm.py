@@ -37,15 +37,15 @@ class Sentence(NamedTuple):
 
     key: str
     ids: list[int]  # the model's
-    unknown: list[bool]  # whether <unk> stands for the word
-    share: float  # of the text's lines, up to this one
+    unknown: list[bool]  # whether the word is scored as <unk>
+    share: float  # share of the text's lines up to this one
 
 
 @click.group()
 def lm() -> None:
-    """Ask language models for scores, show what they are, convert them.
+    """Score texts with language models, describe models, convert them.
 
-    MODEL is of any kind that `ninja rescore --rnnlm` takes.
+    MODEL is a model that `ninja rescore --rnnlm` takes.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def lm() -> None:
 
 
 def _loads_model(command: Command) -> Command:
-    """Give a command the name of a language model, as ``name``, and the model."""
+    """Add an argument MODEL, passed on as ``name``, and the loaded model."""
 
     @click.argument("model", type=InputFile())
     @click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]")
@@ -64,7 +64,7 @@ def _loads_model(command: Command) -> Command:
     @reads("--words", "Symbol table of a model that numbers its words.", load=SymbolTable.read)
     @word_options(*WORD_OPTIONS)
     @functools.wraps(command)
-    def collected(
+    def with_model(
         model: str,
         normalize: bool | None,
         device: str,
@@ -72,12 +72,12 @@ def _loads_model(command: Command) -> Command:
         load_options: LoadOptions,
         **options: Any,
     ) -> None:
-        given = replace(load_options, device=device, normalize=normalize, words=words)
-        lm = open_model(model, given)
-        refuse_unused_classes([lm], given)
+        load_options = replace(load_options, device=device, normalize=normalize, words=words)
+        lm = open_model(model, load_options)
+        refuse_unused_classes([lm], load_options)
         command(name=model, model=lm, **options)
 
-    return collected
+    return with_model
 
 
 @lm.command(cls=Sectioned)
@@ -110,9 +110,9 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return
-    shown = {True: "yes", False: "no", None: "unknown"}
+    texts = {True: "yes", False: "no", None: "unknown"}
     for name, value in facts.items():
-        click.echo(f"{name:24}{shown[value] if value is None or isinstance(value, bool) else value}")
+        click.echo(f"{name:24}{texts[value] if value is None or isinstance(value, bool) else value}")
 
 
 @lm.command(cls=Sectioned)
@@ -120,20 +120,20 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
 @click.argument("text", type=InputFile())
 @output_file("Scores")
 @click.option("--keys/--no-keys", default=True, help="Lines of TEXT begin with a key, or not.")
-@click.option("--int", "as_ids", is_flag=True, help="TEXT holds the model's word ids, not words.")
+@click.option("--int", "as_ids", is_flag=True, help="TEXT has the model's word ids instead of words.")
 @click.option("--unk-penalty", default=0.0, help="Cost of an unknown word beyond <unk>.")
 def score(
     name: str, model: LanguageModel, text: str, output_file: str, keys: bool, as_ids: bool, unk_penalty: float
 ) -> None:
     """Print the natural-log probability of each word of a text.
 
-    TEXT holds on each line a key and the words of a sentence; - is stdin. The output has the key and then a number for
-    each word and one for the end of the sentence. Words that the model lacks are scored as its <unk>; if it has none,
-    they are left out as SRILM leaves them out (their number is 0), unless --oov-score says otherwise.
+    Each line of TEXT has a key and the words of a sentence; - is stdin. The output has the key, then a number for each
+    word and one for the end of the sentence. Unknown words are scored as the model's <unk>; if it has none, they are
+    left out as in SRILM (their number is 0), unless --oov-score says otherwise.
 
-    Then stderr has the counts and perplexities of SRILM's ngram -ppl: OOVs are words that the model lacks, zeroprobs
-    those of probability zero; logprob is to base 10, ppl per word and end of sentence, ppl1 per word. Where OOVs have
-    scores, a third line has the figures without them.
+    The counts and perplexities of SRILM's ngram -ppl are printed on stderr: OOVs are unknown words, zeroprobs words of
+    probability zero; logprob is to base 10, ppl per word and end of sentence, ppl1 per word. If OOVs have scores, a
+    third line has the figures without them.
 
     \b
     Example:
@@ -143,20 +143,20 @@ def score(
         model.score_oovs("skip")
         click.echo(f"ninja: {name} has no <unk>: OOVs are left out, as SRILM does; see --oov-score", err=True)
     sentences = _sentences(model, text, keys, as_ids)
-    found = Perplexity(skips_unknown=model.oov_score == "skip" and not unk_penalty)
+    totals = Perplexity(skips_unknown=model.oov_score == "skip" and not unk_penalty)
     to_stdout = output_file == "-"
     with text_output(output_file) as stream, Console().progress("sentences", to_stdout=to_stdout) as bar:
-        while some := list(islice(sentences, BATCH)):
-            if keys and not found.num_sentences:
-                _warn_of_words(model, [sentence.key for sentence in some])
-            scores = word_logprobs(model, [sentence.ids for sentence in some])
-            for sentence, logprob in zip(some, scores, strict=True):
+        while batch := list(islice(sentences, BATCH)):
+            if keys and not totals.num_sentences:
+                _warn_of_words(model, [sentence.key for sentence in batch])
+            scores = word_logprobs(model, [sentence.ids for sentence in batch])
+            for sentence, logprob in zip(batch, scores, strict=True):
                 logprob[:-1][sentence.unknown] -= unk_penalty
-                stream.write(" ".join([sentence.key] * keys + [f"{float(each):.6g}" for each in logprob]) + "\n")
-                found.add(logprob, sentence.unknown)
+                stream.write(" ".join([sentence.key] * keys + [f"{float(score):.6g}" for score in logprob]) + "\n")
+                totals.add(logprob, sentence.unknown)
             if bar is not None:
-                bar.step(some[-1].key, found.num_sentences, share=some[-1].share)
-    for line in found.lines():
+                bar.step(batch[-1].key, totals.num_sentences, share=batch[-1].share)
+    for line in totals.lines():
         click.echo(f"ninja: {line}", err=True)
 
 
@@ -170,7 +170,7 @@ def score(
     required=True,
 )
 def convert(model: str, output_file: str) -> None:
-    """Write a language model in another form, which gives the same scores.
+    """Convert a language model to another format, with the same scores.
 
     A Kaldi RNNLM becomes a Ninja checkpoint: one file, with the vocabulary in it. Ninja's own LSTM is written as an
     ONNX model or, given a folder, as a pair of Caffe2 nets.
@@ -188,11 +188,11 @@ def convert(model: str, output_file: str) -> None:
 
 
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
-    """Warn where the first words of lines seem to be no keys: several are alike, or the model knows most."""
-    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+    """Warn if the first words of lines are unlikely to be keys: some are equal, or most are words of the model."""
+    duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
     known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
-    if twice is not None:
-        why = f"{twice!r} begins several lines"
+    if duplicate is not None:
+        why = f"{duplicate!r} begins several lines"
     elif known > MANY * len(keys):
         why = f"{known} of {len(keys)} are words of the model"
     else:
@@ -210,18 +210,18 @@ def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> 
         key = fields.pop(0) if keyed else ""
         ids = [_id_of(network, word, as_ids, path, line) for word in fields]
         if not marks.isdisjoint(ids):
-            mark = network.vocabulary.word(next(each for each in ids if each in marks))
+            mark = network.vocabulary.word(next(number for number in ids if number in marks))
             raise FormatError(f"{mark} in the text; remove it, it is implied", path, line=line)
         # SRILM, too, takes an <unk> in the text for an OOV where the model has none.
         unk = None if network.oov_score is None else network.unk
         unknown = [word not in network.vocabulary or number == unk for word, number in zip(fields, ids, strict=True)]
-        yield Sentence(key, ids, [not as_ids and each for each in unknown], share)
+        yield Sentence(key, ids, [not as_ids and is_unknown for is_unknown in unknown], share)
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
     """Yield the number of each line, the share of the text up to it, and its fields.
 
-    ASCII blanks separate them, since some vocabularies hold words with others.
+    Only ASCII blanks separate fields, since words of some vocabularies contain others.
     """
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
     lines = text.removesuffix("\n").split("\n") if text else []

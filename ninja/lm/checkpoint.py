@@ -48,14 +48,14 @@ NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network of the oth
     "lstm": (lstm.Config, lstm.LSTMLanguageModel),
     "transformer": (transformer.Config, transformer.TransformerLanguageModel),
 }
-RETRAIN = "train it again, or copy it again from where it came"  # what to do about most damage
+RETRAIN = "train it again, or copy it again from its source"  # advice for most damage
 
 CardEntry = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A language model as a file holds it."""
+    """A language model in a file."""
 
     module: Module | KaldiModel  # float32, in evaluation mode
     words: list[str]  # by id
@@ -72,22 +72,22 @@ class Checkpoint:
 
 def open_checkpoint(path: str, options: LoadOptions) -> LstmLM | TransformerLM | KaldiRnnlm:
     """Open a checkpoint as a language model, see `read` and `ninja.lm.load`."""
-    found = read(path)
-    if isinstance(found.module, KaldiModel):
-        return KaldiRnnlm(found.module, options, path)
-    unk_words = found.card.get("unk_words")
-    model = TransformerLM if isinstance(found.module, transformer.TransformerLanguageModel) else LstmLM
+    stored = read(path)
+    if isinstance(stored.module, KaldiModel):
+        return KaldiRnnlm(stored.module, options, path)
+    unk_words = stored.card.get("unk_words")
+    model = TransformerLM if isinstance(stored.module, transformer.TransformerLanguageModel) else LstmLM
     return model(
-        found.module,
-        SymbolTable(((word, number) for number, word in enumerate(found.words)), path),
+        stored.module,
+        SymbolTable(((word, number) for number, word in enumerate(stored.words)), path),
         options,
         unk_words if type(unk_words) is int and unk_words > 0 else None,
     )
 
 
 def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
-    """Save tensors and plain values with torch, under a temporary name that becomes `path` only when complete."""
-    image = io.BytesIO()  # torch's own writer would tell a full disk as a RuntimeError
+    """Save tensors and plain values with torch, under a temporary name that is renamed to `path` when complete."""
+    image = io.BytesIO()  # torch's writer would report a full disk as a RuntimeError
     torch.save(content, image)
     with opened(os.fspath(path)) as file:
         file.write(image.getbuffer())
@@ -116,7 +116,7 @@ def _packed(module: Module, storage: Storage) -> dict[str, torch.Tensor]:
 
 
 def _unpacked(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return stored weights in float32; what has no scale that fits stays int8."""
+    """Return stored weights in float32; matrices without a fitting scale stay int8."""
     scales = {name + SCALE for name, weight in state.items() if weight.dtype == torch.int8}
     result: dict[str, torch.Tensor] = {}
     for name, weight in state.items():
@@ -167,7 +167,7 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint, running no code from it and believing no size in it before the file's own is compared.
+    """Read a checkpoint; no code of the file runs, and every size is compared with that of the file.
 
     Raises:
         ModelError: The file is damaged, or no checkpoint of this format.
@@ -207,13 +207,13 @@ def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
 
 
 class Undrawn(TorchFunctionMode):
-    """Leaves undrawn what will be overwritten: drawing on the meta device imports the compiler, for a second."""
+    """Skips the initialisation of weights, which on the meta device imports torch's compiler for a second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
+        options = kwargs or {}
         if getattr(function, "__module__", None) == "torch.nn.init":
-            return args[0] if args else given["tensor"]
-        return function(*args, **given)
+            return args[0] if args else options["tensor"]
+        return function(*args, **options)
 
 
 def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> Module:

@@ -1,4 +1,4 @@
-"""Write models in other forms: those of other toolkits as Ninja checkpoints, and Ninja's LSTM in theirs."""
+"""Convert models: those of other toolkits to Ninja checkpoints, and Ninja's LSTM to other formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, detect_format
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Write a model in another form, which gives the same scores.
+    """Convert a model to another format, with the same scores.
 
     Args:
         source: A Kaldi RNNLM, its directory or its network (``final.raw``), or a checkpoint of Ninja's LSTM.
@@ -20,8 +20,8 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
             two Caffe2 nets (ending in ``/``, or already there).
 
     Raises:
-        ModelError: The source cannot be written so, or a piece of it is missing, damaged or not supported.
-        FormatError: A piece is damaged, or holds what is not supported.
+        ModelError: The source cannot be converted, or a piece of it is missing, damaged or not supported.
+        FormatError: A piece is damaged or not supported.
     """
     name, wanted = os.fspath(source), os.fspath(target)
     kind = detect_format(name).name

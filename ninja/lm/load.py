@@ -34,7 +34,8 @@ KALDI_PIECES = (
 _HUB_NAME = re.compile(r"(?!.*\.[A-Za-z]{1,7}\d?$)\w[\w.-]*(?:/\w[\w.-]*)?")
 SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by name
 CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # suffixes of the names of Caffe2's two nets
-# What may follow the version in an ONNX file: producer, its version, domain, version, text, graph, operators, metadata.
+# Fields that may follow the version of an ONNX file: producer, its version, domain, version, text, graph, operators,
+# metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
 _EXPORTED = re.compile(r"[^/]*/models/[^/]+\.json|([^/]*/)?serialized_exported_program\.json")
 _EXPORT = (
@@ -96,27 +97,27 @@ def load(
     Args:
         path: A model of any format in `FORMATS`, a file or a directory; or the name of a shipped model, see `SHIPPED`.
             None is ``english``.
-        device: Where torch computes, such as ``"cuda:1"``. ``"auto"`` is the first GPU of NVIDIA's that torch can use,
+        device: Device of torch, such as ``"cuda:1"``. ``"auto"`` is the first GPU of NVIDIA's that torch can use,
             else the CPU. Names with commas between, ``"cuda:0,cuda:1"``: a copy of the model on each device, between
             which a rescoring shares the lattices out.
-        normalize: Normalise scores exactly, in single precision. False = not at all, for a network trained to normalise
-            itself. None = as the model is meant to be used: Kaldi RNNLMs as they are, as Kaldi does; models that
-            estimate their normaliser, such as the shipped one, by that estimate, with weights in half precision where
-            the processor computes in it; all others exactly.
-        max_batch: Most histories a network sees at once; None = as many as a call brings.
+        normalize: Normalise scores exactly, in single precision. False: not at all, for a network trained to normalise
+            itself. By default Kaldi RNNLMs are not normalised, as in Kaldi; models that estimate their normaliser, such
+            as the shipped one, use that estimate, with weights in half precision if the processor supports it; all
+            others are normalised exactly.
+        max_batch: Largest number of histories in one call of the network. Default: unlimited.
         words: The symbol table of a model that numbers its words and does not spell them: const-arpa, ``G.fst``, and
-            networks of other toolkits. None = the one in the file, or ``words.txt`` or ``words.txt.gz`` beside it.
-            Other kinds ignore it.
+            networks of other toolkits; others ignore it. Default: the table in the file, else ``words.txt`` or
+            ``words.txt.gz`` beside it.
         oov_score: Score of words that an n-gram model without ``<unk>`` lacks, after whatever history: ``"skip"``, they
             cost nothing, as SRILM leaves them out; ``"spread"``, 1 / number of the model's words, shared by the words
-            it lacks; or a natural-log probability. The word after it is scored without a history. None = such words
+            it lacks; or a natural-log probability. The word after it is scored without a history. By default such words
             are refused. Models with ``<unk>`` ignore it.
         classes: SRILM's class definitions (``ngram -classes``), for an n-gram model in which the classes are words: a
             line is ``CLASS [probability] word …``.
         multi_char: Split words at this character, ``"_"`` in SRILM's multiwords, and score their parts one after the
-            other. None = words are whole.
+            other.
         text_transform: ``"lower"``: a Hugging Face model of pieces reads words in lower case, for lattices in upper
-            case. None = as they are.
+            case.
 
     Raises:
         ModelError: There is no such file, it is of another kind, damaged, or contradicts itself.

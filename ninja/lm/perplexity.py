@@ -17,7 +17,7 @@ from ninja.lm.trie import word_logprobs
 BATCH = 1024  # sentences scored side by side
 LARGEST = 700.0  # nats that can be exponentiated
 LN10 = math.log(10.0)
-ZERO = -90 * LN10  # nats; what ARPA files write for probability zero, -99, and back-off weights are below it
+ZERO = -90 * LN10  # nats; ARPA files write probability zero as -99, and back-off weights are added to it
 
 
 @dataclass(slots=True)
@@ -76,16 +76,16 @@ class Perplexity:
         return self.num_words - self.num_unknown - self.num_zero
 
     def lines(self) -> list[str]:
-        """Return the figures as SRILM prints them, and a third line without OOVs where these have scores."""
-        found = [
+        """Return the lines that SRILM prints, and a third one without OOVs if these have scores."""
+        lines = [
             f"{self.num_sentences} sentences, {self.num_words} words, {self.num_unknown} OOVs",
             f"{self.num_zero} zeroprobs, {_figures(self.logprob, self.perplexity, self.perplexity_of_words)}",
         ]
         if self.num_left_out < self.num_unknown + self.num_zero:
             known = self.logprob - self.unknown_logprob
             figures = _figures(known, self.known_perplexity, self.known_perplexity_of_words)
-            found.append(f"without the OOVs: {figures}")
-        return found
+            lines.append(f"without the OOVs: {figures}")
+        return lines
 
 
 def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | None = None) -> Perplexity:
@@ -93,22 +93,22 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
 
     Raises:
         FormatError: There is no sentence.
-        VocabularyError: A word is unknown, and the model has none that stands for such.
+        VocabularyError: A word is unknown, and the model has no <unk>.
     """
-    found = Perplexity(skips_unknown=lm.oov_score == "skip")
+    result = Perplexity(skips_unknown=lm.oov_score == "skip")
     rest = iter(sentences)
-    while some := list(islice(rest, BATCH)):
-        ids = [lm.vocabulary.ids(sentence) for sentence in some]
-        if lm.unk is None and any(-1 in each for each in ids):
+    while batch := list(islice(rest, BATCH)):
+        ids = [lm.vocabulary.ids(sentence) for sentence in batch]
+        if lm.unk is None and any(-1 in numbers for numbers in ids):
             raise VocabularyError("words are unknown, but the model has no <unk> for them; see oov_score", path)
         # a text may spell <unk> itself
-        strange = [[number in (-1, lm.unk) for number in each] for each in ids]
-        known = [[lm.unk if number == -1 else number for number in each] for each in ids]
-        for logprob, unknown in zip(word_logprobs(lm, known), strange, strict=True):  # type: ignore[arg-type]
-            found.add(logprob, unknown)
-    if not found.num_sentences:
+        is_unknown = [[number in (-1, lm.unk) for number in numbers] for numbers in ids]
+        known = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]
+        for logprob, unknown in zip(word_logprobs(lm, known), is_unknown, strict=True):  # type: ignore[arg-type]
+            result.add(logprob, unknown)
+    if not result.num_sentences:
         raise FormatError("no sentence in this text", path)
-    return found
+    return result
 
 
 def _perplexity(logprob: float, count: int) -> float:
@@ -116,5 +116,5 @@ def _perplexity(logprob: float, count: int) -> float:
 
 
 def _figures(logprob: float, perplexity: float, of_words: float) -> str:
-    shown = ["undefined" if math.isnan(each) else f"{each:.6g}" for each in (perplexity, of_words)]
-    return f"logprob= {logprob / LN10:.6g} ppl= {shown[0]} ppl1= {shown[1]}"
+    ppl, ppl1 = ("undefined" if math.isnan(value) else f"{value:.6g}" for value in (perplexity, of_words))
+    return f"logprob= {logprob / LN10:.6g} ppl= {ppl} ppl1= {ppl1}"

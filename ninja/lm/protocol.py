@@ -17,9 +17,9 @@ import numpy.typing as npt
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
-FIRST_MARK = -3  # ids from here down are marks of lists of phrases; -1 and -2 mean other things to searches
-TextTransform = Literal["lower"]  # of words before a model of pieces splits them
-OOVScore = Literal["skip", "spread"] | float  # of words that an n-gram model without <unk> lacks, see `LoadOptions`
+FIRST_MARK = -3  # ids of lists of phrases are at most this; -1 and -2 are used by searches
+TextTransform = Literal["lower"]  # applied to words before a model of pieces splits them
+OOVScore = Literal["skip", "spread"] | float  # score of unknown words in a model without <unk>, see `LoadOptions`
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 # Methods of a language model that read or change its slots.
@@ -37,7 +37,7 @@ class _Lock:
 
 
 def _lock_of(shared: object) -> AbstractContextManager[bool]:
-    """Return the lock of an object that several threads use; the same thread may take it again."""
+    """Return the re-entrant lock of an object."""
     name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the same object in a forked process, has another
     holder: _Lock = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
     return holder.lock
@@ -58,9 +58,9 @@ def exclusive(method: Method) -> Method:
 class LanguageModel(Protocol):
     """A language model over words, which keeps the states of histories itself; models derive from this class.
 
-    A history is a sentence's beginning: ``<s>`` and the words after it. The model holds what it knows of each in
-    a *slot*; callers hold the slot's number, an opaque integer ≥ 0. Every call works on a batch, and what it
-    returns for one history does not depend on the others beyond 1e-4.
+    A history is the beginning of a sentence: ``<s>`` and the words after it. The model keeps the state of each history
+    in a *slot*; callers have the slot's number, an opaque integer ≥ 0. Every call takes a batch, and the result for one
+    history does not depend on the others beyond 1e-4.
 
         slot ──advance(word)──► new slot        the old one stays valid until released
           └────logprob(word)──► ln P(word | history)
@@ -69,22 +69,22 @@ class LanguageModel(Protocol):
     """
 
     vocabulary: SymbolTable  # the model's own words and ids; all word ids below are these
-    bos: int | None  # id of <s>, where the model has one
+    bos: int | None  # id of <s>, if the model has it
     eos: int  # id of </s>
-    unk: int | None  # id of the word that stands for all unknown ones, where the model has one
-    unk_words: int | None = None  # how many distinct words that was in training, where known
-    oov_score: OOVScore | None = None  # what `unk` costs where the model itself has no <unk>
+    unk: int | None  # id of the word for unknown words, if the model has one
+    unk_words: int | None = None  # number of distinct training words mapped to `unk`, if known
+    oov_score: OOVScore | None = None  # score of `unk` if the model itself has no <unk>
 
     # Abilities beyond the four methods.
     scores_tries: bool = False  # `score_trie` scores whole tries in one pass
     whole_sentences: bool = False  # only whole sentences have scores, and only `score_trie` gives them
-    classes: tuple[str, ...] = ()  # words that stand for others, as class definitions say
-    spells_words: bool = False  # any word that pieces spell has a score; `vocabulary` has those looked up so far
+    classes: tuple[str, ...] = ()  # words that are classes, by the class definitions
+    spells_words: bool = False  # scores any word that its pieces spell; `vocabulary` has the words looked up so far
     takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
-    state_size: int | None = None  # numbers of a history's hidden state, where `states` gives them
-    takes_phrases: bool = False  # a history belongs to a list of phrases, if a `PhraseMark` is its first word
+    state_size: int | None = None  # size of the hidden state that `states` returns, if it does
+    takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a list of phrases
     replicas: Sequence[LanguageModel] = ()  # the same model on each of several devices, itself among them
-    stateless: bool = False  # slots are plain values, so that calls of several threads need not wait for each other
+    stateless: bool = False  # slots are plain values, so calls of several threads need no lock
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let one thread at a time call the methods that a subclass defines."""
@@ -95,34 +95,34 @@ class LanguageModel(Protocol):
 
     @property
     def num_parameters(self) -> int | None:
-        """Number of trained numbers, where known."""
+        """Number of trained parameters, if known."""
         return None
 
     @property
     def normalized(self) -> bool | None:
-        """True if scores are normalised exactly; None: unknown."""
+        """True if scores are normalised exactly; None if that is unknown."""
         return None
 
     def twin(self) -> LanguageModel | None:
-        """Return a model with the same weights, which are not copied, and slots of its own, for another thread.
+        """Return a model for another thread, which shares the weights and has its own slots.
 
-        None: this kind of model has none, and threads that use it wait for each other.
+        Models without twins return None, and threads that use them wait for each other.
         """
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return a model for each of some threads: its replicas, or twins; none where one thread does it all."""
+        """Return a model for each thread: replicas or twins; an empty list if one thread does all the work."""
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
 
     @property
     def device(self) -> str | None:
-        """Where torch computes, such as ``"cuda:0"``; None for a model that needs no torch."""
-        found = getattr(self, "_device", None)
-        return None if found is None else str(found)
+        """Device of torch, such as ``"cuda:0"``; None for a model that does not use torch."""
+        device = getattr(self, "_device", None)
+        return None if device is None else str(device)
 
     def start(self, count: int) -> np.ndarray:
-        """Make slots of the history that is ``<s>`` alone.
+        """Make slots of the history ``<s>``.
 
         Returns:
             Slots, int64 [count], distinct unless the model needs no states.
@@ -143,7 +143,7 @@ class LanguageModel(Protocol):
         """Score words after histories.
 
         Args:
-            slots: Histories, int64 [n]; one may occur several times, and is then cheapest.
+            slots: Histories, int64 [n]; repeated ones cost little.
             words: The word scored after each, int32 [n]; `eos` ends the sentence.
 
         Returns:
@@ -151,35 +151,35 @@ class LanguageModel(Protocol):
         """
 
     def release(self, slots: np.ndarray) -> None:
-        """Give slots back, int64 [n], each once; later calls reuse them."""
+        """Free slots, int64 [n], each once; later calls reuse them."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Score every node of a trie in one pass, as `ninja.lm.trie.score_trie` describes; see `scores_tries`."""
         raise OptionError("this language model scores no tries; use ninja.lm.trie.score_trie")
 
     def advice(self, words: Sequence[str]) -> str | None:
-        """Tell what to change, in one line, where words of lattices are of a kind that the model hardly knows."""
+        """Return a line of advice if the words of lattices are of a kind that the model hardly knows."""
         return None
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return what the network predicts the next word from, float32 [n, state_size]; see `state_size`."""
+        """Return the network's hidden state, from which it predicts the next word, float32 [n, state_size]."""
         raise OptionError("this language model does not give its hidden state; recurrent and attention networks do")
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return what states are multiplied with to score words, float32 [n, state_size]; zeros where it is unknown."""
+        """Return output embeddings, which states are multiplied with, float32 [n, state_size]; zeros if unknown."""
         return np.zeros((len(words), self.state_size or 0), np.float32)
 
     def score_oovs(self, score: OOVScore) -> None:
-        """Make a word for all that the model lacks, which has no <unk>; see `LoadOptions.oov_score`."""
+        """Add a word for unknown words to a model without <unk>; see `LoadOptions.oov_score`."""
         raise OptionError("this language model takes no oov_score; n-gram models do")
 
 
 class PhraseMark(Protocol):
-    """The phrases of an utterance, as a word that stands before its histories; kept while these are in use."""
+    """The phrases of an utterance, as the first word of its histories; kept while these are in use."""
 
     @property
     def number(self) -> int:
-        """The id that models which take phrases read, `FIRST_MARK` or below; each list has its own."""
+        """Word id of the list in models that take phrases, at most `FIRST_MARK`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +187,16 @@ class LoadOptions:
     """Options of computing with a language model; a kind of model ignores those it does not have."""
 
     device: str = "auto"  # where torch computes, see `ninja.lm.load`
-    normalize: bool | None = (
-        None  # normalise scores exactly; None: as the model is meant to be used, see `ninja.lm.load`
-    )
-    max_batch: int | None = None  # most histories that a network sees at once; None: as many as a call brings
-    words: SymbolTable | None = None  # of a file that numbers its words; None: found in it or beside it
-    # Natural-log probability of a word that an n-gram model without <unk> lacks, the same after all histories; the
-    # history begins anew behind it, as SRILM has it. "skip" is 0: the word costs nothing. "spread" is ln 1/V of the
-    # model's V words, which the words that it lacks share as they share an <unk>. None: such words are refused.
+    normalize: bool | None = None  # normalise scores exactly; the default depends on the model, see `ninja.lm.load`
+    max_batch: int | None = None  # largest number of histories in a call of the network; default: unlimited
+    words: SymbolTable | None = None  # symbol table of a file that numbers its words; default: in it or beside it
+    # Natural-log probability of unknown words in an n-gram model without <unk>, the same after all histories; the word
+    # after it has an empty history, as in SRILM. "skip" is 0; "spread" is ln 1/V of the model's V words, shared by all
+    # unknown words as an <unk> is. By default unknown words are refused.
     oov_score: OOVScore | None = None
-    classes: str | os.PathLike[str] | None = None  # SRILM's definitions, for n-gram models that have such classes
-    multi_char: str | None = None  # words are split at this character; None: no word is
-    text_transform: TextTransform | None = None  # of words before a model of pieces splits them; None: as they are
+    classes: str | os.PathLike[str] | None = None  # SRILM's class definitions, for n-gram models with classes
+    multi_char: str | None = None  # character at which words are split
+    text_transform: TextTransform | None = None  # applied to words before a model of pieces splits them
 
     def __post_init__(self) -> None:
         if self.multi_char is not None and (len(self.multi_char) != 1 or self.multi_char.isspace()):
@@ -220,7 +218,7 @@ DEFAULTS = LoadOptions()
 
 
 def oov_logprob(score: OOVScore, num_words: int) -> float:
-    """Return the natural-log probability that `score` gives unknown words, for a model of so many words."""
+    """Return the natural-log probability of unknown words by an OOV score, for a model of `num_words` words."""
     if score in ("skip", "spread"):
         return 0.0 if score == "skip" else -math.log(num_words)
     if isinstance(score, str) or not -math.inf < score <= 0:
@@ -232,10 +230,10 @@ FIRST_CAPACITY = 256  # slots at first; doubled when they run out
 
 
 class SlotPool:
-    """A stack of free slots, the last one given back first reused."""
+    """A stack of free slots; the last one freed is reused first."""
 
     def __init__(self, grow: Callable[[int], None]) -> None:
-        """Begin without slots; `grow` makes room for so many in all."""
+        """Start without slots; `grow` allocates the states of a number of slots."""
         self._grow = grow
         self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity], a stack
         self._num_free = 0

@@ -1,7 +1,8 @@
 """Files of ``torch.save`` that hold plain values and tensors, read by `ninja.formats.torch_file` instead of torch.
 
-Versions of torch differ in whether they compare a storage's size, and the place of a tensor in it, with the bytes
-of the file. This reader always does.
+``torch.load(weights_only=True, mmap=True)`` runs no code either, but allocates what a file asks for: a pickle of 40
+bytes with ``bytearray(2**31)`` takes 2 GB. It compares no checksums, and whether it compares the size of a storage, and
+the place of a tensor in it, with the bytes of the file depends on its version.
 """
 
 from __future__ import annotations

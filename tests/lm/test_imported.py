@@ -111,7 +111,7 @@ def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
         lm.release(np.array([slot for slot, _ in held], np.int64))
         assert lm.num_slots == 0
         assert lm._slots.num_used == 2  # nothing leaks: what is left begins every sentence
-        assert (lm._children[lm._held == 0] == 0).all()
+        assert (lm._children[lm._references == 0] == 0).all()
 
 
 @pytest.mark.parametrize("kind", ["step", "history"])

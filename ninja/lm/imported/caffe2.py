@@ -1,4 +1,4 @@
-"""Language models as pairs of Caffe2 nets, read without Caffe2 and run on torch; docs/networks.md says what they hold.
+"""Language models as pairs of Caffe2 nets, read without Caffe2 and run on torch; docs/networks.md describes them.
 
 Scopes before the name of a blob (``rnn/hidden_t_prev``) are part of a state's name; ``rnn/logits`` is ``logits``. The
 second net may say in an argument `unk_words` how many distinct words of the training text ``<unk>`` stood for.
@@ -32,10 +32,10 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open a directory with two nets as a language model, see `ninja.lm.load`.
 
     Raises:
-        ModelError: A net is damaged, has an operator that we do not run, or other inputs and outputs.
+        ModelError: A net is damaged, or has unsupported operators, inputs or outputs.
     """
     init, predict = (
-        read(os.path.join(path, next(each for each in os.listdir(path) if each.endswith(end))))
+        read(os.path.join(path, next(name for name in os.listdir(path) if name.endswith(end))))
         for end in (INIT, PREDICT)
     )
     scores = [name for name in predict.external_output if name.split("/")[-1] in SCORES]
@@ -49,13 +49,13 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:
-    """Fill the weights, and return the second net as a network once everything that it reads is there."""
+    """Fill the weights, check that nothing is missing, and return the second net as a network."""
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             known = ", ".join(OPERATORS)
             raise operator.error(f"an operator that Ninja does not run; it runs {known}")
     filled = _filled(init)
-    made = {name for operator in predict.operators for name in operator.outputs}
+    outputs = {name for operator in predict.operators for name in operator.outputs}
     if "word" not in predict.external_input:
         found = ", ".join(name for name in predict.external_input if name not in filled) or "none but weights"
         message = f"no input `word`; found {found}; expected word, NAME_prev for each state, seq_lengths, timestep"
@@ -63,13 +63,13 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     missing = [n for n in predict.external_input if n not in filled and n not in FED and not _is_state(n)]
     if missing:
         raise ModelError(f"inputs that {init.path} does not fill: {', '.join(missing)}", predict.path)
-    if len(scores) != 1 or scores[0] not in made:
+    if len(scores) != 1 or scores[0] not in outputs:
         found = ", ".join(predict.external_output) or "none"
         raise ModelError(f"outputs: {found}; expected exactly one of {', '.join(SCORES)}", predict.path)
     names = [name for name in predict.external_input if _is_state(name)]
-    parts = [_part(name, filled, made, predict) for name in names]
+    parts = [_part(name, filled, outputs, predict) for name in names]
     weights = {name: weight.to(device) for name, weight in filled.items() if not _is_state(name)}
-    constant = {name: weight for name, weight in weights.items() if name not in made and name not in FED}
+    constant = {name: weight for name, weight in weights.items() if name not in outputs and name not in FED}
     steps = [(operator, runner(operator, constant)) for operator in predict.operators]
 
     def run(word: torch.Tensor, state: State) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -78,8 +78,8 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
         blobs["timestep"] = torch.zeros(1, dtype=torch.int32, device=word.device)
         for operator, function in steps:
             outputs = _run(operator, blobs, function)
-            if not operator.inputs:  # a constant does not know where the others are
-                outputs = [each.to(word.device) for each in outputs]
+            if not operator.inputs:  # constants are made on the CPU
+                outputs = [tensor.to(word.device) for tensor in outputs]
             blobs |= zip(operator.outputs, outputs, strict=False)
         score = blobs[scores[0]]
         if score.dim() == 3 and score.shape[0] == 1:
@@ -97,7 +97,7 @@ def _filled(init: Net) -> Blobs:
     with torch.inference_mode():
         for operator in init.operators:
             outputs = _run(operator, filled, OPERATORS[operator.type])
-            total += sum(each.numel() for each in outputs if operator.type == "ConstantFill")
+            total += sum(tensor.numel() for tensor in outputs if operator.type == "ConstantFill")
             if total > _LARGEST_FILL:
                 raise operator.error(f"more than {_LARGEST_FILL} constants in all")
             filled |= zip(operator.outputs, outputs, strict=False)
@@ -108,10 +108,10 @@ def _is_state(name: str) -> bool:
     return name.endswith("_prev")
 
 
-def _part(name: str, filled: Blobs, made: set[str], predict: Net) -> tuple[StatePart, str]:
-    """Return a part of the state, and the output that holds it after a word."""
+def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[StatePart, str]:
+    """Return a part of the state, and the output with its value after a word."""
     stem = name.removesuffix("_prev")
-    after = next((each for each in (stem, f"{stem}_t") if each in made and each in predict.external_output), None)
+    after = next((name for name in (stem, f"{stem}_t") if name in outputs and name in predict.external_output), None)
     if after is None:
         raise ModelError(f"no output {stem} or {stem}_t for the state {name}", predict.path)
     start = filled.get(name)
@@ -134,7 +134,7 @@ def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Ten
     except ModelError:
         raise
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in zip(operator.inputs, inputs, strict=True))
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip(operator.inputs, inputs, strict=True))
         raise operator.error(f"{reason(error)} (inputs: {shapes or 'none'})") from error
     if len(outputs) < len(operator.outputs):
         raise operator.error(f"{len(operator.outputs)} outputs, but it makes {len(outputs)}")

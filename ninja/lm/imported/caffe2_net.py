@@ -1,4 +1,4 @@
-"""Caffe2's nets as its protocol buffers hold them: operators, their arguments, and the names between them.
+"""Caffe2's nets, read from protocol buffers: operators, their arguments, inputs and outputs.
 
 Source: caffe2/proto/caffe2.proto (messages NetDef, OperatorDef, Argument).
 """
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ninja.errors import ModelError
 from ninja.libraries import needed_for
 
-INIT, PREDICT = "init_net.pb", "predict_net.pb"  # how the names of the two nets end
-# Of each message the fields that matter, as in caffe2.proto; * = repeated.
+INIT, PREDICT = "init_net.pb", "predict_net.pb"  # suffixes of the names of the two nets
+# Fields of caffe2.proto that are read; * = repeated.
 _MESSAGES = {
     "Argument": "name=1:STRING f=2:FLOAT i=3:INT64 s=4:BYTES floats*=5:FLOAT ints*=6:INT64",
     "OperatorDef": "input*=1:STRING output*=2:STRING type=4:STRING arg*=5:Argument",
@@ -30,7 +30,7 @@ Argument: TypeAlias = int | float | str | tuple[int, ...] | npt.NDArray[np.float
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator: its function, and the blobs it reads and makes."""
+    """An operator: its type, and the blobs that it reads and writes."""
 
     type: str
     inputs: tuple[str, ...]
@@ -78,8 +78,8 @@ def read(path: str | os.PathLike[str]) -> Net:
     try:
         net = net_def.FromString(content)
         operators = tuple(
-            Operator(each.type, tuple(each.input), tuple(each.output), _arguments(each.arg), name, number)
-            for number, each in enumerate(net.op, 1)
+            Operator(op.type, tuple(op.input), tuple(op.output), _arguments(op.arg), name, number)
+            for number, op in enumerate(net.op, 1)
         )
         external = tuple(net.external_input), tuple(net.external_output)
         arguments = _arguments(net.arg)
@@ -97,14 +97,14 @@ def encode(net: Net) -> bytes:
     """Write a net as Caffe2 does."""
     message = _net_def()(name=net.name, external_input=net.external_input, external_output=net.external_output)
     for operator in net.operators:
-        written = message.op.add(type=operator.type, input=operator.inputs, output=operator.outputs)
-        _add(written.arg, operator.arguments)
+        op = message.op.add(type=operator.type, input=operator.inputs, output=operator.outputs)
+        _add(op.arg, operator.arguments)
     _add(message.arg, net.arguments)
     return bytes(message.SerializeToString())
 
 
 def _arguments(messages: Any) -> dict[str, Argument]:
-    return {each.name: _value(each) for each in messages}
+    return {message.name: _value(message) for message in messages}
 
 
 def _value(message: Any) -> Argument:
@@ -135,8 +135,8 @@ def _net_def() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="caffe2.proto", package="caffe2", syntax="proto2")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
-        for each in fields.split():
-            label, number, sort = each.replace(":", "=").split("=")
+        for declaration in fields.split():
+            label, number, sort = declaration.replace(":", "=").split("=")
             entry = message.field.add(name=label.rstrip("*"), number=int(number))
             entry.label = kind.LABEL_REPEATED if label.endswith("*") else kind.LABEL_OPTIONAL
             if sort in _MESSAGES:

@@ -1,8 +1,8 @@
 """Caffe2's operators on torch: those that recurrent language models use, named and defined as in Caffe2.
 
-Each takes the operator, with its arguments, and its input tensors, and returns its output tensors. `OPERATORS` says
-which there are; gradients, data readers and convolutions are not among them, nor RecurrentNetwork, whose step net is
-what a language model is run by here.
+Each takes the operator, with its arguments, and its input tensors, and returns its output tensors. `OPERATORS` lists
+them; gradients, data readers and convolutions are not supported, nor RecurrentNetwork, whose step net is the network
+that is run here.
 
 Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
 """
@@ -21,7 +21,7 @@ from ninja.lm.imported.caffe2_net import Operator
 
 Tensors = Sequence[torch.Tensor]
 Product = Callable[[torch.Tensor], torch.Tensor]
-MAX_FILL = 2**22  # values a constant may have: no bytes of the file stand for them
+MAX_FILL = 2**22  # largest number of values of a constant, which take no bytes of the file
 DTYPES = {1: torch.float32, 2: torch.int32, 5: torch.bool, 10: torch.int64, 12: torch.float16, 13: torch.float64}
 
 
@@ -32,27 +32,27 @@ def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
     return axis % max(tensor.dim(), 1)
 
 
-def _given(operator: Operator, inputs: Tensors) -> Tensors:
-    """GivenTensorFill and its likes: the values stand in the file."""
+def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
+    """GivenTensorFill and its integer variants: values from the file."""
     shape = operator.integers("shape")
     dtype = {"GivenTensorFill": torch.float32, "GivenTensorIntFill": torch.int32}.get(operator.type, torch.int64)
-    found = operator.arguments.get("values", ())
-    values = found if isinstance(found, np.ndarray if dtype == torch.float32 else tuple) else ()
+    argument = operator.arguments.get("values", ())
+    values = argument if isinstance(argument, np.ndarray if dtype == torch.float32 else tuple) else ()
     if any(size < 0 for size in shape) or len(values) != math.prod(shape):
         raise operator.error(f"{len(values)} values for the shape {list(shape)}; the file is damaged")
     return [torch.tensor(values).to(dtype).reshape(shape)]
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: one value in a shape that is given, or an input's, or an input."""
+    """ConstantFill: one value, in a shape that is an argument, an input, or that of an input."""
     shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
         shape += operator.integers("extra_shape")
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_FILL:
         raise operator.error(f"the shape {shape} has more than {MAX_FILL} values, or a negative size")
-    found = operator.arguments.get("value")
-    value = found if isinstance(found, int | float) else 0.0
+    argument = operator.arguments.get("value")
+    value = argument if isinstance(argument, int | float) else 0.0
     dtype = DTYPES.get(operator.integer("dtype", 10 if isinstance(value, int) else 1))
     if dtype is None:
         raise operator.error(f"dtype {operator.integer('dtype', 1)} is not a known type of numbers")
@@ -82,7 +82,7 @@ def _rows(operator: Operator, tensor: torch.Tensor, matrix: torch.Tensor, produc
 
 
 def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
-    """Return how an operator runs; a product with `weights`, which never change, has them laid out once."""
+    """Return the function of an operator; constant `weights` of a product are packed once."""
     weight, bias = (weights.get(name) for name in (*operator.inputs, "", "", "")[1:3])
     plain = OPERATORS[operator.type]
     if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32 or not weight.numel():
@@ -99,8 +99,8 @@ def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
     left, right = inputs
     if operator.type == "MatMul":
         left, right = (
-            each.reshape(each.shape[: operator.integer(f"axis_{name}", 1)].numel(), -1)
-            for each, name in zip(inputs, "ab", strict=True)
+            tensor.reshape(tensor.shape[: operator.integer(f"axis_{name}", 1)].numel(), -1)
+            for tensor, name in zip(inputs, "ab", strict=True)
         )
     left = left.mT if operator.integer("trans_a", 0) else left
     return [left @ (right.mT if operator.integer("trans_b", 0) else right)]
@@ -110,7 +110,7 @@ def _binary(compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Ca
     def run(operator: Operator, inputs: Tensors) -> Tensors:
         left, right = inputs
         if operator.integer("broadcast", 0) and right.numel() > 1:
-            # Of old: the second's dimensions lie at `axis` of the first, or at its end.
+            # Caffe2's old broadcasting: the second's dimensions are at `axis` of the first, or at its end.
             axis = operator.integer("axis", -1)
             after = left.dim() - right.dim() - axis if axis != -1 else 0
             right = right.reshape(*right.shape, *[1] * max(after, 0))
@@ -132,21 +132,21 @@ def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
 def _gather(operator: Operator, inputs: Tensors) -> Tensors:
     rows, where = inputs
     axis = _axis(operator, rows, 0)
-    found = rows.index_select(axis, where.reshape(-1))
-    return [found.reshape(*rows.shape[:axis], *where.shape, *rows.shape[axis + 1 :])]
+    selected = rows.index_select(axis, where.reshape(-1))
+    return [selected.reshape(*rows.shape[:axis], *where.shape, *rows.shape[axis + 1 :])]
 
 
 def _channel(operator: Operator, tensor: torch.Tensor) -> int:
-    """Return the axis of Concat and Split, which may be named as a picture's channel."""
+    """Return the axis of Concat and Split, by default that of channels."""
     return _axis(operator, tensor, 3 if operator.arguments.get("order") == "NHWC" else 1)
 
 
 def _concat(operator: Operator, inputs: Tensors) -> Tensors:
     if operator.integer("add_axis", 0):
         axis = operator.integer("axis", 1)
-        inputs = [each.unsqueeze(axis) for each in inputs]
+        inputs = [tensor.unsqueeze(axis) for tensor in inputs]
     axis = _channel(operator, inputs[0])
-    sizes = torch.tensor([each.shape[axis] for each in inputs], dtype=torch.int32)
+    sizes = torch.tensor([tensor.shape[axis] for tensor in inputs], dtype=torch.int32)
     return [torch.cat(list(inputs), axis), sizes]
 
 
@@ -177,7 +177,7 @@ def _slice(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
-    """Reshape: 0 keeps a size, −1 stands for what is left."""
+    """Reshape: 0 keeps a size, −1 is inferred."""
     old = inputs[0].shape
     wanted = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
     if any(size == 0 and place >= len(old) for place, size in enumerate(wanted)):
@@ -237,9 +237,9 @@ def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 OPERATORS: dict[str, Callable[[Operator, Tensors], Tensors]] = {
-    "GivenTensorFill": _given,
-    "GivenTensorIntFill": _given,
-    "GivenTensorInt64Fill": _given,
+    "GivenTensorFill": _given_tensor_fill,
+    "GivenTensorIntFill": _given_tensor_fill,
+    "GivenTensorInt64Fill": _given_tensor_fill,
     "ConstantFill": _constant,
     "FC": _linear,
     "FCTransposed": _linear,

@@ -1,4 +1,4 @@
-"""Ninja's LSTM in the forms of other toolkits: ONNX models, pairs of Caffe2 nets; both score as the checkpoint does."""
+"""Export of Ninja's LSTM as an ONNX model or a pair of Caffe2 nets, with the same scores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """Write an LSTM with its vocabulary as an ONNX model with a state, in single precision.
 
     Raises:
-        ModelError: The model is no LSTM, or has more than 2 GB, which one such file cannot hold.
+        ModelError: The model is no LSTM, or larger than 2 GB, the limit of such a file.
     """
     module = _lstm(checkpoint)
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
@@ -106,7 +106,7 @@ def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
         order = torch.cat((entry, forget, leave, candidate))
         weights |= {f"{gates}_w": gates_w[order], f"{gates}_b": gates_b[order]}
         weights |= {f"{hidden}_w": project, f"{hidden}_b": torch.zeros(width)}
-        # LSTMUnit looks at the last hidden state where a sequence has ended only, and none has: any tensor will do.
+        # LSTMUnit reads the last hidden state only if a sequence has ended, which none has: any tensor will do.
         unit_inputs = (f"{cell}_prev", f"{cell}_prev", f"{gates}_t", "seq_lengths", "timestep")
         operators += [
             Operator("Concat", (f"read_{number}", f"{hidden}_prev"), (both, f"{both}_sizes"), {"axis": 1}),

@@ -1,15 +1,14 @@
-"""Language models of networks that score all words at once, too many to keep.
+"""Language models of networks that score all words at once, with a cache of the scores.
 
-A network that is a black box scores all words at once, when it reads the word before. A row of 20,000 scores is five
-times a large LSTM's state, so rows are not kept with their histories. Instead a history is *evaluated* when it is
-first needed, and again if its row is needed later and has left the cache:
+Such a network scores all words when it reads the word before. A row of 20,000 scores is five times as large as the
+state of a large LSTM, so rows are not stored with their histories. Instead a history is *evaluated* when its row is
+first needed, and again if the row has left the cache:
 
-    advance(slot, word) ──► remembers (parent, word)
+    advance(slot, word) ──► stores (parent, word)
     logprob, advance    ──► evaluate: the network reads the word after the parent's state; the new state stays, the row
                             goes to a cache of `ROW_BYTES`, first in, first out
 
-What bounds the memory is then the states of the histories held and of their parents, plus the cache. Scores are exact
-either way.
+The memory is that of the cache, and of the states of all histories in use and of their parents. Scores are exact.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
 def language_model(
     network: StepNetwork | HistoryNetwork, words: Words, options: LoadOptions, path: str | None = None
 ) -> StepLM | HistoryLM:
-    """Make a language model of a network and its vocabulary.
+    """Make a language model from a network and its vocabulary.
 
     Raises:
-        ModelError: The network has other scores than words, or gives tensors of other shapes than it should.
+        ModelError: The network's scores are not one for each word, or its tensors have wrong shapes.
     """
     words.fit(network.count_words(device_of(options.device)), path)
     return (
@@ -46,12 +45,12 @@ def language_model(
 class LazyLM(LanguageModel, ABC):
     """A network that scores all words at once, behind the protocol of `LanguageModel`; see there for its methods.
 
-    All who start a sentence share one slot, which is free when each has given it back. A subclass keeps the states:
-    it says how rows come about (`_evaluate`), what a new slot remembers (`_extend`), and calls `_begin` at last.
+    All callers that start a sentence share one slot. A subclass keeps the states: it computes rows (`_evaluate`),
+    stores the data of new slots (`_extend`), and calls `_begin` at the end of its constructor.
     """
 
     def __init__(self, words: Words, options: LoadOptions, batch: int | None) -> None:
-        """Make a model without slots; `batch` is how many histories the network is made for, None = any number."""
+        """Make a model without slots; `batch` is the number of histories in a call of the network, if that is fixed."""
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
         self.eos = words.eos
@@ -59,25 +58,26 @@ class LazyLM(LanguageModel, ABC):
         self.unk_words = words.unk_words
         self._normalize = options.normalized
         row_bytes = 4 * len(words.vocabulary)
-        self._piece = min(each for each in (options.max_batch, batch, max(1, SCORE_BYTES // row_bytes)) if each)
+        limits = options.max_batch, batch, max(1, SCORE_BYTES // row_bytes)
+        self._piece = min(limit for limit in limits if limit)
         self._device = device_of(options.device)
         self._rows = torch.empty(max(1, ROW_BYTES // row_bytes), len(words.vocabulary), device=self._device)
-        self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot whose row it is
+        self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot of the row, −1 = none
         self._next_row = 0
-        self._row = np.empty(0, np.int64)  # [capacity] place in the cache, −1 = not there
+        self._row = np.empty(0, np.int64)  # [capacity] place in the cache, −1 = none
         self._normaliser = np.empty(0, np.float32)  # [capacity]
-        self._held = np.empty(0, np.int64)  # [capacity] how often the caller holds it
-        self._children = np.empty(0, np.int64)  # [capacity] slots held whose parent it is
+        self._references = np.empty(0, np.int64)  # [capacity] number of references of the caller
+        self._children = np.empty(0, np.int64)  # [capacity] number of its children in use
         self._parent = np.empty(0, np.int64)  # [capacity] −1 = none
-        self._word = np.empty(0, np.int64)  # [capacity] the history's last
+        self._word = np.empty(0, np.int64)  # [capacity] last word of the history
         self._slots = SlotPool(self._grow)
 
     @abstractmethod
     def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
-        """Return all words' scores after histories, float32 [slots, words], and see that their states are there."""
+        """Compute the scores of all words after histories, float32 [slots, words], and their states."""
 
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute the parents' states before slots are taken, since memory may run out here."""
+        """Compute the parents' states, before slots are taken because memory may run out."""
 
     @abstractmethod
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
@@ -85,14 +85,14 @@ class LazyLM(LanguageModel, ABC):
 
     @abstractmethod
     def _originate(self, slot: int) -> None:
-        """Give a slot the state of the empty history, before ``<s>``."""
+        """Set the state of the empty history, before ``<s>``."""
 
     @abstractmethod
     def _grow_states(self, capacity: int) -> None:
         """Allocate states of this many slots."""
 
     def _begin(self) -> None:
-        """Make the slot of the history that is ``<s>`` alone."""
+        """Make the slot of the history ``<s>``."""
         [origin] = self._take(1)
         self._originate(origin)
         with torch.inference_mode():
@@ -101,17 +101,17 @@ class LazyLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool | None:
-        """True if scores are normalised exactly; None: as the network is."""
+        """True if scores are normalised exactly; None if that depends on the network."""
         return self._normalize or None
 
     @property
     def num_slots(self) -> int:
-        """Number of slots that the caller holds; one that it was given several times counts as often."""
-        return int(self._held.sum()) - 2  # ours: the origin and the start
+        """Number of references to slots that the caller has."""
+        return int(self._references.sum()) - 2  # less the origin and the start
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
-        self._held[self._start] += count
+        self._references[self._start] += count
         return np.full(count, self._start, np.int64)
 
     @torch.inference_mode()
@@ -139,20 +139,20 @@ class LazyLM(LanguageModel, ABC):
 
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`."""
-        np.subtract.at(self._held, slots, 1)
-        assert not len(slots) or self._held[slots].min() >= 0, "a slot was released twice"
-        gone = np.unique(slots)
-        gone = gone[self._held[gone] == 0]
-        parents = self._parent[gone]
+        np.subtract.at(self._references, slots, 1)
+        assert not len(slots) or self._references[slots].min() >= 0, "a slot was released twice"
+        unused = np.unique(slots)
+        unused = unused[self._references[unused] == 0]
+        parents = self._parent[unused]
         parents = parents[parents >= 0]
         np.subtract.at(self._children, parents, 1)
-        self._parent[gone] = -1
-        candidates = np.unique(np.concatenate((gone, parents)))
-        free = candidates[(self._held[candidates] == 0) & (self._children[candidates] == 0)]
+        self._parent[unused] = -1
+        candidates = np.unique(np.concatenate((unused, parents)))
+        free = candidates[(self._references[candidates] == 0) & (self._children[candidates] == 0)]
         self._slots.give_back(free)
 
     def _compute(self, slots: np.ndarray) -> torch.Tensor:
-        """Evaluate distinct histories, at most a piece of them; keep rows and normalisers; float32 [slots, words]."""
+        """Evaluate distinct histories, at most `_piece`; cache rows and normalisers; return float32 [slots, words]."""
         row = self._evaluate(slots)
         if self._normalize:
             self._normaliser[slots] = logsumexp(row)
@@ -176,12 +176,12 @@ class LazyLM(LanguageModel, ABC):
     def _take(self, count: int) -> np.ndarray:
         new = self._slots.take(count)
         self._row[new], self._parent[new] = -1, -1
-        self._held[new], self._children[new] = 1, 0
+        self._references[new], self._children[new] = 1, 0
         return new
 
     def _grow(self, capacity: int) -> None:
-        self._grow_states(capacity)  # first: it is what may fail
-        for name in ("_row", "_held", "_children", "_parent", "_word", "_normaliser"):
+        self._grow_states(capacity)  # first, since it may fail
+        for name in ("_row", "_references", "_children", "_parent", "_word", "_normaliser"):
             array = getattr(self, name)
             setattr(self, name, np.concatenate((array, np.zeros(capacity - len(array), array.dtype))))
 
@@ -200,7 +200,7 @@ class StepLM(LazyLM):
         super().__init__(words, options, network.batch)
         self._network = network
         self._states = [part.start.to(self._device).new_empty(0, *part.start.shape) for part in network.parts]
-        self._known = np.empty(0, bool)  # [capacity] whether the state is there
+        self._known = np.empty(0, bool)  # [capacity] whether the state has been computed
         self._begin()
 
     def _originate(self, slot: int) -> None:
@@ -263,7 +263,7 @@ class HistoryLM(LazyLM):
         length = self._length[slots]
         for time in np.unique(length):
             members = np.flatnonzero(length == time)
-            piece = max(1, SCORE_BYTES // (4 * len(self.vocabulary) * int(time)))  # it scores after every word
+            piece = max(1, SCORE_BYTES // (4 * len(self.vocabulary) * int(time)))  # the network scores after every word
             for begin in range(0, len(members), piece):
                 some = members[begin : begin + piece]
                 padded = np.resize(some, self._network.batch or len(some))

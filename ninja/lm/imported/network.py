@@ -28,7 +28,7 @@ class StepNetwork:
 
     run: Step  # reads words, int64 [n], after states, each with its batch dimension where the network has it
     parts: Sequence[StatePart]  # of the state, in the order of `run`
-    batch: int | None = None  # rows of a call where the network is made for just so many; None = any number
+    batch: int | None = None  # fixed number of rows in a call, if the network has one
     path: str | None = None  # the model's file, for messages
 
     def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
@@ -62,7 +62,7 @@ class HistoryNetwork:
     """A network that reads whole histories."""
 
     run: Callable[[torch.Tensor], torch.Tensor]  # turns words, int64 [n, time], into scores, [n, time, words]
-    batch: int | None = None  # rows of a call where the network is made for just so many; None = any number
+    batch: int | None = None  # fixed number of rows in a call, if the network has one
     path: str | None = None  # the model's file, for messages
 
     def score(self, words: torch.Tensor) -> torch.Tensor:

@@ -30,7 +30,7 @@ TYPES = {
 }
 INTEGERS = ("tensor(int64)", "tensor(int32)")
 SCORES = ("logits", "logprob")
-# What a state's names add to its stem before and after a word.
+# Affixes of a state's names before and after a word.
 _OLD, _NEW = re.compile("^(old_|prev_|in_)|(_in|_prev|_old)$"), re.compile("^(new_|next_|out_)|(_out|_new|_next)$")
 EXPECTED = "expected `word` [batch] and states, or `words` [batch, time], and an output `logits` or `logprob`"
 
@@ -44,10 +44,10 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     onnx_check.check(path)
     session = _session(path, options.device)
     metadata = session.get_modelmeta().custom_metadata_map
-    inputs = {each.name: each for each in session.get_inputs()}
-    scores = [each.name for each in session.get_outputs() if each.name in SCORES]
+    inputs = {tensor.name: tensor for tensor in session.get_inputs()}
+    scores = [tensor.name for tensor in session.get_outputs() if tensor.name in SCORES]
     if len(scores) != 1 or ("word" in inputs) == ("words" in inputs):
-        raise _other(session, path)
+        raise _signature_error(session, path)
     normalize = scores[0] == "logits" if options.normalize is None else options.normalize
     count = metadata.get("unk_words", "")
     words = Words.of(
@@ -69,30 +69,30 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 def _run(session: Any, outputs: list[str], feeds: dict[str, torch.Tensor], path: str) -> list[torch.Tensor]:
     try:
-        found = session.run(outputs, {name: each.contiguous().numpy() for name, each in feeds.items()})
+        arrays = session.run(outputs, {name: tensor.contiguous().numpy() for name, tensor in feeds.items()})
     except Exception as error:  # onnxruntime raises a dozen types without a common base
         raise ModelError(f"onnxruntime cannot run it: {reason(error)}", path) from error
-    return [torch.from_numpy(each) for each in found]
+    return [torch.from_numpy(array) for array in arrays]
 
 
 def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
     """Return a model with a state as a network."""
-    inputs = {each.name: each for each in session.get_inputs()}
+    inputs = {tensor.name: tensor for tensor in session.get_inputs()}
     word = inputs.pop("word")
     if word.type not in INTEGERS or len(word.shape) not in (1, 2) or word.shape[1:] not in ([], [1]):
-        raise _other(session, path)
-    names = _pairs(list(inputs), [each.name for each in session.get_outputs() if each.name != score], pairs, path)
+        raise _signature_error(session, path)
+    names = _pairs(list(inputs), [tensor.name for tensor in session.get_outputs() if tensor.name != score], pairs, path)
     parts = []
     for name in names:
         part = inputs[name]
         if part.type not in TYPES:
             raise ModelError(f"the state {name} is {part.type}, which is no type of numbers that Ninja knows", path)
         parts.append(state_part(name, part.shape, TYPES[part.type], word.shape[0], path))
-    wanted, more = [score, *names.values()], tuple(word.shape[1:])
+    outputs, ones = [score, *names.values()], tuple(word.shape[1:])
 
     def run(words: torch.Tensor, state: State) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        feeds = {"word": words.to(TYPES[word.type]).reshape(-1, *more), **dict(zip(names, state, strict=True))}
-        scores, *after = _run(session, wanted, feeds, path)
+        feeds = {"word": words.to(TYPES[word.type]).reshape(-1, *ones), **dict(zip(names, state, strict=True))}
+        scores, *after = _run(session, outputs, feeds, path)
         return scores[:, 0] if scores.dim() == 3 and scores.shape[1] == 1 else scores, after
 
     return StepNetwork(run, parts, batch=word.shape[0] if isinstance(word.shape[0], int) else None, path=path)
@@ -100,10 +100,10 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
 
 def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
     """Return a model without a state as a network."""
-    inputs = {each.name: each for each in session.get_inputs()}
+    inputs = {tensor.name: tensor for tensor in session.get_inputs()}
     words, lengths = inputs.pop("words"), inputs.pop("lengths", None)
     if inputs or words.type not in INTEGERS or len(words.shape) != 2 or isinstance(words.shape[1], int):
-        raise _other(session, path)
+        raise _signature_error(session, path)
 
     def run(history: torch.Tensor) -> torch.Tensor:
         feeds = {"words": history.to(TYPES[words.type])}
@@ -129,7 +129,7 @@ def _session(path: str, device: str) -> Any:
         raise OptionError(f"onnxruntime here cannot use the device {device!r}; install onnxruntime-gpu for CUDA")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 4  # what it would print comes as an exception too
+    options.log_severity_level = 4  # its messages come as exceptions, too
     options.add_session_config_entry("session.load_model_format", "ONNX")  # as checked, whatever the file's name is
     number = {"device_id": wanted.index or 0} if wanted.type == "cuda" else {}
     try:
@@ -139,7 +139,7 @@ def _session(path: str, device: str) -> Any:
 
 
 def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> dict[str, str]:
-    """Return under which name each part of the state is found again."""
+    """Return the output of each part of the state."""
     by_stem = {_NEW.sub("", name): name for name in outputs}
     pairs = {name: by_stem.get(_OLD.sub("", name)) for name in inputs}
     for pair in declared.split():
@@ -148,18 +148,18 @@ def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> d
             message = f"its metadata pairs {pair!r}; inputs are {', '.join(inputs)}, outputs {', '.join(outputs)}"
             raise ModelError(message, path)
         pairs[old] = new
-    lost = [name for name, found in pairs.items() if found is None]
-    if lost:
-        found = ", ".join(outputs) or "none"
-        message = f"no output for the state {lost[0]}, such as new_{lost[0]}; outputs are {found}"
+    missing = [name for name, output in pairs.items() if output is None]
+    if missing:
+        known = ", ".join(outputs) or "none"
+        message = f"no output for the state {missing[0]}, such as new_{missing[0]}; outputs are {known}"
         raise ModelError(f"{message}; {EXPECTED}", path)
     return {old: new for old, new in pairs.items() if new is not None}
 
 
-def _other(session: Any, path: str) -> ModelError:
-    """Return the error that a model has other inputs and outputs than we run."""
+def _signature_error(session: Any, path: str) -> ModelError:
+    """Return the error for a model with unsupported inputs or outputs."""
     inputs, outputs = (
-        ", ".join(f"{each.name} {each.type} {each.shape}" for each in some) or "none"
-        for some in (session.get_inputs(), session.get_outputs())
+        ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in tensors) or "none"
+        for tensors in (session.get_inputs(), session.get_outputs())
     )
     return ModelError(f"inputs {inputs}; outputs {outputs}; {EXPECTED}", path)

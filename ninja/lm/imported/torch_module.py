@@ -38,11 +38,11 @@ def from_module(
         batch_dim: Which dimension of the state's tensors is the batch, for all or for each; 1 for `nn.LSTM`.
         bos: The word that begins a sentence.
         eos: The word that ends one; the same word may do both.
-        unk: The word that stands for unknown ones, if there is one.
+        unk: The word for unknown words, if there is one.
         unk_words: How many distinct words of the training text it stood for, where known.
         device: Where to compute; the module is moved there.
         normalize: Make the scores log-probabilities; without, they are taken as they are.
-        max_batch: Most histories the module sees at once; None = as many as a call brings.
+        max_batch: Largest number of histories in one call of the module. Default: unlimited.
 
     Raises:
         ModelError: The module has not these methods, gives other shapes, or has not as many scores as there are words.

@@ -1,4 +1,4 @@
-"""Networks behind the protocol whose states stand in one pool, with log-normalisers that are kept."""
+"""Networks behind the protocol with states in one pool and cached log-normalisers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put to
 class StatePoolLM(LanguageModel, ABC):
     """A recurrent network behind the protocol of `LanguageModel`; see there for its methods.
 
-    States are rows of one pool on the device. Somewhere in a row stands the network's output after the history's last
+    States are rows of one pool on the device. A row contains the network's output after the history's last
     word, whose product with a word's embedding is that word's score. The log-normaliser of a history is computed
     once: when its first word is scored, together with all others that lack theirs in the same call. It is exact, or the
     estimate of a network trained for it.
@@ -53,7 +53,7 @@ class StatePoolLM(LanguageModel, ABC):
             output: Place in a row where the network's output begins.
             options: How it computes; scores are normalised by default.
             first_word: Words before this one have no share in the normaliser.
-            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]; None: it is exact.
+            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]. Default: exact.
         """
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
@@ -143,7 +143,7 @@ class StatePoolLM(LanguageModel, ABC):
 
         try:
             self._in_pieces(step, len(slots))
-        except BaseException:  # no memory, say: who asks again, for fewer, must find the slots free
+        except BaseException:  # such as no memory: a caller may retry with fewer slots
             self.release(new)
             raise
         self.release(new[count:])
