@@ -119,11 +119,11 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
     current_console().close_counting(f"lattices in {len(parts)} archives")
 
 
-def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: Any) -> bytes:
+def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values: Any) -> bytes:
     """Convert a lattice to an FST and return it as an entry of a table."""
     if model is not None:
         model.check(lattice)
-    fst = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **given)
+    fst = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **values)
     return as_text(fst, lattice.key) if text else as_image(fst, lattice.key)
 
 
@@ -139,7 +139,7 @@ def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **given: 
 @output_file("Binary table for the FSTs, or text as ark,t:FILE")
 @reads_lattices
 def to_fst(
-    inputs: Inputs, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **given: Any
+    inputs: Inputs, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **values: Any
 ) -> None:
     """Convert lattices to OpenFst FSTs, without costs unless scales are given.
 
@@ -148,13 +148,13 @@ def to_fst(
       ninja to-fst lat.ark.gz --acoustic-scale 0.1 --lm-scale 1 -o ark,t:fsts.txt
     """
     if convert_to_pdf_labels:
-        if given["read_compact"]:
+        if values["read_compact"]:
             raise click.UsageError("--convert-to-pdf-labels needs --read-compact=false")
         if trans_model is None:
             raise click.UsageError("--convert-to-pdf-labels needs --trans-model")
     model = trans_model if convert_to_pdf_labels else None
     with opened_table(output_file) as (table, text):
-        entry_of = partial(entry, model=model, text=text, **given)
+        entry_of = partial(entry, model=model, text=text, **values)
         for _, content in results(OnLattices(entry_of), inputs, to_stdout=output_file == "-"):
             table.write(content)
     current_console().close_counting()

@@ -75,7 +75,7 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @command
 @transcript_options
-def best(inputs: Inputs, **given: Any) -> None:
+def best(inputs: Inputs, **values: Any) -> None:
     """Print the best word sequence of each lattice.
 
     Each line is a key and its words, or word ids without a symbol table.
@@ -84,13 +84,13 @@ def best(inputs: Inputs, **given: Any) -> None:
     Example:
       ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    _transcribe(inputs, 1, numbered=False, **given)
+    _transcribe(inputs, 1, numbered=False, **values)
 
 
 @command
 @click.option("--n", "-n", type=click.IntRange(1), default=10, help="Number of word sequences for each lattice.")
 @transcript_options
-def nbest(inputs: Inputs, n: int, **given: Any) -> None:
+def nbest(inputs: Inputs, n: int, **values: Any) -> None:
     """Print the n best word sequences of each lattice.
 
     Each line is a key with -1, -2, … and the words, or word ids without a symbol table. The sequences of a lattice are
@@ -100,7 +100,7 @@ def nbest(inputs: Inputs, n: int, **given: Any) -> None:
     Example:
       ninja nbest lat.ark.gz -n 5 --words words.txt --acoustic-scale 0.1 --cost costs.txt
     """
-    _transcribe(inputs, n, numbered=True, **given)
+    _transcribe(inputs, n, numbered=True, **values)
 
 
 def _transcribe(

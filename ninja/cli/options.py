@@ -27,17 +27,17 @@ def reads(
     *names: str,
     load: Callable[[str], object] | None = None,
     kind: InputFile | None = None,
-    **given: Any,
+    **attributes: Any,
 ) -> Callable[[Command], Command]:
     """Add an option for an input file; ``load`` reads it for the command."""
-    return click.option(name, *names, type=kind or InputFile(load), help=text, **given)
+    return click.option(name, *names, type=kind or InputFile(load), help=text, **attributes)
 
 
 def writes(
-    name: str, text: str, *names: str, kind: OutputFile | None = None, **given: Any
+    name: str, text: str, *names: str, kind: OutputFile | None = None, **attributes: Any
 ) -> Callable[[Command], Command]:
     """Add an option for an output file."""
-    return click.option(name, *names, type=kind or OutputFile(), help=text, **given)
+    return click.option(name, *names, type=kind or OutputFile(), help=text, **attributes)
 
 
 class ShardType(click.ParamType):
@@ -101,8 +101,8 @@ class Sectioned(click.Command):
     A command whose results belong to single lattices has ``--shard`` and ``--ray``.
     """
 
-    def __init__(self, *args: Any, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
         reads = any(isinstance(each, click.Argument) and isinstance(each.type, Lattices) for each in self.params)
         writes = any(isinstance(each.type, OutputFile) for each in self.params)
         if reads and writes and self.name not in WITHOUT_SHARDS:

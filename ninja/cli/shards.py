@@ -79,7 +79,7 @@ class CommandWork:
         group = cast(click.Group, importlib.import_module("ninja.cli.main").group)
         parent = click.Context(group, info_name="ninja", **group.context_settings)
         name, command, rest = group.resolve_command(parent, list(self.arguments))
-        if command is None or not any(each.name == "shard" for each in command.params):
+        if command is None or not any(parameter.name == "shard" for parameter in command.params):
             raise OptionError(f"{name} cannot run in shards: its result depends on all lattices")
         return command.make_context(name, rest, parent=parent)
 

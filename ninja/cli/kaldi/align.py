@@ -104,7 +104,7 @@ def align_words(
     word_boundary: WordBoundary,
     model: TransitionModel,
     output_error_lats: bool,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Align arcs with words and silences, by word positions.
 
@@ -115,7 +115,7 @@ def align_words(
     Example:
       ninja align-words lat.ark --word-boundary word_boundary.int --model final.mdl -o aligned.ark
     """
-    aligner = WordAligner(model, word_boundary, WordAlignment(**given))
+    aligner = WordAligner(model, word_boundary, WordAlignment(**values))
     _write(inputs, destination, aligner, aligner.all, output_error_lats=output_error_lats)
 
 
@@ -136,7 +136,7 @@ def align_words_lexicon(
     model: TransitionModel,
     output_error_lats: bool,
     output_if_empty: bool,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Align arcs with words, by a lexicon.
 
@@ -147,7 +147,7 @@ def align_words_lexicon(
     Example:
       ninja align-words-lexicon lat.ark --lexicon align_lexicon.int --model final.mdl -o aligned.ark
     """
-    aligner = LexiconAligner(model, lexicon, LexiconAlignment(**given))
+    aligner = LexiconAligner(model, lexicon, LexiconAlignment(**values))
     _write(inputs, destination, aligner, output_error_lats=output_error_lats, output_if_empty=output_if_empty)
 
 
@@ -160,7 +160,7 @@ def align_words_lexicon(
 @lattice_output()
 @reads_lattices
 def align_phones(
-    inputs: Inputs, destination: Output, model: TransitionModel, output_error_lats: bool, **given: Any
+    inputs: Inputs, destination: Output, model: TransitionModel, output_error_lats: bool, **values: Any
 ) -> None:
     """Align arcs with phones.
 
@@ -171,7 +171,7 @@ def align_phones(
     Example:
       ninja align-phones lat.ark --model final.mdl --replace-output-symbols -o phones.ark
     """
-    aligner = PhoneAligner(model, PhoneAlignment(**given))
+    aligner = PhoneAligner(model, PhoneAlignment(**values))
     _write(inputs, destination, aligner, output_error_lats=output_error_lats)
 
 
@@ -179,9 +179,9 @@ def _write(
     inputs: Inputs,
     destination: Output,
     align: Callable[[Lattice], Aligned],
-    whole: Callable[[Batch], Batch | None] | None = None,
-    **given: Any,
+    align_batch: Callable[[Batch], Batch | None] | None = None,
+    **values: Any,
 ) -> NoReturn:
-    write(Alignment(align, whole, accept_damage=current_console().tolerant, **given), inputs, destination)
+    write(Alignment(align, align_batch, accept_damage=current_console().tolerant, **values), inputs, destination)
     damaged = len(inputs.log.failures)
     current_console().close_counting(f"lattices written, {damaged} with errors")

@@ -60,7 +60,7 @@ def word_lines(
 @reads("--one-best", "Table of word ids to start from instead of the best paths.")
 @output_file("Text file for the lines")
 @combines_systems
-def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, **given: Any) -> None:
+def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, **values: Any) -> None:
     """Print each word of lattices with its time and confidence.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times are right only if each arc
@@ -72,7 +72,7 @@ def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_be
     """
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=inputs.allow_pipes))
     inputs.spell()
-    lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **given)
+    lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **values)
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
     with text_output(output_file) as stream:

@@ -47,10 +47,10 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
-        def collected(inputs: Inputs, destination: Output, beam: float, acoustic_scale: float, **given: Any) -> None:
+        def collected(inputs: Inputs, destination: Output, beam: float, acoustic_scale: float, **values: Any) -> None:
             check_beam(beam, acoustic_scale)
-            bounds = DeterminizeBounds(**{name: given.pop(name) for name in names})
-            stage = function(beam=beam, acoustic_scale=acoustic_scale, bounds=bounds, **given)
+            bounds = DeterminizeBounds(**{name: values.pop(name) for name in names})
+            stage = function(beam=beam, acoustic_scale=acoustic_scale, bounds=bounds, **values)
             _write(stage, inputs, destination)
 
         fields = section("Bounds", from_fields(DeterminizeBounds, skip=skip))
@@ -70,7 +70,7 @@ minimize_option = switch("--minimize", False, "Push and minimize the results.")
 
 @determinizes()
 @minimize_option
-def determinize_pruned(**given: Any) -> Determinization:
+def determinize_pruned(**values: Any) -> Determinization:
     """Keep the best path of each word sequence within a beam.
 
     State-level lattices become compact. If a bound is reached before the beam, the lattice is written with a smaller
@@ -80,7 +80,7 @@ def determinize_pruned(**given: Any) -> Determinization:
     Example:
       ninja determinize-pruned raw.ark.gz --acoustic-scale 0.1 --beam 6 -o lat.ark.gz
     """
-    return Determinization(partial(graph.determinize_pruned, **given), partial(determinize_pruned_all, **given))
+    return Determinization(partial(graph.determinize_pruned, **values), partial(determinize_pruned_all, **values))
 
 
 @determinizes(max_loop=-1)
@@ -89,7 +89,7 @@ def determinize_pruned(**given: Any) -> Determinization:
 @switch("--word-determinize", True, "Finally determinize over words.")
 @minimize_option
 def determinize_phone_pruned(
-    model: str, phone_determinize: bool, word_determinize: bool, **given: Any
+    model: str, phone_determinize: bool, word_determinize: bool, **values: Any
 ) -> Determinization:
     """Determinize phones, then words, within a beam.
 
@@ -101,16 +101,16 @@ def determinize_phone_pruned(
     """
     if not (phone_determinize or word_determinize):
         raise click.UsageError("--phone-determinize=false and --word-determinize=false cannot be used together")
-    given |= {"phone_determinize": phone_determinize, "word_determinize": word_determinize}
-    given["model"] = read_transition_model(model)
-    return Determinization(partial(graph.determinize_phone_pruned, **given))
+    values |= {"phone_determinize": phone_determinize, "word_determinize": word_determinize}
+    values["model"] = read_transition_model(model)
+    return Determinization(partial(graph.determinize_phone_pruned, **values))
 
 
 @determinizes(skip=SIZES)
 @click.option("--beam-ratio", type=ratio, default=0.9, help="Factor of the beam on each retry.")
 @click.option("--num-loops", type=click.IntRange(0), default=20, help="Maximum number of retries on pruned lattices.")
 @switch("--prune", False, "Prune the results with the beam.")
-def determinize(prune: bool, **given: Any) -> Determinization:
+def determinize(prune: bool, **values: Any) -> Determinization:
     """Keep the best path of each word sequence.
 
     A lattice that exceeds a bound is pruned with --beam times --beam-ratio and determinized again, and so on; others
@@ -120,7 +120,7 @@ def determinize(prune: bool, **given: Any) -> Determinization:
     Example:
       ninja determinize lat.ark.gz --acoustic-scale 0.1 -o unique.ark.gz
     """
-    return Determinization(partial(determinize_retrying, prune_result=prune, **given))
+    return Determinization(partial(determinize_retrying, prune_result=prune, **values))
 
 
 class BeamNote(str):

@@ -67,27 +67,27 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    batch: Batch, scales: Scales, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str], **how: Any
+    batch: Batch, scales: Scales, one_best_times: bool, frame_shift: float | None, requested: Sequence[str], **how: Any
 ) -> list[Decoded]:
     """Decode the lattices of a batch and format the requested results."""
     results = consensus.mbr_decode(batch, scales, **how)
-    format_one = partial(_format, one_best_times=one_best_times, frame_shift=frame_shift, wanted=wanted)
+    format_one = partial(_format, one_best_times=one_best_times, frame_shift=frame_shift, requested=requested)
     return list(map(format_one, batch, results))
 
 
 def _format(
-    lattice: Lattice, result: Consensus, one_best_times: bool, frame_shift: float | None, wanted: Sequence[str]
+    lattice: Lattice, result: Consensus, one_best_times: bool, frame_shift: float | None, requested: Sequence[str]
 ) -> Decoded:
-    if "mesh_dir" in wanted:
+    if "mesh_dir" in requested:
         _check_file_name(lattice.key)
-    if "times" in wanted and len(result.words) and not result.bin_times.max(initial=0) > 0:
+    if "times" in requested and len(result.words) and not result.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
     network = None
-    if "mesh_dir" in wanted or "json_file" in wanted:
+    if "mesh_dir" in requested or "json_file" in requested:
         shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
         network = consensus.confusion_network(result, shift, lattice.words)
     outputs: dict[str, Any] = {}
-    for name in wanted:
+    for name in requested:
         if name == "bayes_risk":
             outputs[name] = result.bayes_risk
         elif name == "sausage":
@@ -121,7 +121,7 @@ def _format(
 )
 @combines_systems
 def mbr_decode(
-    inputs: Inputs, output_file: str, word_symbol_table: str | None, lattices: Pairs | None, **given: Any
+    inputs: Inputs, output_file: str, word_symbol_table: str | None, lattices: Pairs | None, **values: Any
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
@@ -134,7 +134,7 @@ def mbr_decode(
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
-    files = {name: file for name in OUTPUTS if (file := given.pop(name)) is not None}
+    files = {name: file for name in OUTPUTS if (file := values.pop(name)) is not None}
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as in Kaldi
         inputs.spell()
     show = shown_words(current_console(), word_symbol_table)
@@ -144,7 +144,7 @@ def mbr_decode(
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
-        decoding = partial(decode, wanted=tuple(files), **given)
+        decoding = partial(decode, requested=tuple(files), **values)
         for key, decoded in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
             for name, output in decoded.outputs.items():
                 write[name](key, output)

@@ -36,8 +36,8 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 
     def decorate(function: Command) -> Sectioned:
         @functools.wraps(function)
-        def applied(inputs: Inputs, destination: Output, **given: Any) -> None:
-            operate: Any = function(**given)
+        def applied(inputs: Inputs, destination: Output, **values: Any) -> None:
+            operate: Any = function(**values)
             run(OnBatches(operate) if batches else OnLattices(operate), inputs, destination, kind=kind)
 
         return command(lattice_output()(reads_lattices(applied)))
@@ -205,21 +205,21 @@ def expand_ngram(n: int) -> Operation:
 @operation("compact")
 @model_option
 @switch("--replace-words", True, "Replace words by phones rather than transition ids by phones.")
-def to_phone_lattice(**given: Any) -> Operation:
+def to_phone_lattice(**values: Any) -> Operation:
     """Convert word lattices to phone lattices by their transition ids.
 
     \b
     Example:
       ninja to-phone-lattice lat.ark --model final.mdl -o phones.ark
     """
-    return partial(graph.to_phone_lattice, **given)
+    return partial(graph.to_phone_lattice, **values)
 
 
 @operation()
 @model_option
 @click.option("--transition-scale", default=1.0, help="Factor of transition costs except those of self-loops.")
 @click.option("--self-loop-scale", default=1.0, help="Factor of the costs of self-loops and of leaving them.")
-def add_trans_probs(**given: Any) -> Operation:
+def add_trans_probs(**values: Any) -> Operation:
     """Add transition costs to the graph costs of lattices.
 
     This is for lattices generated without them.
@@ -228,4 +228,4 @@ def add_trans_probs(**given: Any) -> Operation:
     Example:
       ninja add-trans-probs lat.ark --model final.mdl --self-loop-scale 0.1 -o out.ark
     """
-    return partial(graph.add_transition_costs, **given)
+    return partial(graph.add_transition_costs, **values)

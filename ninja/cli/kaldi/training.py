@@ -64,7 +64,7 @@ def has_references(command: Command) -> Command:
     @click.option("--silence-phones", type=IDS, default=(), metavar="IDS", help="Phone ids, as in 1:2:3.")
     @reads_lattices_alone
     @functools.wraps(command)
-    def collected(inputs: Inputs, ali: str, silence_phones: tuple[int, ...], **given: Any) -> None:
+    def collected(inputs: Inputs, ali: str, silence_phones: tuple[int, ...], **values: Any) -> None:
         if not silence_phones:
             current_console().say("no --silence-phones are given; check that this is intended")
         references = KeyedTable(read_integers(ali, allow_pipes=inputs.allow_pipes))
@@ -75,7 +75,7 @@ def has_references(command: Command) -> Command:
                 raise LatticeError(f"{ali} lacks its alignment", key=lattice.key)
             return alignment
 
-        command(inputs, reference_of=reference_of, silence_phones=silence_phones, **given)
+        command(inputs, reference_of=reference_of, silence_phones=silence_phones, **values)
 
     return collected
 
@@ -89,7 +89,7 @@ one_silence_class = switch("--one-silence-class", False, "Count a silence as cor
 @one_silence_class
 @posteriors_output
 @has_references
-def to_mpe_post(inputs: Inputs, output_file: str, **given: Any) -> None:
+def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write MPFE posteriors of transition ids at each frame.
 
     This is for training by minimum phone frame error. Lines are those of ninja to-post. A posterior is positive if the
@@ -100,7 +100,7 @@ def to_mpe_post(inputs: Inputs, output_file: str, **given: Any) -> None:
     Example:
       ninja to-mpe-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _write_posteriors(_accuracy("mpfe", **given), inputs, output_file, "accuracy")
+    _write_posteriors(_accuracy("mpfe", **values), inputs, output_file, "accuracy")
 
 
 @command
@@ -108,7 +108,7 @@ def to_mpe_post(inputs: Inputs, output_file: str, **given: Any) -> None:
 @one_silence_class
 @posteriors_output
 @has_references
-def to_smbr_post(inputs: Inputs, output_file: str, **given: Any) -> None:
+def to_smbr_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
     This is for training by state-level minimum Bayes risk. The difference from ninja to-mpe-post is that pdf ids are
@@ -118,13 +118,13 @@ def to_smbr_post(inputs: Inputs, output_file: str, **given: Any) -> None:
     Example:
       ninja to-smbr-post lat.ark.gz --model final.mdl --ali ark:ali.1.gz --acoustic-scale 0.1 -o ark:1.post
     """
-    _write_posteriors(_accuracy("smbr", **given), inputs, output_file, "accuracy")
+    _write_posteriors(_accuracy("smbr", **values), inputs, output_file, "accuracy")
 
 
 def _accuracy(
-    criterion: Literal["mpfe", "smbr"], reference_of: Reference, model: TransitionModel, scales: Scales, **given: Any
+    criterion: Literal["mpfe", "smbr"], reference_of: Reference, model: TransitionModel, scales: Scales, **values: Any
 ) -> Callable[[Lattice], FramePosteriors]:
-    return lambda lattice: graph.accuracy_posteriors(lattice, reference_of(lattice), model, criterion, scales, **given)
+    return lambda lattice: graph.accuracy_posteriors(lattice, reference_of(lattice), model, criterion, scales, **values)
 
 
 def _write_posteriors(
