@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.entities.lists import PhraseList
 from ninja.decoding.hypothesis import Hypothesis
 from ninja.errors import ModelError, OptionError, check_range
 
 if TYPE_CHECKING:
+    from ninja.context.entities.lists import PhraseList
     from ninja.context.grammar.tracker import Tracker
     from ninja.decoding.pointer_tracker import PointerTracker
     from ninja.decoding.spelled_tracker import SpelledTracker

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ninja.context.entities.lists import PhraseList
 from ninja.decoding.beam_search import Floats, Ints, combine, make_hypothesis, most_probable
 from ninja.decoding.ctc_options import CtcOptions
 from ninja.decoding.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
+    from ninja.context.entities.lists import PhraseList
     from ninja.decoding.beam_search import UnitTracker
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _ctc
-from ninja.context.entities.lists import PhraseList
 from ninja.decoding.boosted_ctc import boosted_search
 from ninja.decoding.ctc_options import CtcOptions
 from ninja.decoding.ctc_result import CtcResult, make_result
@@ -23,6 +22,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 if TYPE_CHECKING:
+    from ninja.context.entities.lists import PhraseList
     from ninja.decoding.beam_search import UnitTracker
 
 

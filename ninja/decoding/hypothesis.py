@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.grammar.tracker import Match
+if TYPE_CHECKING:
+    from ninja.context.grammar.tracker import Match
 
 
 @dataclass(frozen=True, slots=True, repr=False)
