@@ -43,7 +43,7 @@ class Listener(torch.nn.Module):
         """Return (memory [batch, places, size], whether a place is there [batch, places])."""
         padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)  # [batch, frames, SIZE]
         memory = self.encoder(padded.mT).mT  # [batch, places, size]
-        places = torch.tensor([(len(each) + 1) // 2 for each in frames])
+        places = torch.tensor([(len(matrix) + 1) // 2 for matrix in frames])
         return memory, torch.arange(memory.shape[1]) < places[:, None]
 
     def decode(self, memory, there, units, hidden, length):
@@ -66,7 +66,7 @@ class Listener(torch.nn.Module):
     @torch.inference_mode()
     def start(self, frames):
         """Return the states before the first unit of some utterances."""
-        memory, there = self.encode([torch.from_numpy(each) for each in frames])
+        memory, there = self.encode([torch.from_numpy(matrix) for matrix in frames])
         count, _, size = memory.shape
         return memory, there, torch.zeros(count, size), torch.zeros(count, dtype=torch.int64)
 
@@ -84,8 +84,8 @@ def train(speech, steps=300, batch=16, seed=1):
         texts = [sentences[at] for at in random.integers(0, len(sentences), batch)]
         memory, there = model.encode([torch.from_numpy(speech.say(text, random)) for text in texts])
         units = [torch.tensor([BOS, *(UNITS.index(letter) for letter in text), EOS]) for text in texts]
-        before = pad([each[:-1] for each in units], batch_first=True)  # [batch, time]
-        target = pad([each[1:] for each in units], batch_first=True, padding_value=-1)
+        before = pad([sequence[:-1] for sequence in units], batch_first=True)  # [batch, time]
+        target = pad([sequence[1:] for sequence in units], batch_first=True, padding_value=-1)
         logprob, _ = model.decode(memory, there, before, None, torch.zeros(batch, dtype=torch.int64))
         loss = torch.nn.functional.nll_loss(logprob.flatten(0, 1), target.flatten(), ignore_index=-1)
         optimiser.zero_grad()
@@ -97,21 +97,21 @@ def train(speech, steps=300, batch=16, seed=1):
 
 
 def main():
-    """Print how many names each search finds, and what the list does to sentences without names."""
+    """Print the names that each search finds, and the effect of the list on sentences without names."""
     torch.set_num_threads(1)
     speech = Speech()
     model = train(speech)
     random = np.random.default_rng(2)
     names = held_out_names(100, random)
     named, general = held_out_sentences(SENTENCES, names, random)
-    heard = model.start([speech.say(text, random) for text in named + general])
+    state = model.start([speech.say(text, random) for text in named + general])
 
     tracker = SpelledTracker(Spelling(UNITS, boundary=" ", silent=["<s>", "</s>"]))
     entities = [PhraseList("contacts", {"@name": tuple(map(Phrase, names))})]
 
     def transcripts(lists):
-        found = beam_search(model.step, heard, tracker, [lists] * (2 * SENTENCES), SEARCH, bos=BOS, eos=EOS)
-        return [hypotheses[0].text for hypotheses in found]
+        nbest = beam_search(model.step, state, tracker, [lists] * (2 * SENTENCES), SEARCH, bos=BOS, eos=EOS)
+        return [hypotheses[0].text for hypotheses in nbest]
 
     compare(names, named, general, transcripts([]), transcripts(entities))
 

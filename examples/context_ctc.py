@@ -36,7 +36,7 @@ def train(speech, steps=300, batch=12, seed=1):
         padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)  # [batch, frames, SIZE]
         logprob = model(padded.mT).log_softmax(1).permute(2, 0, 1)  # [frames, batch, units]
         target = torch.tensor([UNITS.index(letter) for text in texts for letter in text])
-        lengths = torch.tensor([len(each) for each in frames]), torch.tensor([len(text) for text in texts])
+        lengths = torch.tensor([len(matrix) for matrix in frames]), torch.tensor([len(text) for text in texts])
         loss = torch.nn.functional.ctc_loss(logprob, target, *lengths)
         optimiser.zero_grad()
         loss.backward()
@@ -51,21 +51,21 @@ def train(speech, steps=300, batch=12, seed=1):
 
 
 def main():
-    """Print how many names each search finds, and what the list does to sentences without names."""
+    """Print the names that each search finds, and the effect of the list on sentences without names."""
     torch.set_num_threads(1)
     speech = Speech()
     model = train(speech)
     random = np.random.default_rng(2)
     names = held_out_names(100, random)
     named, general = held_out_sentences(SENTENCES, names, random)
-    heard = [model(speech.say(text, random)) for text in named + general]
+    matrices = [model(speech.say(text, random)) for text in named + general]
 
     units = ctc_units(UNITS, "<blank>", boundary=" ")
     tracker = SpelledTracker(Spelling(UNITS, boundary=" ", silent=["<blank>"]))
     entities = [PhraseList("contacts", {"@name": tuple(map(Phrase, names))})]
 
     def transcripts(lists):
-        return [ctc_nbest(log_probs, units, None, SEARCH, tracker=tracker, lists=lists)[0].text for log_probs in heard]
+        return [ctc_nbest(matrix, units, None, SEARCH, tracker=tracker, lists=lists)[0].text for matrix in matrices]
 
     compare(names, named, general, transcripts([]), transcripts(entities))
 

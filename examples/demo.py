@@ -1,4 +1,4 @@
-"""Rescore the example archive with the shipped model, and say what that did to its word error rate.
+"""Rescore the example archive with the shipped model; print word error rates before and after.
 
 Run by ``make demo``, from anywhere.
 """

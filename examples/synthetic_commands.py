@@ -1,8 +1,8 @@
 """Synthetic "speech" for the examples of context: commands with names, letter by letter, with noise.
 
-A letter is one to four frames of its feature vector with noise, at an even pace; letters that sound alike have vectors
-close to each other. So a recogniser hears a word it was trained on by its other letters, too, but a name that it never
-met only by its sounds. No figure measured on this says anything of real speech: it compares ways to search.
+A letter is one to four frames of its feature vector with noise, at an even pace; letters that sound alike have similar
+vectors. A recogniser knows the words of its training by their other letters, too, but a new name only by its sounds.
+Figures measured on these data compare search methods; they do not transfer to real speech.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ninja.evaluate import score
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz"
-ALIKE = ("bp", "dt", "gk", "mn", "sz", "fv", "ei", "ou", "ac", "lr", "hj", "wy", "qx")  # the two differ a little only
+ALIKE = ("bp", "dt", "gk", "mn", "sz", "fv", "ei", "ou", "ac", "lr", "hj", "wy", "qx")  # pairs of similar vectors
 SIZE = 24  # of a feature vector
 
 WITH_NAME = (
