@@ -136,7 +136,7 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
     ("arguments", "message"),
     [
         (["--rnnlm", "none"], "--rnnlm none needs --old-lm"),
-        (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot go with others"),
+        (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot be given with others"),
         (["--mixture-weights", "0.5,0.5"], "2 weights for 1 language models"),
         (["--mixture-weights", "half"], "must be numbers separated by commas"),
         (["--iterate", "forward,backward"], "2 directions for 1 language models"),
