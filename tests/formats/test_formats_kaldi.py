@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_formats as slow
+import reference_graph
 from hypothesis import given
 from hypothesis import strategies as st
 from kaldi_tables import entries_of, parse, without_properties, written
+from reference_graph import costs_of, labels_of, words_of
 from strategies import lattices
 
 from ninja._tables import TableReader
@@ -21,24 +23,12 @@ from ninja.lattice import Lattice
 SAMPLE = Path(__file__).parents[1] / "data/english/formats"
 
 
-def paths(lattice, limit=4000):
+def paths(lattice):
     """Every path as (words, alignment, graph cost, acoustic cost)."""
-    found = []
-
-    def walk(state, words, ali, graph, acoustic):
-        if lattice.is_final[state]:
-            pool = lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
-            end = graph + lattice.final_graph[state].item(), acoustic + lattice.final_acoustic[state].item()
-            found.append((words, ali + tuple(pool), *end))
-        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
-            pool = tuple(lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist())
-            word = (lattice.word[arc].item(),) if lattice.word[arc] else ()
-            costs = graph + lattice.graph[arc].item(), acoustic + lattice.acoustic[arc].item()
-            walk(lattice.dst[arc], words + word, ali + pool, *costs)
-        assert len(found) < limit
-
-    walk(0, (), (), 0.0, 0.0)
-    return sorted(found)
+    return sorted(
+        (words_of(lattice, path), tuple(labels_of(lattice, path)), *costs_of(lattice, path))
+        for path in reference_graph.paths(lattice)
+    )
 
 
 @given(st.lists(lattices(connected=False), max_size=4))

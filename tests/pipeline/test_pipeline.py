@@ -106,7 +106,7 @@ def test_words_reach_the_stage_and_come_back_as_the_same_table(how):
 def test_a_lattice_too_large_for_the_memory_is_one_failure():
     failures = []
     assert list(stream(lattices(1), OnLattices(crowded), log=Log(on_error=failures.append))) == []
-    assert "more memory than there is" in str(failures[0])
+    assert "out of memory; prune it first" in str(failures[0])
 
 
 def test_input_is_read_no_further_than_threads_need():

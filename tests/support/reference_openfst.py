@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from reference_graph import costs_of, labels_of, paths, words_of
 
 from ninja.graph.determinize import remove_epsilons
 from ninja.lattice import Lattice
@@ -14,7 +15,7 @@ from ninja.openfst import from_fst, to_fst
 
 
 class Way(NamedTuple):
-    """One path: what it says, costs and says frame by frame."""
+    """A path: words, costs, and labels frame by frame."""
 
     words: tuple[int, ...]
     graph: float
@@ -26,31 +27,9 @@ class Way(NamedTuple):
 
 
 def ways(lattice: Lattice) -> Iterator[Way]:
-    """Walk every path from the start to a final state."""
-
-    def walk(state: int, so_far: Way) -> Iterator[Way]:
-        if lattice.is_final[state]:
-            ali = lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]]
-            yield Way(
-                so_far.words,
-                so_far.graph + float(lattice.final_graph[state]),
-                so_far.acoustic + float(lattice.final_acoustic[state]),
-                so_far.alignment + tuple(ali.tolist()),
-            )
-        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
-            word = int(lattice.word[arc])
-            ali = lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]]
-            yield from walk(
-                int(lattice.dst[arc]),
-                Way(
-                    so_far.words + ((word,) if word else ()),
-                    so_far.graph + float(lattice.graph[arc]),
-                    so_far.acoustic + float(lattice.acoustic[arc]),
-                    so_far.alignment + tuple(ali.tolist()),
-                ),
-            )
-
-    yield from walk(0, Way((), 0.0, 0.0, ()))
+    """Yield every path from the start to a final state."""
+    for path in paths(lattice):
+        yield Way(words_of(lattice, path), *costs_of(lattice, path), tuple(labels_of(lattice, path)))
 
 
 def best_of_each(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:

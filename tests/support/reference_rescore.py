@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import reference_graph
 from fake_lm import FakeLM
+from reference_graph import costs_of, end_of, labels_of, words_of
 
 from ninja.lattice import Lattice
 from ninja.rescoring.options import RescoreOptions
@@ -21,14 +23,7 @@ class PathCost(NamedTuple):
 
 def paths(lattice: Lattice) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield (final state, arcs) of every complete path."""
-
-    def onward(state: int, arcs: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        if lattice.is_final[state]:
-            yield state, arcs
-        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
-            yield from onward(int(lattice.dst[arc]), (*arcs, arc))
-
-    yield from onward(0, ())
+    return ((end_of(lattice, path), path) for path in reference_graph.paths(lattice))
 
 
 def path_costs(lattice: Lattice) -> list[PathCost]:
@@ -87,7 +82,7 @@ def path_costs_under(
 
 
 def close(a: list[PathCost], b: list[PathCost]) -> bool:
-    """Tell whether two sorted lists of paths agree, costs within 1e-4."""
+    """Return whether two sorted lists of paths agree, costs within 1e-4."""
     return len(a) == len(b) and all(
         x.words == y.words and x.labels == y.labels and np.allclose(x[1:3], y[1:3], atol=1e-4)
         for x, y in zip(a, b, strict=True)
@@ -95,16 +90,10 @@ def close(a: list[PathCost], b: list[PathCost]) -> bool:
 
 
 def total(cost: PathCost, options: RescoreOptions) -> float:
-    """What the search minimises."""
+    """The cost that the search minimises."""
     return options.acoustic_scale * cost.acoustic + cost.graph + options.word_penalty * len(cost.words)
 
 
 def path_cost(lattice: Lattice, end: int, arcs: tuple[int, ...], graph: list[float], final_graph: float) -> PathCost:
-    labels = [lattice.ali[lattice.ali_begin[a] : lattice.ali_begin[a + 1]] for a in arcs]
-    labels.append(lattice.final_ali[lattice.final_ali_begin[end] : lattice.final_ali_begin[end + 1]])
-    return PathCost(
-        words=tuple(int(lattice.word[a]) for a in arcs if lattice.word[a] != 0),
-        acoustic=float(sum(lattice.acoustic[a] for a in arcs) + lattice.final_acoustic[end]),
-        graph=sum(graph) + final_graph,
-        labels=tuple(int(x) for x in np.concatenate(labels)),
-    )
+    acoustic = costs_of(lattice, arcs)[1]
+    return PathCost(words_of(lattice, arcs), acoustic, sum(graph) + final_graph, tuple(labels_of(lattice, arcs)))
