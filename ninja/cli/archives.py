@@ -13,19 +13,17 @@ import click
 
 from ninja import graph
 from ninja.cli.console import current_console
-from ninja.cli.files import is_stdin
 from ninja.cli.options import ListsFormats, command, lattice_output, output_file, reads, switch
 from ninja.cli.run import results, run, write
 from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
-from ninja.files.stream import gives_bytes_once
 from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.fst_table import opened_table
 from ninja.io.inputs import Inputs
 from ninja.io.selection import part_of
-from ninja.io.writer import KALDI, format_of
+from ninja.io.writer import KALDI
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
@@ -90,10 +88,10 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
     else:
-        if any(is_stdin(name) or gives_bytes_once(name) for name in inputs.places):
+        if any(file.is_pipe for file in inputs.sources.files):
             raise OptionError("--nj reads the source twice; give a file rather than - or a pipe")
         # Faulty lattices are reported when the source is read for the second time.
-        keys = (key for key, _ in inputs.read(inputs.places, lambda _: None))
+        keys = (key for key, _ in inputs.read(lambda _: None))
         keys = (key for key in keys if speaker_of is None or key in speaker_of)
         part = {key: str(number + 1) for key, number in part_of(list(keys), nj, speaker_of).items()}
     for name in set(part.values()):
@@ -187,6 +185,6 @@ def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
       ninja convert lat.ark.gz --words words.txt --to slf:base=10 -o htk_lattices
       ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
     """
-    if kind is not None and (form := format_of(destination.name, destination.to)[0].name) not in KALDI:
+    if kind is not None and (form := destination.resolved.format.name) not in KALDI:
         raise click.UsageError(f"--kind is for Kaldi archives and cannot be used with {form}")
     run(OnBatches(unchanged), inputs, destination, kind=cast("Kind | None", kind))

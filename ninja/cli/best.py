@@ -106,11 +106,11 @@ def nbest(inputs: Inputs, n: int, **values: Any) -> None:
 def _transcribe(
     inputs: Inputs, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
 ) -> None:
-    inputs.spell()
+    inputs.spells_words = True
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost:
         run_lines(partial(best_lines, scales=scales), inputs, output_file)
-        say_default()
+        say_default(inputs)
         current_console().close()
     utterances = results(OnLattices(partial(transcripts, n=n, scales=scales)), inputs, to_stdout=to_stdout)
     with ExitStack() as stack:
@@ -126,5 +126,5 @@ def _transcribe(
                     alignments.write(" ".join([key, *map(str, path.alignment.tolist())]) + "\n")
                 if costs is not None:
                     costs.write(f"{key} {path.graph_cost:.7g} {path.acoustic_cost:.7g}\n")
-    say_default()
+    say_default(inputs)
     current_console().close()

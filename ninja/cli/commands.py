@@ -8,11 +8,15 @@ class Entry:
         module: Module below ``ninja.cli``. The function in it has the command's name with underscores, unless another
             follows a colon.
         help: The first line of its help.
+        has_shards: Its results are those of single lattices, so that it can run in shards.
+        scales_costs: The costs that it writes are multiplied by its scales.
     """
 
-    def __init__(self, module: str, help: str) -> None:
+    def __init__(self, module: str, help: str, *, has_shards: bool = True, scales_costs: bool = False) -> None:
         self.module, _, self.function = module.partition(":")
         self.help = help
+        self.has_shards = has_shards
+        self.scales_costs = scales_costs
 
 
 # Section of `ninja --help` → name → record.
@@ -29,7 +33,7 @@ SECTIONS = {
             "train_context:context", "Train an encoder of phrases, which finds phrases that sound similar."
         ),
         "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
-        "tune": Entry("tune", "Choose the weights of a rescoring on a development set."),
+        "tune": Entry("tune", "Choose the weights of a rescoring on a development set.", has_shards=False),
         "lm": Entry("lm", "Score texts with language models, describe models, convert them."),
     },
     "Word sequences of lattices": {
@@ -58,8 +62,12 @@ SECTIONS = {
         "topsort": Entry("kaldi.operations", "Sort the states of lattices topologically."),
         "project": Entry("kaldi.operations", "Make lattices of words alone, or of transition ids alone."),
         "rmali": Entry("kaldi.operations", "Remove the alignments of lattices."),
-        "scale": Entry("kaldi.operations", "Multiply the costs of lattices, or mix graph and acoustic ones."),
-        "add-penalty": Entry("kaldi.operations", "Add a word insertion penalty to the graph costs of lattices."),
+        "scale": Entry(
+            "kaldi.operations", "Multiply the costs of lattices, or mix graph and acoustic ones.", scales_costs=True
+        ),
+        "add-penalty": Entry(
+            "kaldi.operations", "Add a word insertion penalty to the graph costs of lattices.", scales_costs=True
+        ),
         "boost-ali": Entry("kaldi.training", "Lower the graph costs of arcs by their wrong phone frames."),
         "add-trans-probs": Entry("kaldi.operations", "Add transition costs to the graph costs of lattices."),
         "expand-ngram": Entry(
@@ -72,10 +80,14 @@ SECTIONS = {
     },
     "Several lattices": {
         "union": Entry("kaldi.compose", "Unite the lattices of several archives."),
-        "combine": Entry("kaldi.compose", "Combine the lattices of several systems for consensus decoding."),
+        "combine": Entry(
+            "kaldi.compose", "Combine the lattices of several systems for consensus decoding.", scales_costs=True
+        ),
         "interp": Entry("kaldi.compose", "Interpolate the costs of two archives of lattices."),
         "equivalent": Entry("kaldi.copy", "Test whether two archives hold equivalent lattices."),
-        "nbest-to-lattice": Entry("kaldi.linear", "Unite n-best paths, keys ending in -1, -2, …, in lattices."),
+        "nbest-to-lattice": Entry(
+            "kaldi.linear", "Unite n-best paths, keys ending in -1, -2, …, in lattices.", has_shards=False
+        ),
     },
     "Times and phones": {
         "align-words": Entry("kaldi.align", "Align arcs with words and silences, by word positions."),
@@ -92,8 +104,8 @@ SECTIONS = {
         ),
         "copy": Entry("kaldi.copy", "Copy lattices, all or those of some keys, to another archive or form."),
         "copy-backoff": Entry("kaldi.copy", "Copy lattices, those of a second archive where it has them."),
-        "merge": Entry("archives", "Merge archives: one after the other, each key once."),
-        "split": Entry("archives", "Split lattices into several archives."),
+        "merge": Entry("archives", "Merge archives: one after the other, each key once.", has_shards=False),
+        "split": Entry("archives", "Split lattices into several archives.", has_shards=False),
         "gather": Entry("shard_commands", "Join the results of all shards of a run."),
         "shard-script": Entry(
             "shard_commands", "Print the array script of a run in shards, for Slurm, SGE or Kubernetes."
@@ -113,11 +125,15 @@ SECTIONS = {
         "to-smbr-post": Entry("kaldi.training", "Write sMBR posteriors of transition ids at each frame."),
         "depth": Entry("posteriors", "Print the mean number of arcs that cross a frame of each lattice."),
         "depth-per-frame": Entry("posteriors", "Print the number of arcs of each lattice that cross each frame."),
-        "show": Entry("show", "Write a page that shows a lattice as a graph, for any browser."),
-        "report": Entry("show", "Write a page that compares lattices before and after rescoring with the references."),
+        "show": Entry("show", "Write a page that shows a lattice as a graph, for any browser.", has_shards=False),
+        "report": Entry(
+            "show",
+            "Write a page that compares lattices before and after rescoring with the references.",
+            has_shards=False,
+        ),
     },
     "Scores": {
-        "score": Entry("score", "Compute the word error rate of transcripts or lattices."),
+        "score": Entry("score", "Compute the word error rate of transcripts or lattices.", has_shards=False),
         "compute-wer": Entry(
             "kaldi.wer", "Compute word and sentence error rates of transcripts, as Kaldi's compute-wer."
         ),
@@ -130,5 +146,3 @@ SECTIONS = {
     },
 }
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
-WITHOUT_SHARDS = {"merge", "split", "nbest-to-lattice", "score", "tune", "show", "report"}  # results of all lattices
-WITH_SCALED_COSTS = {"scale", "combine", "add-penalty"}  # write costs that have their scales in them

@@ -12,7 +12,7 @@ from ninja.cli.files import InputFile, OutputFile
 from ninja.errors import OptionError
 from ninja.files import toml
 from ninja.files.output import text_output
-from ninja.files.remote import names_url
+from ninja.files.place import names_url
 
 Command = Callable[..., Any]
 # Options that a file may not set, like outputs: they run commands, overwrite files or use other machines.

@@ -14,18 +14,15 @@ import click
 
 from ninja.cli.messages import with_option_names
 from ninja.errors import InputError, NinjaError, named
-from ninja.files.cores import num_cores
+from ninja.files.threads import num_cores
 from ninja.log import Log
 
 if TYPE_CHECKING:
     from ninja.cli.progress_bar import ProgressBar
     from ninja.io.inputs import Inputs
 
-# Keys of a context's meta: the arguments, the parameters before files are loaded, the tables that a shard reads, its
-# inputs, the scales in files beside inputs, and the facts of the run by names of inputs.
-_CONSOLE, ARGUMENTS, VALUES, TABLES, INPUTS, SCALES, FACTS = (
-    f"ninja.{name}" for name in ("console", "arguments", "values", "tables", "inputs", "scales", "facts")
-)
+# Keys of a context's meta.
+_CONSOLE, ARGUMENTS = "ninja.console", "ninja.arguments"
 SHOWN = 3  # failures of each kind that are printed
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differs between failures of one kind
 AnyLog = TypeVar("AnyLog", bound=Log)

@@ -27,7 +27,7 @@ from ninja.context.stage import Contextual
 from ninja.errors import OptionError
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
-from ninja.io.scales_beside import ChosenScales
+from ninja.io.scales import ChosenScales
 from ninja.lattice import Lattice, Scales
 from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import LoadOptions

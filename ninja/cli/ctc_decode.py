@@ -27,7 +27,6 @@ from ninja.decoding.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
 from ninja.files.threads import in_order
 from ninja.io.inputs import Inputs
-from ninja.io.writer import format_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.pipeline.stages import OnBatches, call_safely
@@ -174,7 +173,7 @@ def ctc_decode(
     symbols = _symbols(options["words"], lexicon)
     widths = build_inputs(matrices, options, words=symbols)
     inputs, destination = widths.pop("inputs"), widths.pop("destination")
-    keeps = format_of(destination.name, destination.to)[0].keeps
+    keeps = destination.resolved.format.keeps
     if unk is not None and (inputs.words is None or unk not in symbols):
         without = "--unk is of use with --words only"
         raise OptionError(without if inputs.words is None else f"--unk: {unk!r} is not in {inputs.words}")

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import click
 from click.core import ParameterSource
 
-from ninja.cli.commands import WITHOUT_SHARDS
-from ninja.cli.console import ARGUMENTS, VALUES
-from ninja.cli.files import InputFile, LatticeFile, Lattices, OutputFile, check_stdin, guard
+from ninja.cli.commands import COMMANDS
+from ninja.cli.console import ARGUMENTS
+from ninja.cli.files import CommandFiles, InputFile, LatticeFile, Lattices, OutputFile
 from ninja.errors import OptionError
 
 Command = Callable[..., Any]
@@ -105,7 +105,9 @@ class Sectioned(click.Command):
         super().__init__(*args, **attributes)
         reads = any(isinstance(each, click.Argument) and isinstance(each.type, Lattices) for each in self.params)
         writes = any(isinstance(each.type, OutputFile) for each in self.params)
-        if reads and writes and self.name not in WITHOUT_SHARDS:
+        entry = COMMANDS.get(self.name or "")
+        self.scales_costs = entry is not None and entry.scales_costs
+        if reads and writes and (entry is None or entry.has_shards):
             self.params += _shard_options()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -138,19 +140,17 @@ class Sectioned(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the files and run the command, in a shard or on a cluster if requested."""
-        with guard(self, ctx.params):
-            check_stdin(self, ctx.params)
-            ctx.meta[VALUES] = dict(ctx.params)
-            shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
-            if address is not None:
-                from ninja.cli.cluster import run_on_cluster
+        ctx.obj = CommandFiles(self, ctx.params)
+        shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
+        if address is not None:
+            from ninja.cli.cluster import run_on_cluster
 
-                return run_on_cluster(ctx, address, shard)
-            if shard is None:
-                return self.run(ctx)
-            from ninja.cli.shards import run_in_shard
+            return run_on_cluster(ctx, address, shard)
+        if shard is None:
+            return self.run(ctx)
+        from ninja.cli.shards import run_in_shard
 
-            return run_in_shard(ctx, shard, lambda: self.run(ctx))
+        return run_in_shard(ctx, shard, lambda: self.run(ctx))
 
     def run(self, ctx: click.Context) -> Any:
         """Load input files, resolve the acoustic scale and run the command."""

@@ -20,7 +20,7 @@ from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
-from ninja.io.scales_beside import ChosenScales
+from ninja.io.scales import ChosenScales
 from ninja.lattice import Lattice
 from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver

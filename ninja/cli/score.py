@@ -34,12 +34,10 @@ from ninja.evaluate import (
     score_entities,
 )
 from ninja.evaluate.filtered_lattices import LatticeFilter
-from ninja.evaluate.stm import read_transcripts
+from ninja.evaluate.stm import read_transcripts, transcripts_of
 from ninja.files.output import text_output
-from ninja.formats.kaldi.tables import is_stm, read_fields, read_segments
-from ninja.io import folder
+from ninja.formats.kaldi.tables import fields_of, is_stm, read_fields, read_segments
 from ninja.io.inputs import Inputs
-from ninja.io.sources import holds_lattices
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.pipeline.stages import OnLattices
@@ -134,8 +132,8 @@ def score(
     _check(reference)
     details = {name: given.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: given.pop(name) for name in _FILTERS})
-    are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs.places)
-    inputs.spell()
+    are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)
+    inputs.spells_words = True
     words = inputs.table() if are_lattices else None  # None: transcripts
     if words is None and inputs.table_error is not None:
         raise inputs.table_error
@@ -160,10 +158,10 @@ def score(
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs.places, cut))
+            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs, cut))
         else:
             best = dict(results(OnLattices(partial(evaluate.hypotheses_under, scales=scales)), inputs))
-            say_default()
+            say_default(inputs)
             best = evaluate.filtered(best, of_hypotheses)
             place = 0
             if len(scales) > 1 or wer_dir is not None:
@@ -196,17 +194,18 @@ def score(
     current_console().close()
 
 
-def _are_lattices(places: Sequence[str]) -> bool:
-    """Tell whether the sources are lattices rather than transcripts.
+def _are_lattices(inputs: Inputs) -> bool:
+    """Return whether the sources are lattices rather than transcripts.
 
     Raises:
         OptionError: There are both lattices and transcripts.
     """
-    lattices = [place for place in places if holds_lattices(place)]
-    for place in places if lattices else ():
-        if place not in lattices and os.path.isfile(place) and folder.holds_no_lattices(place):
+    first_files = {place: inputs.sources.of(place)[0] for place in inputs.places}
+    lattices = [place for place, file in first_files.items() if file.holds_lattices()]
+    for place, file in first_files.items() if lattices else ():
+        if place not in lattices and os.path.isfile(place) and file.holds in ("nothing", "companion"):
             raise OptionError(f"{lattices[0]} contains lattices, but {place} transcripts; score them separately")
-    return places[0] in lattices
+    return inputs.places[0] in lattices
 
 
 def _check(reference: str) -> None:
@@ -226,7 +225,7 @@ def _check(reference: str) -> None:
 def _unreadable(inputs: Inputs) -> NinjaError | None:
     """Return the first error if no lattice can be read: the source may be transcripts with an extension of lattices."""
     failures: list[NinjaError] = []
-    for _ in inputs.read(inputs.places, failures.append):
+    for _ in inputs.read(failures.append):
         return None
     return failures[0] if failures else None
 
@@ -314,11 +313,11 @@ def _score_entities(
     return scores.overall
 
 
-def _transcripts(paths: tuple[str, ...], cut: Segments | None) -> dict[str, list[str]]:
+def _transcripts(inputs: Inputs, cut: Segments | None) -> dict[str, list[str]]:
     transcripts: dict[str, list[str]] = {}
-    for path in paths:
+    for path in inputs.places:
         try:
-            part = read_transcripts(path, cut)
+            part = transcripts_of(list(fields_of(inputs.sources.text(path))), path, cut)
         except FormatError as error:
             error.message += "; for lattices, give their --words"
             raise

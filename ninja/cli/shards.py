@@ -12,12 +12,13 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from ninja.cli.console import INPUTS, SHOWN, TABLES
-from ninja.cli.facts import options_of
-from ninja.cli.files import LatticeFile, OutputFile, OutputFolder, guard
-from ninja.errors import OptionError, named
+from ninja.cli.console import SHOWN
+from ninja.cli.files import CommandFiles, LatticeFile, OutputFile, OutputFolder
+from ninja.errors import NinjaError, OptionError, named
 from ninja.files.place import STDIN as STDOUT
-from ninja.io.writer import KALDI, format_of
+from ninja.io.scales import find_scales
+from ninja.io.symbol_tables import find_table
+from ninja.io.writer import format_of
 from ninja.libraries import installed_version
 from ninja.pipeline.join import JoinedRun
 from ninja.pipeline.outputs import names_job
@@ -63,16 +64,12 @@ class CommandWork:
             OptionError: Its results cannot be joined.
             click.UsageError: The arguments are wrong.
         """
-        context = self._context()
-        with context, guard(context.command, context.params):
-            context.params.pop("shard"), context.params.pop("ray")
+        with self._context() as context:
             return plan_of(context, shards)
 
     def __call__(self, part: Part) -> Outcome:
         """Run the command on a part."""
-        context = self._context()
-        with context, guard(context.command, context.params):
-            context.params.pop("shard"), context.params.pop("ray")
+        with self._context() as context:
             return run_part(context, part, lambda: cast(Any, context.command).run(context))
 
     def _context(self) -> click.Context:
@@ -81,7 +78,10 @@ class CommandWork:
         name, command, rest = group.resolve_command(parent, list(self.arguments))
         if command is None or not any(parameter.name == "shard" for parameter in command.params):
             raise OptionError(f"{name} cannot run in shards: its result depends on all lattices")
-        return command.make_context(name, rest, parent=parent)
+        context = command.make_context(name, rest, parent=parent)
+        context.obj = CommandFiles(command, context.params)
+        context.params.pop("shard"), context.params.pop("ray")
+        return context
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:
@@ -98,9 +98,17 @@ def plan_of(context: click.Context, shards: int) -> Plan:
         if values.get(name):
             option = f"--{name.replace('_', '-')}"
             raise OptionError(f"{option} needs all lattices and cannot be used with --shard")
+    files: CommandFiles = context.obj
     places = _sources(command, values)
-    source_units, states = units(places, format=values.get("format"), allow_pipes=True)
-    options, others = options_of(command, values, places, _checksums, lambda names: units(names, allow_pipes=True)[1])
+    sources = files.sources.select(places)
+    source_units, states = units(sources, format=values.get("format"))
+    options, others = files.settings(_checksums)
+    with contextlib.suppress(NinjaError):
+        if values.get("words") is None:
+            options["words"] = _checksums([find_table(places)])
+    with contextlib.suppress(NinjaError):
+        if (scales := find_scales(sources)) is not None:
+            options["scales"] = repr(scales.values())
     states += others
     return Plan(
         shard_folder_of(outputs[0].name),
@@ -123,11 +131,12 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     context.params |= part.outputs
     if "resume" in context.params:
         context.params["resume"] = False
-    context.meta[TABLES] = part.tables
-    context.meta.pop(INPUTS, None)
+    files: CommandFiles = context.obj
+    files.tables, files.inputs = part.tables, None
     with contextlib.suppress(click.exceptions.Exit):  # the end of a command; failures are in the log
         body()
-    inputs = context.meta[INPUTS]
+    inputs = files.inputs
+    assert inputs is not None
     words = inputs.table()
     if words is not None and words.grows and inputs.words is None and _has_tables(part):
         raise OptionError("--shard needs --words here: otherwise the shards would have different word ids")
@@ -165,9 +174,11 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
         ):
             raise OptionError(f"{value}: --shard writes the parts of one output; name a file with {option}")
         if isinstance(parameter.type, LatticeFile):
-            form = format_of(value, values.get("to"))[0]
-            if form.name not in KALDI:
-                raise OptionError(f"{value}: parts of {form.name} cannot be joined; write an archive, then convert it")
+            form = format_of(value, values.get("to"))
+            if not form.is_kaldi:
+                raise OptionError(
+                    f"{value}: parts of {form.format.name} cannot be joined; write an archive, then convert it"
+                )
         kind = "lattices" if isinstance(parameter.type, LatticeFile) else "same" if name == "words_out" else "text"
         output = PartOutput(name, value, kind)  # type: ignore[arg-type]
         for path in OutputFile().targets(value):

@@ -60,7 +60,7 @@ def show(
     """
     options = ShowOptions(**given)
     reference = None
-    inputs.spell()
+    inputs.spells_words = True
     if ref is not None:
         inputs.need_table()
     if (context_model is None) != (entities is None):
@@ -104,7 +104,7 @@ def _select(inputs: Inputs, key: str | None) -> Lattice:
             raise failure
         current_console().say(f"failed: {failure}")
 
-    for lattice_key, lattice in inputs.read(inputs.places, None if key is None else report_others):
+    for lattice_key, lattice in inputs.read(None if key is None else report_others):
         if lattice_key == key:
             return lattice
         if len(others) <= NAMED:
@@ -198,7 +198,7 @@ def _drawings(
     drawn: list[dict[str, Drawing]] = []
     for side in sides:
         drawings: dict[str, Drawing] = {}
-        for key, lattice in side.read(side.places, ignore):
+        for key, lattice in side.read(ignore):
             if key in keys:
                 drawings[key] = draw(lattice, references[key], options)
             if len(drawings) == len(keys):

@@ -1,27 +1,27 @@
-"""The options of reading, and the inputs that they make."""
+"""The options of reading, and the inputs and outputs that they make."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ninja.cli.commands import WITH_SCALED_COSTS
-from ninja.cli.console import FACTS, INPUTS, TABLES, current_console
-from ninja.cli.files import Lattices
+from ninja.cli.console import current_console
+from ninja.cli.files import IGNORED, OF_THE_RUN, CommandFiles, Lattices
 from ninja.cli.options import Command, given_on_command_line, jobs, reads, section
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import OptionError
 from ninja.files.place import SPECIFIER
 from ninja.io.inputs import Inputs
-from ninja.io.reader import Reading
-from ninja.io.run_facts import Facts
-from ninja.io.writer import KALDI, format_of, spells_words
+from ninja.io.reading import Reading
+from ninja.io.resume import state_of
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
+
+if TYPE_CHECKING:
+    from ninja.cli.scales import CompletedScales
 
 WORDS_HELP = "Symbol table: a word and its id on each line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt beside the source]"
@@ -30,7 +30,7 @@ WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
 
 def reads_lattices(command: Command) -> Command:
-    """Give a command the source argument and the options of reading, handed to it as ``inputs``.
+    """Give a command the source argument and the options of reading, passed to it as ``inputs``.
 
     A command that writes lattices gets those options as ``destination``.
     """
@@ -38,7 +38,7 @@ def reads_lattices(command: Command) -> Command:
 
 
 def reads_lattices_alone(command: Command) -> Command:
-    """Do the same for a command that one process must do."""
+    """Do the same for a command that has no threads."""
     return _reads(reading_options()(command))
 
 
@@ -53,7 +53,7 @@ def _reads(command: Command) -> Command:
 
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add the options of reading, and some that say how a command runs; see `build_inputs`."""
+    """Add the options of reading, and some that determine how a command runs; see `build_inputs`."""
     text = "Skip lattices that fail (exit code 1 at the end), or stop at the first."
     return section(
         "Input and output",
@@ -83,57 +83,63 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
         others: More attributes of the inputs.
     """
     arguments = dict(options)
+    files: CommandFiles = click.get_current_context().obj
     console = current_console()
     console.jobs = arguments.pop("jobs", None)
     console.tolerant = arguments.pop("on_error", "skip") == "skip"
-    chosen = {name: arguments.pop(name) for name in READING if name in arguments}
+    reading = {name: arguments.pop(name) for name in READING if name in arguments}
     if console.jobs == 1:
-        chosen["read_ahead"] = False
+        reading["read_ahead"] = False
+    completed: CompletedScales | None = arguments.pop("completed_scales", None)
+    if completed is not None:
+        reading["default_scales"] = completed.defaults
     if "to" in arguments:
-        output = build_output(arguments)
-        others["spells_output"] = lambda: spells_words(output.name, output.to)
-        arguments["destination"] = output
-    inputs = Inputs(names, log=console.use_log(console.log), watch=watch_reading, **(chosen | others))
-    meta = click.get_current_context().meta
-    if TABLES in meta and INPUTS not in meta:
-        inputs.tables, inputs.digest = meta[TABLES], sha256()
-        meta[INPUTS] = inputs
-    elif "destination" in arguments:
-        _gather_facts(inputs.places, arguments["destination"])
+        arguments["destination"] = output = build_output(arguments)
+        reading["spells_words"] = output.resolved.spells_words
+    inputs = Inputs(
+        names,
+        log=console.use_log(console.log),
+        watch=watch_reading,
+        guard=files.guard,
+        sources=files.sources.select(names),
+        **(reading | others),
+    )
+    if completed is not None and completed.names == names:
+        inputs.scales = completed.chosen
+    if files.tables is not None and files.inputs is None:
+        inputs.tables, inputs.digest = files.tables, sha256()
+        files.inputs = inputs
     return arguments | {"inputs": inputs}
 
 
 def build_output(options: dict[str, Any]) -> Output:
-    """Return the output that a command's options name, which are taken out of them."""
-    chosen = {name: options.pop(name) for name in WRITING if name in options}
-    is_scaled = click.get_current_context().command.name in WITH_SCALED_COSTS
-    scales = None if is_scaled else _scales()
-    return Output(options.pop("output_file"), **chosen, scales=scales, keeps_scales=not is_scaled, facts_of=_facts_of)
+    """Return the output that a command's options name, which are removed from them."""
+    context = click.get_current_context()
+    files: CommandFiles = context.obj
+    writing = {name: options.pop(name) for name in WRITING if name in options}
+    scales_costs = getattr(context.command, "scales_costs", False)
+    output = Output(
+        options.pop("output_file"),
+        **writing,
+        scales=None if scales_costs else _scales(options),
+        keeps_scales=not scales_costs,
+        command=context.command.name or "",
+        guard=files.guard,
+    )
+    return output.with_settings(*files.settings(_states, IGNORED | OF_THE_RUN)) if output.resolved.is_kaldi else output
 
 
-def _gather_facts(names: tuple[str, ...], output: Output) -> None:
-    """Gather the facts of a run with one Kaldi archive as output before its inputs are read: they are opened once."""
-    with contextlib.suppress(NinjaError):  # writing raises the same
-        if not output.is_per_file and format_of(output.name, output.to)[0].name in KALDI:
-            _facts_of(names)
+def _states(paths: list[str]) -> list[list[Any]]:
+    return [list(state_of(path)) for path in paths]
 
 
-def _facts_of(names: tuple[str, ...]) -> Facts | None:
-    """Return the facts of the run of the current command for some inputs; they are gathered once."""
-    from ninja.cli.facts import run_facts  # it imports the planning of shards
-
-    known: dict[tuple[str, ...], Facts | None] = click.get_current_context().meta.setdefault(FACTS, {})
-    if names not in known:
-        known[names] = run_facts(names)
-    return known[names]
-
-
-def _scales() -> Scales | None:
-    """Return the scales by which the running command compares paths, if it does."""
-    values = click.get_current_context().params
-    if values.get("acoustic_scale") is None:
+def _scales(options: dict[str, Any]) -> Scales | None:
+    """Return the scales by which a command compares paths, if it does."""
+    if isinstance(scales := options.get("scales"), Scales):
+        return scales
+    if options.get("acoustic_scale") is None:
         return None
-    return Scales(values["acoustic_scale"], values.get("lm_scale", 1.0), values.get("word_penalty", 0.0))
+    return Scales(options["acoustic_scale"], options.get("lm_scale", 1.0), options.get("word_penalty", 0.0))
 
 
 def watch_reading(reading: Reading) -> Iterator[tuple[str, Lattice]]:
@@ -151,13 +157,13 @@ def watch_reading(reading: Reading) -> Iterator[tuple[str, Lattice]]:
 
 
 def _refuse_output_as_source(places: tuple[str, ...]) -> None:
-    """Refuse Kaldi's way of calling, ``ark:IN ark:OUT``: OUT would be read as a second source.
+    """Refuse Kaldi's syntax ``ark:IN ark:OUT``: OUT would be read as a second source.
 
     Raises:
-        OptionError: Says how it is done here.
+        OptionError: There are two specifiers and no ``-o``.
     """
-    writes = any(each.name == "output_file" for each in click.get_current_context().command.params)
-    are_specifiers = len(places) == 2 and all(SPECIFIER.fullmatch(each) for each in places)
+    writes = any(parameter.name == "output_file" for parameter in click.get_current_context().command.params)
+    are_specifiers = len(places) == 2 and all(SPECIFIER.fullmatch(place) for place in places)
     if writes and are_specifiers and not given_on_command_line(["output_file"]):
         raise OptionError(
             f"is {places[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"

@@ -18,7 +18,6 @@ from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
-from ninja.files.guard import writing
 from ninja.files.output import reported
 from ninja.libraries import needed_for
 from ninja.lm.devices import chosen_device, describe_devices
@@ -88,7 +87,6 @@ def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progr
     if path is None:
         yield lambda progress: None
         return
-    writing(path)
     with reported(path), open(path, "a" if options.resume else "w", buffering=1, encoding="utf-8") as stream:
 
         def write(progress: Progress) -> None:

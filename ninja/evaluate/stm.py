@@ -24,7 +24,13 @@ def read_transcripts(
         FormatError: As ``read_text`` and ``read_stm``.
         OptionError: The file is STM, and there are no segments.
     """
-    rows = list(read_fields(path))
+    return transcripts_of(list(read_fields(path)), path, segments)
+
+
+def transcripts_of(
+    rows: list[Row], path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None
+) -> dict[str, list[str]]:
+    """Return the transcripts of the lines of a file, as `read_transcripts` does."""
     if not is_stm(rows, path):
         return text_of(rows, path)
     if segments is None:

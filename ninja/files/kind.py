@@ -1,4 +1,4 @@
-"""Kinds of files that are often named by mistake, told by their first bytes."""
+"""Kinds of files that are often named by mistake, detected by their first bytes."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return what a file is, such as "a PyTorch file", by its first bytes; None: text, or something unknown."""
+    """Return the kind of a file by its first bytes, such as "a PyTorch file"; None for text and unknown kinds."""
     return next((kind for mark, kind in _MARKS if mark.match(head)), None)

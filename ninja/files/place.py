@@ -1,4 +1,4 @@
-"""Places of bytes: files, offsets in files, the standard input, commands; Kaldi's names for them."""
+"""Names of inputs and outputs: files, offsets, URLs, standard streams, commands, and Kaldi's specifiers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import glob
 import os
 import re
 import shlex
+import stat
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError, InputError, OptionError
 from ninja.files import remote
 
 STDIN = "-"
@@ -20,18 +21,61 @@ _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["ca
 _SERVED = "only gunzip -c, zcat and cat are served"
 LARGEST_OFFSET = 1 << 62  # bytes
 _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
+_URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
+Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a name is the URL of a remote file; nothing is imported or opened."""
+    return _URL.match(path) is not None
+
+
+def names_url(text: str) -> bool:
+    """Return whether a text contains a URL, also that of a local file, such as ``ark:s3://…``."""
+    return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
+
+
+def is_file(path: str) -> bool:
+    """Return whether a path or a URL is that of an existing file."""
+    return remote.is_file(path) if is_remote(path) else os.path.isfile(path)
+
+
+def identity_of(path: str) -> Identity | None:
+    """Return the identity of a regular file, whatever its name; None if there is no such file."""
+    if is_remote(path):
+        return remote.identity_of(path) if remote.is_file(path) else None
+    try:
+        return identity(os.stat(path))
+    except (OSError, ValueError):
+        return None
+
+
+def identity(status: os.stat_result) -> Identity | None:
+    """Return the identity of a regular file; None for a pipe, a device or a folder."""
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def is_read_once(path: str) -> bool:
+    """Return whether a path can be read only once: the standard input or a pipe."""
+    if path == STDIN:
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Source of bytes."""
 
-    path: str  # of a file, or its URL; "-" is the standard input
+    path: str  # file or URL; "-" is the standard input
     offset: int = 0
-    command: str | None = None  # a shell command whose output is read instead
-    end: int | None = None  # byte of the file before which reading ends; None: the file's end
-    line: int = 0  # lines of a text file before the offset
-    plain: bool = False  # a file names it: a pipe or a device, which may never end, is refused
+    command: str | None = None  # shell command whose output is read instead
+    end: int | None = None  # byte at which reading ends  [default: the end of the file]
+    line: int = 0  # number of lines of a text file before the offset
+    plain: bool = False  # refuse pipes and devices, which may never end: another file names the path
 
     @property
     def name(self) -> str:
@@ -41,29 +85,28 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A file of lattices of any format, a script file that lists lattices, or a folder."""
+    """File of lattices of any format, script file that lists lattices, or folder."""
 
     place: Place
-    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": a list of files, too
-    permissive: bool = False  # script file: pass over what cannot be read
+    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": its content decides, it may list files
+    permissive: bool = False  # skip lines of a script file that cannot be read
 
 
 def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> list[Place]:
-    """Return where the bytes of a Kaldi rxfilename come from that the user typed.
+    """Resolve a Kaldi rxfilename from the command line.
 
     Args:
         name: A file, a pattern, ``file:offset``, ``-``, a command ending in ``|``.
-        allow_pipes: Permit other commands than ``gunzip -c``, ``zcat`` and ``cat``.
-        advise: Say in the refusal of a command how others are allowed.
+        allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``.
+        advise: Name the option that allows other commands in the error message.
 
     Raises:
-        FormatError: A command that is not permitted, or an offset that no file has.
-        InputError: A pattern that no file matches.
+        FormatError: The command is not allowed, or the offset is out of range.
+        InputError: No file matches the pattern.
     """
     if name.endswith("|"):
         command = name[:-1].strip()
-        unpacked = _unpacked(command)
-        if unpacked:
+        if unpacked := _unpacked(command):
             return [place for path in unpacked for place in matching(path)]
         if not allow_pipes:
             advice = "; allow others with allow_pipes (--allow-pipes)" if advise else ""
@@ -77,21 +120,20 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
 
 
 def resolve_listed(name: str, listed_in: str) -> list[Place]:
-    """Return where the bytes of a Kaldi rxfilename come from that a script file names.
+    """Resolve a Kaldi rxfilename in a script file.
 
     Args:
         name: A plain file, ``file:offset``, or ``gunzip -c``, ``zcat`` or ``cat`` with such files.
-        listed_in: The script file, or its URL.
+        listed_in: Path or URL of the script file.
 
     Raises:
-        FormatError: It is none of these, a URL that `check_listed` refuses, or a range of rows, which lattices do not
-            have.
-        InputError: A pattern that no file matches.
+        FormatError: The name is of another form, `check_listed` refuses it, or it ends in a range of rows, which
+            lattices do not have.
+        InputError: No file matches the pattern.
     """
     if name.endswith("|"):
         command = name[:-1].strip()
-        unpacked = _unpacked(command)
-        if not unpacked:
+        if not (unpacked := _unpacked(command)):
             raise FormatError(f"the command {command!r} is not run: {_SERVED} in a script file")
         for path in unpacked:
             check_listed(path, listed_in)
@@ -110,60 +152,61 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
 
 
 def check_listed(name: str, listed_in: str) -> None:
-    """Check a file name in a list or a script file: it must not leave the machine, or the folder of a list at a URL.
+    """Refuse names in a list or script file that lead to another machine or out of the folder of a remote list.
 
-    A local list may name any local file; one that is read from a URL names files by URLs in its own folder or below.
+    A local list may name any local file; a remote list may name URLs in its own folder or below.
 
     Raises:
-        FormatError: It is the standard input, or a URL that is not in the folder of the list.
+        FormatError: The name is the standard input, or a URL outside the folder of the list.
     """
     if name in ("", STDIN):
         raise FormatError("the standard input is named on the command line alone, not in a file")
     home = listed_in.rpartition("/")[0] + "/"
-    if remote.is_remote(listed_in):
+    if is_remote(listed_in):
         if not name.startswith(home) or ".." in name.split("/") or "::" in name:
             raise FormatError(
                 f"{name!r} is not in {home}, and a list with a URL names files in its own folder or below"
             )
-    elif remote.names_url(name):
+    elif names_url(name):
         raise FormatError(f"{name!r} is a URL; URLs are taken from the command line alone, not from a file")
 
 
 def below(name: str, named_in: str) -> str:
-    """Return the path, or the URL, of a file that another file names, in whose folder or below it must be.
+    """Return the path or URL of a file that another file names, which must be in the folder of that file or below.
 
     Args:
         name: The name in the file; links are followed.
-        named_in: The other file, or its URL.
+        named_in: Path or URL of the other file.
 
     Raises:
-        FormatError: It is not in that folder or below.
+        FormatError: The file is elsewhere.
     """
-    if remote.is_remote(named_in):
+    if is_remote(named_in):
         parts = name.split("/")
         outside = os.path.isabs(name) or ".." in parts or ":" in name
         path = named_in.rpartition("/")[0] + "/" + name
     else:
         home = os.path.realpath(os.path.dirname(named_in))
         path = os.path.join(os.path.dirname(named_in), name)
-        outside = "\0" in name or remote.names_url(name) or os.path.commonpath((home, os.path.realpath(path))) != home
+        outside = "\0" in name or names_url(name) or os.path.commonpath((home, os.path.realpath(path))) != home
     if outside:
         raise FormatError(f"{name!r} is not in the folder of {named_in} or below")
     return path
 
 
 def _at_offset(name: str) -> list[Place]:
-    """Return the place of ``file:offset``; nothing where the name has another form."""
-    found = _OFFSET.fullmatch(name)
-    if found is None:
+    """Return the place of ``file:offset``; an empty list for names of another form."""
+    match = _OFFSET.fullmatch(name)
+    if match is None:
         return []
-    if len(found[2]) > len(str(LARGEST_OFFSET)) or int(found[2]) > LARGEST_OFFSET:
-        raise FormatError(f"no file has a byte {found[2] if len(found[2]) < 40 else found[2][:40] + '…'}")
-    return [Place(found[1], int(found[2]))]
+    path, offset = match.groups()
+    if len(offset) > len(str(LARGEST_OFFSET)) or int(offset) > LARGEST_OFFSET:
+        raise FormatError(f"no file has a byte {offset if len(offset) < 40 else offset[:40] + '…'}")
+    return [Place(path, int(offset))]
 
 
 def _unpacked(command: str) -> list[str] | None:
-    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command; None when it is another."""
+    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command; None for other commands."""
     if _SHELL.search(command):
         return None
     try:
@@ -178,26 +221,99 @@ def _unpacked(command: str) -> list[str] | None:
 
 
 def matching(path: str) -> list[Place]:
-    """Return the files that a pattern names, in their natural order; a plain path stands for itself."""
+    """Return the files that match a pattern, in natural order; a plain path is returned as it is."""
     if path == STDIN or os.path.exists(path):
         return [Place(path)]
     name = os.path.basename(path)
-    if remote.is_remote(path):
-        found = remote.matching(path)
+    if is_remote(path):
+        paths = remote.matching(path)
     elif "JOB" in name:
         folder = os.path.dirname(path)
-        shape = re.compile(re.escape(name).replace("JOB", r"\d+"))
+        pattern = re.compile(re.escape(name).replace("JOB", r"\d+"))
         entries = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-        found = [os.path.join(folder, entry) for entry in entries if shape.fullmatch(entry)]
+        paths = [os.path.join(folder, entry) for entry in entries if pattern.fullmatch(entry)]
     elif glob.has_magic(path):
-        found = glob.glob(path)
+        paths = glob.glob(path)
     else:
         return [Place(path)]
-    if not found:
+    if not paths:
         raise InputError("no file matches this pattern", path)
-    return [Place(each) for each in sorted(found, key=natural)]
+    return [Place(path) for path in sorted(paths, key=natural)]
 
 
 def natural(path: str) -> list[tuple[int, str | int]]:
-    """Order lat.2.gz before lat.10.gz."""
+    """Sort key that orders lat.2.gz before lat.10.gz."""
     return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
+
+
+_WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
+_PACKER = re.compile(r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Place and form of an output."""
+
+    archive: str  # file; "-" is the standard output
+    script: str | None = None  # script file with the offset of each lattice in the archive
+    text: bool = False
+    packed: bool = False  # gzip
+
+
+def target(name: str | os.PathLike[str]) -> Target:
+    """Parse the name of an output.
+
+    Args:
+        name: A path (``.gz`` compresses it, ``.txt`` and ``.txt.gz`` are text), ``-``, or a Kaldi wspecifier:
+            ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is always a path.
+
+    Raises:
+        OptionError: The wspecifier is invalid, or runs a command.
+
+    Source: Kaldi util/kaldi-table.cc (ClassifyWspecifier).
+    """
+    match = None if isinstance(name, os.PathLike) else SPECIFIER.fullmatch(name)
+    if match is None:
+        path = os.fspath(name)
+        if path.startswith("|"):
+            raise OptionError(f"{path!r}: commands are not run; write ark:| gzip -c > FILE or a file name")
+        return _checked(Target(path, text=path.removesuffix(".gz").endswith(".txt"), packed=path.endswith(".gz")))
+    options = [option for option in re.split("[, ]+", match[1]) if option]
+    rest = match[2].strip()
+    unknown = [option for option in options if option not in _WRITE_OPTIONS]
+    if unknown:
+        raise OptionError(f"wspecifier {name!r} has the unknown option {unknown[0]!r}")
+    kinds = [option for option in options if option in ("ark", "scp")]
+    text = "t" in options
+    if kinds == ["ark"]:
+        if rest.startswith("|"):
+            packer = _PACKER.fullmatch(rest)
+            if packer is None:
+                raise OptionError(f"{name!r}: of commands to write to, only '| gzip -c > FILE' is served")
+            return _checked(Target(packer[1], text=text, packed=True))
+        return _checked(Target(rest or STDIN, text=text, packed=rest.endswith(".gz")))
+    if sorted(kinds) == ["ark", "scp"]:
+        names = rest.split(",")
+        if len(names) != 2:
+            raise OptionError(f"wspecifier {name!r} must name two files, as in ark,scp:lat.ark,lat.scp")
+        archive, script = names if kinds[0] == "ark" else reversed(names)
+        return _checked(Target(archive.strip(), script.strip(), text, archive.strip().endswith(".gz")))
+    raise OptionError(f"wspecifier {name!r} must say 'ark', or 'ark,scp' with two files")
+
+
+def is_specifier(name: str | os.PathLike[str]) -> bool:
+    """Return whether a name has the form of a Kaldi specifier, ``ark:…``."""
+    return not isinstance(name, os.PathLike) and SPECIFIER.fullmatch(name) is not None
+
+
+def _checked(target: Target) -> Target:
+    if not target.archive:
+        raise OptionError(f"the output {target.archive!r} is no file name")
+    if target.script is not None:
+        if target.packed or target.archive == STDIN:
+            raise OptionError(
+                "a script file needs an archive that is a plain file, neither gzip nor the standard output"
+            )
+        if target.script in ("", STDIN, target.archive):
+            raise OptionError(f"the script file {target.script!r} is no file name of its own")
+    return target

@@ -17,29 +17,16 @@ from ninja.errors import DependencyError, InputError, NinjaError, OptionError, O
 
 INSTALL = "pip install 'ninja-asr[cloud]'"
 FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes asked for at once, of a file that is read on and on
-_URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
 _STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}  # where an object appears once it is put as a whole
 # Not all that fsspec knows: some of its protocols take code or other URLs from the files that they read.
 SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
 
 
-def is_remote(path: str) -> bool:
-    """Tell whether a name is the URL of a file elsewhere; nothing is imported or asked for it."""
-    return _URL.match(path) is not None
-
-
-def names_url(text: str) -> bool:
-    """Tell whether a URL, also one of a local file, is or begins anywhere in a text, as in ``ark:s3://…``."""
-    return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
-
-
-def is_file(path: str) -> bool:
-    """Tell whether a path or a URL is that of a file."""
-    if not is_remote(path):
-        return os.path.isfile(path)
-    with _asking(path):
-        system, name = _system(path)
+def is_file(url: str) -> bool:
+    """Return whether a URL is that of an existing file."""
+    with _asking(url):
+        system, name = _system(url)
         return bool(system.isfile(name))
 
 

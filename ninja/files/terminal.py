@@ -1,4 +1,4 @@
-"""Text that may be shown on a terminal: keys and words of files must not move its cursor or change its settings."""
+"""Escapes for terminals: keys and words of files must not move the cursor or change settings."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-# All but tab and the end of a line; and what turns the direction of a text, by which one name may look like another.
+# All but tab and newline, and marks of text direction, which make one name look like another.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text with its control characters spelled out, ESC as ``\x1b``, RIGHT-TO-LEFT OVERRIDE as ``\u202e``."""
-    return _CONTROL.sub(lambda found: f"\\x{code:02x}" if (code := ord(found[0])) < 256 else f"\\u{code:04x}", text)
+    r"""Escape control characters: ESC as ``\x1b``, RIGHT-TO-LEFT OVERRIDE as ``\u202e``."""
+    return _CONTROL.sub(lambda match: f"\\x{code:02x}" if (code := ord(match[0])) < 256 else f"\\u{code:04x}", text)
 
 
 class Printable:
-    """A text stream that spells control characters out."""
+    """A text stream that escapes control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.rich_proxied_file = stream  # where rich, which draws the progress line, writes instead
+        self.rich_proxied_file = stream  # rich, which draws the progress line, writes here
 
     def write(self, text: str) -> int:
         """Write a text."""
@@ -39,7 +39,7 @@ class Printable:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Spell control characters out, in a ``with`` block, of all messages, and of results that go to a terminal."""
+    """Escape control characters of messages, and of results on a terminal, in a ``with`` block."""
     before = sys.stdout, sys.stderr
     sys.stderr = cast(TextIO, Printable(sys.stderr))
     if sys.stdout.isatty():

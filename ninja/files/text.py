@@ -1,39 +1,35 @@
-"""Texts as a whole: UTF-8, packed with gzip or not, named by a path or in Kaldi's way."""
+"""Whole UTF-8 texts, gzip or not, in files and other places that Kaldi names."""
 
 from __future__ import annotations
 
-import io
 import os
-import warnings
 
-from ninja.errors import FormatError, InputError, NinjaWarning
-from ninja.files.gzip import GZIP_MAGIC
+from ninja.errors import FormatError, InputError
 from ninja.files.kind import kind_of
 from ninja.files.place import STDIN, Place, resolve
-from ninja.files.stream import Stream, gives_bytes_once, open_raw, open_stream
+from ninja.files.stream import open_stream, without_mark
 
-BOM = b"\xef\xbb\xbf"
-HEAD = 1 << 13  # bytes by which other files are told
+HEAD = 1 << 13  # bytes by which the kind of a file is detected
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
 def read(path: str | os.PathLike[str], *, plain: bool = False) -> str:
-    """Return the text of a file; a gzip file, known by its content, is unpacked; see `open_raw` for `plain`."""
+    """Return the text of a file, decompressed if it is gzip; for `plain` see `open_raw`."""
     return decoded(content(path, plain=plain), path)
 
 
 def read_named(name: str | os.PathLike[str]) -> str:
-    """Return a text: of a file, ``-`` (the standard input), ``ark:F``, or ``gunzip -c F |`` and its like.
+    """Return the text of a file, of ``-`` (the standard input), ``ark:F``, or ``gunzip -c F |``.
 
     Raises:
-        FormatError: As ``read``, or it is a command that is not served.
+        FormatError: As `decoded`, or for commands other than ``gunzip -c``, ``zcat`` and ``cat``.
     """
     path = os.fspath(name)
     if not isinstance(name, os.PathLike) and not os.path.exists(path):
         kind, colon, rest = path.partition(":")
         if colon and "ark" in kind.split(",") and set(kind.split(",")) <= _OPTIONS:
             path = rest.strip()
-        if path in ("", "-") or path.endswith("|"):
+        if path in ("", STDIN) or path.endswith("|"):
             texts = []
             for place in resolve(path):
                 with open_stream(place) as stream:
@@ -45,34 +41,17 @@ def read_named(name: str | os.PathLike[str]) -> str:
 
 
 def content(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
-    """Return the bytes of a file; a gzip file, known by its content, is unpacked; see `open_raw` for `plain`."""
-    if not plain and os.fspath(path) != STDIN and gives_bytes_once(os.fspath(path)):
-        with open_stream(Place(os.fspath(path))) as stream:  # whose first bytes may have been peeked at
-            return stream.rest()
-    file = open_raw(os.fspath(path), plain=plain)
-    try:
-        with file:
-            found = file.read()
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path) from error
-    return Stream(io.BytesIO(found), os.fspath(path)).rest() if found.startswith(GZIP_MAGIC) else found
-
-
-def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
-    """Return text without the byte-order mark with which some editors begin it; warn if it had one."""
-    if not content.startswith(BOM):
-        return content
-    warnings.warn(f"{path or 'text'}: the byte-order mark at its beginning is left out", NinjaWarning, stacklevel=2)
-    return content[len(BOM) :]
+    """Return the bytes of a file, decompressed if it is gzip; ``-`` is a file name, too. For `plain` see `open_raw`."""
+    name = os.fspath(path)
+    with open_stream(Place(f"./{name}" if name == STDIN else name, plain=plain)) as stream:
+        return stream.rest()
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
-    """Return bytes as text.
+    """Decode UTF-8.
 
     Raises:
-        FormatError: They are none; the message says what else they are, if that is known.
+        FormatError: The bytes are no text; the message names the kind of file if it is known.
     """
     if (kind := kind_of(content[:HEAD])) is not None:
         raise FormatError(f"this is {kind}, but a text is expected here (are two arguments swapped?)", path)

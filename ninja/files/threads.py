@@ -1,30 +1,75 @@
-"""Work on threads, with results in the order of the tasks."""
+"""Threads and the cores they run on."""
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from ninja.files.cores import starting_threads
+from ninja.errors import ThreadError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-AHEAD = 3  # tasks a thread: in its hands, ready for it, or waiting behind a slower one
+AHEAD = 3  # tasks for each thread: running, ready, or done and waiting for a slower one
+_QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # of control groups, version 2 and 1
+_PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
+_NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use, by its affinity and its control group (cgroup).
+
+    Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.max; Documentation/scheduler/sched-bwc.rst.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def _quota() -> float | None:
+    """Return the number of cores that the control group may use; None if it has no limit."""
+    for path in _QUOTAS:
+        try:
+            with open(path) as file:
+                fields = file.read().split()
+            if len(fields) == 1:
+                with open(_PERIOD) as file:
+                    fields += file.read().split()
+            quota, period = (float(field) for field in fields)  # "max" is no number
+        except (OSError, ValueError):
+            continue
+        return quota / period if quota > 0 and period > 0 else None
+    return None
+
+
+@contextmanager
+def starting_threads() -> Iterator[None]:
+    """Raise ``ThreadError`` where a thread cannot be started in a ``with`` block."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(reason in str(error) for reason in _NO_THREAD):
+            raise
+        advice = "use fewer --jobs (jobs=), or raise the limit of processes (ulimit -u) or of the control group"
+        raise ThreadError(f"no thread can be started: the system has no more for this process; {advice}") from error
 
 
 def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
-    """Yield the result of each task, in the tasks' order, worked out on `jobs` threads (1: on the caller's).
+    """Yield the result of each task, in the tasks' order, computed by `jobs` threads (1: by the caller's).
 
-    Tasks are taken from the caller's thread, at most `AHEAD` a thread before their results are asked for. Threads that
-    are still at work when the generator is closed end with their task.
+    Tasks are taken on the caller's thread, at most `AHEAD` for each thread before their results are requested. When the
+    generator is closed, running threads end with their task.
 
     Raises:
-        Exception: What `work` or the source of the tasks raises, after the results of the tasks before.
+        Exception: An exception of `work` or of the source of the tasks, after the results of the tasks before.
     """
     if jobs == 1:
         yield from map(work, tasks)
@@ -33,19 +78,19 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
 
     rest = iter(tasks)
     waiting: deque[Future[Result]] = deque()
-    failed: BaseException | None = None  # of the tasks' source, raised behind the results of the tasks before
+    failure: BaseException | None = None  # of the source of the tasks
 
     def next_tasks(count: int) -> Iterator[Task]:
-        nonlocal failed
+        nonlocal failure
         try:
             yield from islice(rest, count)
         except Exception as error:
-            failed = error
+            failure = error
 
     with ThreadPoolExecutor(jobs, "ninja-worker") as pool:
         try:
             while True:
-                if failed is None:
+                if failure is None:
                     for task in next_tasks(AHEAD * jobs - len(waiting)):
                         with starting_threads():
                             waiting.append(pool.submit(work, task))
@@ -54,5 +99,5 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    if failed is not None:
-        raise failed
+    if failure is not None:
+        raise failure

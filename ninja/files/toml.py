@@ -1,4 +1,4 @@
-"""Files of options in TOML, which people can read, change and comment."""
+"""TOML files of options."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from collections.abc import Iterable, Mapping
 from typing import IO, Any, cast
 
 from ninja.errors import FormatError, InputError
-from ninja.files.remote import RemoteFile, is_remote
+from ninja.files.place import is_remote
+from ninja.files.remote import RemoteFile
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the values of a file.
+    """Read a TOML file.
 
     Raises:
         InputError: It cannot be read.
-        FormatError: It is no TOML.
+        FormatError: It is not TOML.
     """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        place = os.fspath(path)
-        with cast("IO[bytes]", RemoteFile(place)) if is_remote(place) else open(place, "rb") as stream:
+        name = os.fspath(path)
+        with cast("IO[bytes]", RemoteFile(name)) if is_remote(name) else open(name, "rb") as stream:
             return tomllib.load(stream)
     except InputError:
         raise
@@ -37,12 +38,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
-    """Return values as a file holds them, with comments above."""
+    """Format values as TOML, with comments above."""
     import json
 
     lines = [f"# {line}\n" for line in comments]
     for name, value in values.items():
-        # JSON's strings, lists and truth values are TOML's, too.
-        spelled = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-        lines.append(f"{name} = {spelled}\n")
+        # strings, lists and booleans are the same in JSON and TOML
+        text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name} = {text}\n")
     return "".join(lines)

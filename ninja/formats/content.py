@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ninja.errors import FormatError, NinjaError
 from ninja.files.place import STDIN, Place
-from ninja.files.stream import Stream, open_stream
-from ninja.files.text import BOM, without_mark
+from ninja.files.stream import BOM, Stream, open_stream, without_mark
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Literal, Protocol
 
 from ninja.errors import FormatError, OptionError
-from ninja.files.text import BOM
+from ninja.files.stream import BOM
 from ninja.formats import options, unsupported
 from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from ninja.errors import OptionError
 from ninja.files.gzip import Packed
-from ninja.files.output import Bytes, PartFile, StandardOutput, target
+from ninja.files.output import Bytes, PartFile, StandardOutput
 from ninja.files.place import STDIN as STDOUT
+from ninja.files.place import target
 
 
 @contextmanager

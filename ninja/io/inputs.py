@@ -1,23 +1,24 @@
-"""``Inputs``: lattices that a user has named, with the options of reading them and the files beside them."""
+"""``Inputs``: lattices that a user has named, with the options of reading them and the files beside them; ``read``."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Literal, overload
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.cores import num_cores
-from ninja.files.place import STDIN, Table
-from ninja.files.stream import open_stream
+from ninja.files.output import Guard
+from ninja.files.place import STDIN, Table, identity_of
+from ninja.files.threads import num_cores
 from ninja.io.lookup import Lookup
-from ninja.io.reader import Reading, spelled_words
-from ninja.io.scales_beside import ChosenScales, find_scales
-from ninja.io.sources import ReadOptions, Words, tables
+from ninja.io.reading import Reading, ReadOptions
+from ninja.io.scales import ChosenScales, find_scales
+from ninja.io.sources import Source, SourceFile, Sources, as_sources
 from ninja.io.symbol_tables import find_table
+from ninja.io.words import Words
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
@@ -27,20 +28,22 @@ Name = str | os.PathLike[str]
 Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 
-@dataclass(slots=True)
+@dataclass
 class Inputs:
-    """Sources of lattices with the options of reading them.
+    """Sources of lattices with the options of reading them; names are resolved once, and files opened once.
 
     Args:
         names: A file, folder, pattern, list of files, Kaldi rspecifier or ``-``, as for ``ninja.read``, or several.
         words: Symbol table, or its file.  [default: the words that the sources spell, or the table beside them]
-        format: Format of the sources with its options.  [default: recognised by content]
+        format: Format of the sources with its options.  [default: detected by content]
         encoding: Encoding of text in formats other than Kaldi's.
         allow_pipes: Run commands named as sources.
         log: Notes and failures; with its ``on_error`` lattices that fail are left out, without it the first is raised.
         read_ahead: Read in a thread, ahead of the caller.
         beside: Other sources whose words must be known before the first lattice.
         are_lattices: The sources are lattices, whose words can make a symbol table.
+        spells_words: An output needs the names of ids, so the table beside the sources is read.
+        guard: Notes each file that is read, which no output may replace.
     """
 
     names: Name | Sequence[Name]
@@ -52,24 +55,30 @@ class Inputs:
     read_ahead: bool = field(default_factory=lambda: num_cores() > 1)
     beside: tuple[str, ...] = ()
     are_lattices: bool = True
+    spells_words: bool = False
+    guard: Guard | None = None
+    sources: Sources = None  # type: ignore[assignment] # the files that the names refer to
     watch: Watch | None = None  # shows the progress of reading
-    spells_output: Callable[[], bool] | None = None  # whether an output needs the names of ids
-    table_error: OptionError | None = None  # why ids of the sources have no names, where an output spells them
-    formats: Counter[str] = field(default_factory=Counter)  # names of the formats read, with their numbers of files
+    table_error: OptionError | None = None  # why there is no table beside the sources, where an output spells words
+    formats: Counter[str] = field(default_factory=Counter)  # number of files of each format that was read
     tables: tuple[Table, ...] | None = None  # the part of the sources that is read  [default: all]
-    digest: Any = None  # hash that takes in the keys read
+    digest: Any = None  # hash that is updated with the keys read
     is_part: bool = False  # one file of several, of which others can be read
+    default_scales: frozenset[str] = frozenset()  # scales that neither the user nor a file beside the sources gives
     _symbols: SymbolTable | None = None
     _words: Words | None = None
-    _begun: Reading | None = None
+    _begun: Reading | None = None  # whose first lattices have been read
     _current: Reading | None = None
+    _table_path: str | None = None
 
     def __post_init__(self) -> None:
-        """Take one name or several, a symbol table or its file."""
+        """Convert the names to strings, and a symbol table to its file."""
         names = (self.names,) if isinstance(self.names, str | os.PathLike) else tuple(self.names)
         self.names = tuple(name if isinstance(name, str) else os.fspath(name) for name in names)
         if isinstance(self.words, SymbolTable):
             self._symbols, self.words = self.words, self.words.path
+        if self.sources is None:
+            self.sources = Sources(self.places, allow_pipes=self.allow_pipes, guard=self.guard)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -78,21 +87,21 @@ class Inputs:
 
     @property
     def on_failure(self) -> Callable[[NinjaError], None] | None:
-        """The function that is called with the failures of lattices; None where the first one is raised."""
+        """Function that is called with the failures of lattices; None where the first one is raised."""
         return self._fail if self.log.on_error is not None else None
 
-    @property
+    @cached_property
     def scales(self) -> ChosenScales | None:
         """Scales that were chosen for the lattices, in a file beside them.
 
         Raises:
             OptionError: The sources have different ones.
         """
-        return find_scales(self.places, allow_pipes=True)  # no command is run for it
+        return find_scales(self.sources)
 
     @property
     def share(self) -> float | None:
-        """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None: not known."""
+        """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None if unknown."""
         return None if self._current is None else self._current.share
 
     @property
@@ -101,41 +110,43 @@ class Inputs:
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Describe lattices whose paths have one score, see `Reading.single_scores`; the first ones are read for it."""
-        if self._begun is None:
-            self._begun = self._reading(self.places, self.on_failure)
-            self._begun.begin()
-        return self._begun.single_scores()
+        """Describe lattices whose paths have one score, see `Reading.single_scores`; reads the first lattices."""
+        return self._begin().single_scores()
 
     def table(self) -> SymbolTable | None:
-        """Return the symbol table: `words`, or else that of the words which the sources spell, if they do.
+        """Return the symbol table: `words`, else that of the words which the sources spell.
 
-        The first lattices are read for it, unless they have been; a table of their words grows while others are read.
+        The first lattices are read for it; a table of their words grows while others are read.
         """
         self._load_words()
         if self._symbols is None and self.are_lattices and self._words is None:
-            self._begun = self._reading(self.places, self.on_failure)
-            self._begun.begin()
-        return self._symbols if self._words is None else self._words.found
+            self._begin()
+        return self._symbols if self._words is None else self._words.known
 
     def need_table(self) -> SymbolTable:
-        """Return the symbol table, also one that lies beside sources of ids.
+        """Return the symbol table, for sources of ids the one beside them.
 
         Raises:
             NinjaError: The sources cannot be read, or their words have no names.
         """
-        self.spell()
+        self.spells_words = True
         table = self.table()
         if table is None:
             if self.table_error is None and self.are_lattices:
-                for _ in self.read(self.places, None):  # a source that cannot be read is the cause, and is reported
+                for _ in self.read(None):  # a source that cannot be read is the cause, and is reported
                     break
             raise self.table_error or OptionError("there are no words; give their symbol table with --words")
         return table
 
-    def spell(self) -> None:
-        """Name ids of words by the table beside the sources, if there is one."""
-        self.spells_output = lambda: True
+    def find_table(self) -> str:
+        """Return the path of the symbol table beside the sources.
+
+        Raises:
+            OptionError: There is none, or there are several.
+        """
+        if self._table_path is None:
+            self._table_path = find_table(self.places)
+        return self._table_path
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Yield the key and the lattice of each entry, source by source."""
@@ -147,31 +158,38 @@ class Inputs:
         batches = self._start().batches()
         return batches if self.digest is None else self._digested_batches(batches)
 
-    def read(
-        self, names: Sequence[str], on_error: Callable[[NinjaError], None] | None
-    ) -> Iterator[tuple[str, Lattice]]:
-        """Read lattices with the options of these inputs; arguments as for ``ninja.read``."""
-        return self._watched(self._reading(names, on_error))
+    def read(self, on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
+        """Read the lattices in another pass; `on_error` as for ``ninja.read``."""
+        return self._watched(self._reading(on_error))
 
     def lookup(self, name: str) -> Lookup:
         """Open another source for lattices by their keys."""
-        return Lookup(name, self._options(), on_error=self.on_failure, allow_pipes=self.allow_pipes)
+        return Lookup(self.sources.select((name,)), self._options(), on_error=self.on_failure)
 
     def like(self, names: Sequence[str], log: Log) -> Inputs:
         """Return other inputs that are read in the same way, with the same words."""
         self.table()
-        return replace(self, names=tuple(names), log=log, tables=None, digest=None, _begun=None, _current=None)
+        sources = self.sources.select(tuple(names))
+        other = replace(self, names=names, log=log, sources=sources, tables=None, digest=None)
+        other._begun = other._current = other._table_path = None
+        return other
 
-    def part(self, name: str) -> Inputs:
+    def part(self, name: str, file: SourceFile) -> Inputs:
         """Return the inputs of one file, with the same words and log."""
         self._options()  # the words are those of all parts
-        one = copy(self)
-        one.names, one._begun, one.is_part = (name,), None, True
-        return one
+        part = replace(self, names=(name,), is_part=True, sources=Sources(file))
+        part._begun = part._table_path = None
+        return part
+
+    def _begin(self) -> Reading:
+        if self._begun is None:
+            self._begun = self._reading(self.on_failure)
+            self._begun.begin()
+        return self._begun
 
     def _start(self) -> Reading:
         reading, self._begun = self._begun, None
-        self._current = reading or self._reading(self.places, self.on_failure)
+        self._current = reading or self._reading(self.on_failure)
         return self._current
 
     def _watched(self, reading: Reading) -> Iterator[tuple[str, Lattice]]:
@@ -187,12 +205,12 @@ class Inputs:
             self.digest.update(b"".join(key.encode("utf-8", "surrogateescape") + b"\n" for key in batch.keys))
             yield batch
 
-    def _reading(self, names: Sequence[str], on_error: Callable[[NinjaError], None] | None) -> Reading:
-        if names is self.names and self.tables is not None:
-            return Reading(self.tables, self._options(), on_error=on_error)
-        if names is self.names and not self.is_part:
-            _check_exists(self.places)
-        return Reading(names, self._options(), on_error=on_error, allow_pipes=self.allow_pipes)
+    def _reading(self, on_error: Callable[[NinjaError], None] | None) -> Reading:
+        if self.tables is not None:
+            return Reading(Sources(self.tables, guard=self.guard), self._options(), on_error=on_error)
+        if not self.is_part:
+            _check_exists(self.sources)
+        return Reading(self.sources, self._options(), on_error=on_error)
 
     def _load_words(self) -> None:
         if self._symbols is None and self.words is not None:
@@ -204,42 +222,181 @@ class Inputs:
             self._load_words()
             self._words = Words(self._symbols or SymbolTable.growing(others=self._all_words), self._table_of_ids)
         return ReadOptions(
-            self._words, self.format, self.encoding, self.read_ahead, formats=self.formats, on_note=self._note
+            self._words,
+            self.format,
+            self.encoding,
+            self.read_ahead,
+            formats=self.formats,
+            on_note=self._note,
+            guard=self.guard,
         )
 
     def _fail(self, error: NinjaError) -> None:
-        self.log.fail(error)  # of the log of the moment: a command may set another
+        self.log.fail(error)  # of the current log, which a command may replace
 
     def _note(self, message: str) -> None:
         self.log.note(message)
 
     def _all_words(self) -> Iterator[tuple[str, int]]:
-        how = {"format": self.format, "encoding": self.encoding, "allow_pipes": self.allow_pipes}
-        return spelled_words([*self.places, *self.beside], **how)
+        sources = self.sources.select((*self.places, *self.beside))
+        return spelled_words(sources, format=self.format, encoding=self.encoding)
 
     def _table_of_ids(self) -> SymbolTable | None:
-        """Find the symbol table beside a source of ids, where an output spells words."""
-        if self.spells_output is None or not self.spells_output():
+        """Read the symbol table beside a source of ids, where an output spells words."""
+        if not self.spells_words:
             return None
         try:
-            self.words = find_table(self.places)
+            self.words = self.find_table()
         except OptionError as error:
             self.table_error = error
             return None
+        if self.guard is not None:
+            self.guard.read(self.words, identity_of(self.words))
         self.log.note(f"words of {self.words}")
         return SymbolTable.read(self.words)
 
 
-def _check_exists(names: tuple[str, ...]) -> None:
+def _check_exists(sources: Sources) -> None:
     """Refuse a single source that does not exist; of several, others can be read.
 
     Raises:
         InputError: As opening it does.
     """
-    try:
-        sources = tables(names, allow_pipes=True)  # no command is run for it
-    except NinjaError:  # reading it raises the same
-        return
-    place = sources[0].place
-    if len(sources) == 1 and place.command is None and place.path != STDIN and not os.path.exists(place.path):
-        open_stream(place).close()
+    files = sources.resolvable_files
+    if (
+        len(files) == 1
+        and files[0].place.command is None
+        and files[0].path != STDIN
+        and not os.path.exists(files[0].path)
+    ):
+        files[0].open().close()
+
+
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[False] = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]]: ...
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[True],
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[Batch]: ...
+def read(
+    source: Source,
+    *,
+    batches: bool = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]] | Iterator[Batch]:
+    """Yield the key and the lattice of each entry of one or many files of any format, in their order.
+
+    Each file is opened once; its format, and whether it is gzip, are detected by its content. States that cannot be
+    reached from the start are removed, and the others sorted topologically, as by Kaldi's tools, if necessary. Costs in
+    double precision (``lattice8``, ``compactlattice84``) are rounded to single.
+
+    Lattices of formats that spell words have the ids of `words`. Without it the words of all files form one table,
+    which grows while they are read; lattices of a file with a table of its own, such as Arrow's, keep that table.
+
+    Args:
+        source: A file, a directory, a list of files (one in each line), ``-`` for the standard input, a pattern
+            (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or
+            several of these. A lattice without a key gets its file's name as its key.
+        batches: Yield `Batch` objects of many lattices each, which functions process in one call.
+        words: Symbol table to attach, or its file; lattices with other words are errors then.
+            ``SymbolTable.growing()`` takes in all words, also of files with tables of their own; then no file may hold
+            ids alone.
+        format: Format of every file: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see docs/formats.md.
+            Needed for formats without a mark if the file has another extension.  [default: detected]
+        encoding: Encoding of text in formats other than Kaldi's.
+        on_error: Called with the error of each faulty lattice, which is left out; without it, the first error is
+            raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). Errors that
+            apply to any lattice (``error.of_run``) are always raised. After damage within a binary archive, the rest of
+            that archive cannot be read.
+        allow_pipes: Run any command that `source` names; by default only ``gunzip -c``, ``zcat`` and ``cat`` are
+            understood, and served without running them. Commands in script files are never run.
+        read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file if there is more than one core, 32 MB
+            of anything else.
+
+    Raises:
+        FormatError: Damage, a file of another kind, or a directory without lattices.
+        LatticeError: A lattice that is empty, has a cycle, no final state, or a cost or id out of range.
+        SymbolError: A word that `words` lacks.
+        TableError: The id of a word that `words` lacks: the table belongs to other lattices.
+        InputError: A file cannot be read, no file matches a pattern, or a command failed.
+        OptionError: An unknown option in an rspecifier, an unknown format or encoding.
+
+    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
+    """
+    sources = as_sources(source, allow_pipes=allow_pipes)
+    if words is None:
+        others = partial(spelled_words, sources, format=format, encoding=encoding)
+        known = Words(SymbolTable.growing(others=others), keep_tables=True)
+    else:
+        known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
+    options = ReadOptions(known, format, encoding, read_ahead, late=on_error is None)
+    reading = Reading(sources, options, on_error=on_error)
+    return reading.batches() if batches else reading.lattices()
+
+
+def keys(
+    source: Source, *, on_error: Callable[[NinjaError], None] | None = None, allow_pipes: bool = False
+) -> Iterator[str]:
+    """Yield the keys of one or many tables; arguments and errors are those of ``read``."""
+    return (key for key, _ in read(source, on_error=on_error, allow_pipes=allow_pipes))
+
+
+def vocabulary(
+    source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
+) -> SymbolTable | None:
+    """Return one symbol table of the words that files spell, in the order of their first occurrence.
+
+    All files are read for it: only a caller who must know all words before the first lattice needs it. Errors of
+    lattices are left to ``read``. Arguments and errors are those of ``read``.
+
+    Returns:
+        The table; None if no file spells its words.
+    """
+    return _vocabulary(Sources(source, allow_pipes=allow_pipes), format, encoding)
+
+
+def _vocabulary(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
+    words = SymbolTable.growing()
+    options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
+    spells = False
+    for _, lattice in Reading(sources, options, on_error=lambda _: None).lattices():
+        spells |= lattice.words is words
+    return words if spells else None
+
+
+def spelled_words(sources: Sources, *, format: str | None, encoding: str) -> Iterator[tuple[str, int]]:
+    """Yield the words of sources that are read for them alone; see `vocabulary`.
+
+    Raises:
+        OptionError: A source can be read only once.
+    """
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(
+                f"{file.name}: its words must be known before its lattices are read, which a pipe does not "
+                "allow; give the symbol table (--words), for unknown words of a model their cost (--unk-penalty)"
+            )
+    yield from _vocabulary(sources.reopened(), format, encoding) or ()

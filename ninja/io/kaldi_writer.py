@@ -12,71 +12,72 @@ from typing import Any
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.files.gzip import Packed
-from ninja.files.output import PartFile, StandardOutput, Target
+from ninja.files.output import PartFile, StandardOutput
 from ninja.files.place import STDIN as STDOUT
-from ninja.files.remote import is_file
-from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, Output
-from ninja.io.resume import ResumePoint, resume_point
-from ninja.io.run_facts import has_facts, refuse_other_facts, remove_facts, write_facts
-from ninja.io.scales_beside import refuse_other_scales
+from ninja.files.place import Target, is_file
+from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, OutputSettings
+from ninja.io.resume import ResumePoint, has_facts, refuse_other_facts, remove_facts, resume_point, write_facts
+from ninja.io.scales import refuse_other_scales
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 
 FLUSH = 1 << 19  # bytes gathered before they are written
-KEPT_EVERY = 5.0  # seconds of work, at most, that a killed run loses of an output that is to be resumed
+KEPT_EVERY = 5.0  # seconds of work that a killed run loses at most, if it is resumed
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The bytes of a batch."""
+    """An encoded batch."""
 
     keys: list[str]
     entries: TableWriter
-    begins: list[int]  # of each lattice among the bytes, where a script file is written
+    begins: list[int]  # offset of each lattice in the bytes, if there is a script file
 
 
 class KaldiWriter(LatticeWriter):
     """An archive of Kaldi's lattices, binary or text.
 
-    If an exception leaves the ``with`` block, what was written is removed, or kept for the next attempt with `resume`.
+    If an exception leaves the ``with`` block, the output is removed, or with `resume` kept for the next attempt.
 
     Args:
-        resume: Go on with what an earlier attempt left behind.
-        kind: Write every lattice as this kind; None: as its own.
+        resume: Continue the output of an earlier attempt.
+        kind: Write every lattice as this kind.  [default: its own]
     """
 
-    def __init__(self, output: Output, target: Target, *, resume: bool = False, kind: Kind | None = None) -> None:
+    def __init__(
+        self, output: OutputSettings, target: Target, *, resume: bool = False, kind: Kind | None = None
+    ) -> None:
         super().__init__(output)
         self._target = target
         self._resume = resume
         self._kind = kind
         self._entries = TableWriter(text=target.text)
-        self._position = 0  # bytes of the archive written, unpacked
+        self._position = 0  # bytes of the archive before compression
         self._script_lines: list[bytes] = []
         self._file: PartFile | StandardOutput | None = None
         self._script: PartFile | None = None
         self._packed: Packed | None = None
-        self._spare: list[TableWriter] = []  # whose memory prepared batches can have
-        self._is_closed = False  # a finished output of a run that is not known
-        self._kept_at = 0.0  # when all that is written could last be taken up again
+        self._spare: list[TableWriter] = []  # reused for prepared batches
+        self._is_closed = False  # a finished output of an unknown run
+        self._kept_at = 0.0  # time of the last point where the output could be resumed
 
     def _open(self) -> None:
         target, tail = self._target, b""
         if target.archive == STDOUT:
             if self._resume:
-                raise OptionError("what went to the standard output cannot be taken up again; name a file")
+                raise OptionError("the standard output cannot be resumed; name a file")
             self._file = StandardOutput()
         else:
-            self._file = PartFile(target.archive, keep=self._resume)
+            self._file = PartFile(target.archive, keep=self._resume, guard=self._output.guard)
             point = self._resume_point(self._file) if self._resume else ResumePoint()
             tail = point.tail
-            self.resumed = point.story
+            self.resumed = point.description
             self._position = point.length
             self.keys_done = Counter(key for key, _ in point.entries)
             if self._output.run is not None and not self._file.is_direct and not self._is_closed:
-                write_facts(target.archive, self._output.run)
+                write_facts(target.archive, self._output.run, self._output.guard)
             if target.script is not None:
-                self._script = PartFile(target.script)
+                self._script = PartFile(target.script, guard=self._output.guard)
                 self._script_lines = [self._script_line(key, at) for key, at in point.entries]
         if target.packed:
             self._packed = Packed(self._file, follows=self._position > 0)
@@ -86,16 +87,16 @@ class KaldiWriter(LatticeWriter):
         self._kept_at = time.monotonic()
 
     def _resume_point(self, file: PartFile) -> ResumePoint:
-        """Find the lattices that an earlier attempt of this run wrote; another run's output is refused and kept."""
+        """Find the lattices that an earlier attempt of this run wrote; refuse and keep the output of another run."""
         archive, run = self._target.archive, self._output.run
-        begun = not file.is_direct and os.path.getsize(file.part) > 0
+        is_begun = not file.is_direct and os.path.getsize(file.part) > 0
         is_known = run is not None and has_facts(archive)
         try:
             refuse_other_scales(archive, self._output.chosen)
-            if run is not None and (begun or (is_known and is_file(archive))):
+            if run is not None and (is_begun or (is_known and is_file(archive))):
                 refuse_other_facts(archive, run)
         except OptionError:
-            file.abandon(keep=begun)
+            file.abandon(keep=is_begun)
             self._file = None
             raise
         point = resume_point(self._target, file)
@@ -103,7 +104,7 @@ class KaldiWriter(LatticeWriter):
         return point
 
     def _refuse_addition(self, key: str) -> None:
-        """Refuse to add a lattice to a finished output of a run that is not known."""
+        """Refuse to add a lattice to a finished output of an unknown run."""
         if self._is_closed:
             message = f"is finished, and its run is not known, so nothing is added: {key} is not in it; "
             advice = "name another output, or leave --resume out to begin anew"
@@ -112,7 +113,7 @@ class KaldiWriter(LatticeWriter):
     def _put(self, key: str, item: Any) -> None:
         lattice: Lattice = item
         self._refuse_addition(key)
-        self._refuse_words_of_its_own(lattice)
+        self._refuse_own_words(lattice)
         name = key.encode("utf-8", "surrogateescape")
         begin = self._entries.append(lattice, name, (self._kind or lattice.kind) == "compact")
         if self._script is not None:
@@ -122,25 +123,25 @@ class KaldiWriter(LatticeWriter):
         self._keep()
 
     def prepared(self, batch: Batch) -> Prepared | None:
-        """Return the bytes of a batch."""
+        """Encode a batch, unless its lattices must be checked one by one."""
         keys = batch.keys
         if self._output.lossy == "refuse" or not self._are_ordinary(batch, keys):
             return None
         entries = self._spare.pop() if self._spare else TableWriter(text=self._target.text)
         try:
             begins = entries.append_all(batch.items, None if self._kind is None else self._kind == "compact")
-        except (LatticeError, UnicodeEncodeError):  # of one of them, which will be found
+        except (LatticeError, UnicodeEncodeError):  # writing them one by one finds the lattice
             return None
         return Prepared(keys, entries, begins.tolist() if self._target.script is not None else [])
 
     def _are_ordinary(self, batch: Batch, keys: list[str]) -> bool:
-        """Tell whether nothing of the lattices is lost, and their keys are sound."""
+        """Return whether no field of the lattices is lost, and their keys are valid."""
         if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
             return False
         return " ".join(keys).split() == keys and 4 * max(map(len, keys), default=0) <= LONGEST_KEY
 
     def write_all(self, batch: Batch, prepared: Prepared) -> bool:
-        """Append the bytes of a batch, unless its words must be looked at."""
+        """Append an encoded batch, unless its words must be checked one by one."""
         if not prepared.keys:
             return True
         first = batch[0]
@@ -150,11 +151,11 @@ class KaldiWriter(LatticeWriter):
             return False
         try:
             self._table.check(first)
-        except SymbolError:  # of this one, which will be found
+        except SymbolError:  # writing them one by one finds the lattice
             return False
         if self._table.is_particular:
             return False
-        self._refuse_words_of_its_own(first)
+        self._refuse_own_words(first)
         self._flush()
         content = prepared.entries.view()
         (self._packed or self._opened).write(content)
@@ -172,7 +173,7 @@ class KaldiWriter(LatticeWriter):
         return True
 
     def _keep(self) -> None:
-        """Make what was written something that a resumed run can go on from, every few seconds."""
+        """Flush the output every few seconds, so that a killed run can be resumed from there."""
         if self._resume and time.monotonic() - self._kept_at >= KEPT_EVERY:
             self._flush()
             if self._packed is not None:
@@ -221,7 +222,7 @@ class KaldiWriter(LatticeWriter):
         if self._file is not None and self._output.run is not None and self._target.archive != STDOUT:
             remove_facts(self._target.archive)
 
-    def _refuse_words_of_its_own(self, lattice: Lattice) -> None:
+    def _refuse_own_words(self, lattice: Lattice) -> None:
         if self._resume and lattice.words is not None and lattice.words.path is None:
             message = "--resume needs --words (words=) here: the words would get other ids than in what is written"
             raise OptionError(f"{message} already")

@@ -1,4 +1,4 @@
-"""Layouts of entries in files: a sequence, one lattice a file, a folder of files, or files by name."""
+"""Writers of formats other than Kaldi's: one file of entries, a file or folder of single lattices, named files."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import os
 from typing import Any
 
 from ninja.errors import OutputError
-from ninja.files.guard import Identity, identity_of
 from ninja.files.gzip import Packed
 from ninja.files.output import LONGEST_NAME, Bytes, PartFile, StandardOutput, opened, reported
 from ninja.files.place import STDIN as STDOUT
-from ninja.files.remote import is_file, is_remote
+from ninja.files.place import Identity, identity_of, is_file, is_remote
 from ninja.formats.format import Encoder, Write, WriteSettings
-from ninja.io.lattice_writer import LatticeWriter, Output
+from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 
 FLUSH = 1 << 19  # bytes gathered before they are written
 
 
 class Plain:
-    """The encoder of formats whose files are their entries in a row."""
+    """Encoder of formats whose files are a sequence of entries."""
 
     def __init__(self, write: Write, settings: WriteSettings) -> None:
         assert write.encode is not None
@@ -45,7 +44,7 @@ class OneFile(LatticeWriter):
         make = self._write.encoder
         # Before the file: the encoder may lack its library.
         self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
-        self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name)
+        self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name, guard=self._output.guard)
         if self._output.packed:
             self._packed = Packed(self._file)
         self._pieces: list[bytes] = []
@@ -87,12 +86,12 @@ class OneLattice(OneFile):
     """A file of one lattice."""
 
     _first: str | None = None
-    _spoilt = False
+    _is_spoilt = False
 
     def _check_key(self, key: str) -> None:
         super()._check_key(key)
         if self._first is not None:
-            self._spoilt = True
+            self._is_spoilt = True
             message = f"{self.format.name} has one lattice a file, but {self._first!r} and {key!r} are to go there; "
             raise OutputError(message + "name a folder, in which each gets its own", self.name)
 
@@ -105,24 +104,24 @@ class OneLattice(OneFile):
         self._pieces.append(content)
 
     def _finish(self) -> None:
-        if self._first is None or self._spoilt:
+        if self._first is None or self._is_spoilt:
             self._abandon()
             return
         super()._finish()
 
 
 class Folder(LatticeWriter):
-    """A file for each lattice, with its key as its name; each of them is there as soon as it is whole."""
+    """A folder with a file for each lattice, named by its key; each file appears as soon as it is complete."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)
-        self._written: dict[Identity, str] = {}  # files that there are
-        self._made = False  # the folder, by us
+        self._written: dict[Identity, str] = {}
+        self._is_new = False  # the folder
 
     def _open(self) -> None:
         if is_remote(self.name):
             return
-        self._made = not os.path.isdir(self.name)
+        self._is_new = not os.path.isdir(self.name)
         with reported(self.name):
             os.makedirs(self.name, exist_ok=True)
 
@@ -135,8 +134,8 @@ class Folder(LatticeWriter):
     def _check_key(self, key: str) -> None:
         super()._check_key(key)
         name = key + self.format.extensions[0]
-        # A name with a dot before it would be passed over when the folder is read.
-        is_chain = is_remote(self.name) and "::" in key  # in a URL, it ends the name of a file
+        # Files whose name begins with a dot are skipped when the folder is read.
+        is_chain = is_remote(self.name) and "::" in key  # ends a file name in a URL
         if (
             is_chain
             or not key
@@ -152,7 +151,7 @@ class Folder(LatticeWriter):
         assert self._write.encode is not None
         path = self._path(key)
         content = self._write.encode(item, self._settings)
-        with opened(path) as file:
+        with opened(path, self._output.guard) as file:
             file.write(content)
         self._note(path)
 
@@ -161,20 +160,20 @@ class Folder(LatticeWriter):
             self._written[identity] = path
 
     def _finish(self) -> None:
-        """Refuse to be done if another process wrote some of the files, too: the folder would be of both."""
+        """Check that no other process wrote some of the files: the folder would mix both outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
                 message = "another process wrote this file, too; give each run a folder of its own, and run them again"
                 raise OutputError(message, path)
 
     def _abandon(self) -> None:
-        if self._made:
+        if self._is_new:
             with contextlib.suppress(OSError):
-                os.rmdir(self.name)  # unless there is something in it
+                os.rmdir(self.name)  # unless it has files
 
 
 class NamedFiles(Folder):
-    """Files that entries add to by name; they are kept in memory until the ``with`` block is left."""
+    """Named files that entries are appended to; they are kept in memory until the ``with`` block is left."""
 
     def _open(self) -> None:
         super()._open()
@@ -202,7 +201,7 @@ class NamedFiles(Folder):
             if not is_remote(path):
                 with reported(path):
                     os.makedirs(os.path.dirname(path), exist_ok=True)
-            with opened(path) as file:
+            with opened(path, self._output.guard) as file:
                 file.write(b"".join(contents))
             self._note(path)
         super()._finish()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -13,14 +12,13 @@ import numpy.typing as npt
 from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
-from ninja.files.place import Table
-from ninja.files.stream import gives_bytes_once, open_stream
-from ninja.io.reader import Reading
-from ninja.io.sources import ReadOptions, Source, Words, tables
+from ninja.io.reading import Reading, ReadOptions
+from ninja.io.sources import Source, Sources, as_sources
+from ninja.io.words import Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
-Beside = tuple[npt.NDArray[np.int32] | None, float | None, SymbolTable | None]
+Fields = tuple[npt.NDArray[np.int32] | None, float | None, SymbolTable | None]
 
 IN_MEMORY = 1 << 23  # bytes of passed-over lattices; more go to a temporary file
 
@@ -28,69 +26,60 @@ IN_MEMORY = 1 << 23  # bytes of passed-over lattices; more go to a temporary fil
 class Lookup:
     """The lattices of a source by their keys.
 
-    It is read on only as far as a key is looked for, so that two archives in the same order are joined while both are
-    read once. What is passed over is laid by, on disk if it is much; never is more than one lattice of it in memory.
-    A key that occurs again and again is found as often as it occurs.
+    The source is read only as far as requested keys need, so that two archives in the same order are joined while each
+    is read once. Lattices passed over are stored, on disk if they are large; no more than one of them is in memory. A
+    key that occurs several times is found as often as it occurs.
 
     Args:
-        source: What ``ninja.read`` takes.
-        options: How it is read; None: as by ``ninja.read`` without any.
-        on_error: Called with what is wrong with each faulty lattice, which counts as missing; without it, it is raised.
-        allow_pipes: As for ``ninja.read``.
+        source: As for ``ninja.read``.
+        options: Options of reading.  [default: those of ``ninja.read``]
+        on_error: Called with the error of each faulty lattice, which counts as missing; without it, it is raised.
 
     Raises:
-        InputError: A file of the source that cannot be opened: joining must not go on without it.
+        InputError: A file of the source cannot be opened.
     """
 
     def __init__(
         self,
-        source: Source,
+        source: Source | Sources,
         options: ReadOptions | None = None,
         *,
         on_error: Callable[[NinjaError], None] | None = None,
-        allow_pipes: bool = False,
     ) -> None:
-        for table in tables(source, allow_pipes=allow_pipes):
-            is_pipe = table.place.command is not None or gives_bytes_once(table.place.path)
-            if not is_pipe and table.kind != "folder":
-                open_stream(table.place).close()
-        self._name = str(source) if isinstance(source, str | os.PathLike | Table) else " ".join(map(str, source))
+        sources = as_sources(source)
+        for file in sources.files:
+            if not file.is_pipe and file.table.kind != "folder":
+                file.inspect()
+        self._name = " ".join(map(str, sources.names))
         self._on_error = on_error
         self._first_fault: NinjaError | None = None
-        options = options or ReadOptions(Words(SymbolTable.growing(), own=True))
+        options = options or ReadOptions(Words(SymbolTable.growing(), keep_tables=True))
         report = None if on_error is None else self._report
-        self._entries = Reading(source, options, on_error=report, allow_pipes=allow_pipes).lattices()
-        self._any = False
+        self._entries = Reading(sources, options, on_error=report).lattices()
+        self._has_entries = False
         self._passed = _PassedLattices()
         self._last: tuple[str, Lattice] | None = None
 
     def get(self, key: str) -> Lattice | None:
-        """Return the lattice of a key, or None when there is none.
+        """Return the lattice of a key; None if there is none.
 
         Raises:
-            NinjaError: What ``ninja.read`` raises.
-            InputError: Not one lattice of the source can be read, or a command it names failed.
+            NinjaError: As ``ninja.read`` raises.
+            InputError: No lattice of the source can be read, or its command failed.
         """
         if self._last is None:
             self._last = self._next()
-        if self._last is not None and self._last[0] == key:
-            found = self._last[1]
-            self._last = None
-            return found
-        laid_by = self._passed.take(key)
-        if laid_by is not None:
-            return laid_by
-        while self._last is not None and self._last[0] != key:
-            self._passed.put(*self._last)
-            self._last = self._next()
-        if self._last is None:
-            return None
-        found = self._last[1]
-        self._last = None
-        return found
+        if self._last is None or self._last[0] != key:
+            if (lattice := self._passed.take(key)) is not None:
+                return lattice
+            while self._last is not None and self._last[0] != key:
+                self._passed.put(*self._last)
+                self._last = self._next()
+        last, self._last = self._last, None
+        return None if last is None else last[1]
 
     def rest(self) -> Iterator[str]:
-        """Yield the keys that were not requested; no lattice can be requested afterwards."""
+        """Yield the keys that were not requested, and end the lookup."""
         yield from self._passed.keys()
         if self._last is not None:
             yield self._last[0]
@@ -100,14 +89,14 @@ class Lookup:
 
     def _next(self) -> tuple[str, Lattice] | None:
         entry = next(self._entries, None)
-        self._any |= entry is not None
-        if not self._any and self._first_fault is not None:
+        self._has_entries |= entry is not None
+        if not self._has_entries and self._first_fault is not None:
             fault = self._first_fault
             raise InputError(f"not one lattice of this archive could be used; the first fault: {fault}", self._name)
         return entry
 
     def _report(self, failure: NinjaError) -> None:
-        """Report a lattice's fault; raise one of the source itself, such as a command that failed."""
+        """Report the error of a lattice; raise one of the source itself, such as a command that failed."""
         if isinstance(failure, InputError) and not failure.key:
             raise failure
         self._first_fault = self._first_fault or failure
@@ -115,7 +104,7 @@ class Lookup:
         self._on_error(failure)
 
     def close(self) -> None:
-        """End reading and remove the lattices passed over."""
+        """End reading, and delete the lattices passed over."""
         self._entries.close()  # type: ignore[attr-defined]
         self._passed.close()
 
@@ -129,10 +118,10 @@ class Lookup:
 
 
 class _PassedLattices:
-    """Lattices passed over, kept as Kaldi tables in a temporary file."""
+    """Lattices passed over, in a temporary file of Kaldi tables."""
 
     def __init__(self) -> None:
-        self._places: dict[str, list[tuple[int, int, Beside]]] = {}
+        self._places: dict[str, list[tuple[int, int, Fields]]] = {}
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the lookup
         self._size = 0
         self._writer = TableWriter()
@@ -149,8 +138,8 @@ class _PassedLattices:
         size = len(view) - begin
         view.release()
         self._writer.clear()
-        beside = lattice.time, lattice.frame_shift, lattice.words  # what a table does not hold
-        self._places.setdefault(key, []).append((self._size, size, beside))
+        others = lattice.time, lattice.frame_shift, lattice.words  # not in a table
+        self._places.setdefault(key, []).append((self._size, size, others))
         self._size += size
 
     def take(self, key: str) -> Lattice | None:
@@ -166,9 +155,9 @@ class _PassedLattices:
         space[:] = self._file.read(size)
         space.release()
         reader.advance(size)
-        found = reader.parse_one(key, 0)
-        assert isinstance(found, Lattice), found
-        return found.replace(time=time, frame_shift=frame_shift, words=words)
+        lattice = reader.parse_one(key, 0)
+        assert isinstance(lattice, Lattice), lattice
+        return lattice.replace(time=time, frame_shift=frame_shift, words=words)
 
     def close(self) -> None:
         self._file.close()

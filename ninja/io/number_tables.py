@@ -15,8 +15,8 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.files.gzip import Packed
-from ninja.files.output import PartFile, StandardOutput, target
-from ninja.files.place import STDIN, Place, resolve_listed
+from ninja.files.output import PartFile, StandardOutput
+from ninja.files.place import STDIN, Place, resolve_listed, target
 from ninja.files.stream import open_stream
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.io.sources import Source, open_tables

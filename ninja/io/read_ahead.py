@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 
 from ninja.errors import InputError
-from ninja.files.cores import starting_threads
+from ninja.files.threads import starting_threads
 from ninja.lattice.batch import Batch
 
 CREDITS = 32  # how far to read ahead, in units of

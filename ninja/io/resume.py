@@ -1,42 +1,55 @@
-"""The whole entries that an earlier attempt to write a Kaldi archive left behind."""
+"""Resumption of Kaldi archives: the whole entries of an earlier attempt, and the facts by which its run is recognised.
+
+The facts are in a file beside the output (``.NAME.run``) while the output is unfinished, and after that if it may be
+resumed (``--resume``): a dictionary of JSON values with ``version`` and ``command``, ``options`` by their names, and
+``sources`` as a list of `State`. The value of an option is as the user gave it, or a list of the states of its files.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
 import shutil
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from ninja import _core
 from ninja._tables import TableReader
-from ninja.errors import FormatError
-from ninja.files.output import PartFile, Target
-from ninja.files.remote import is_file
+from ninja.errors import FormatError, OptionError
+from ninja.files import remote
+from ninja.files.output import Guard, PartFile, part_of, reported
+from ninja.files.place import Target, is_file, is_remote
 from ninja.files.stream import open_raw
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
+LARGEST = 1 << 28  # bytes of a file of facts
+State = tuple[str, int, int]  # path, size, time of the last change in ns; -1 both if there is no file
+Facts = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class ResumePoint:
-    """The sound part of an unfinished archive."""
+    """The valid part of an unfinished archive."""
 
-    length: int = 0  # bytes of the file that hold whole entries
-    tail: bytes = b""  # whole entries behind these, unpacked, of a gzip member that was broken off
-    entries: list[tuple[str, int]] = field(default_factory=list)  # each key, and where its lattice lies, unpacked
-    lost: int = 0  # bytes behind the last whole entry
-    story: str | None = None  # what there was, for the user
+    length: int = 0  # bytes of whole entries
+    tail: bytes = b""  # whole entries after these, decompressed, of an incomplete gzip member
+    entries: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # each key, and the offset of its lattice in the decompressed file
+    lost: int = 0  # bytes after the last whole entry
+    description: str | None = None  # for the user
 
 
 def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
-    """Find the whole entries of the temporary file, or of the finished one, which is copied into it.
-
-    What is behind them is cut off.
+    """Find the whole entries of the temporary file, or of the finished one, which is copied to it; cut off the rest.
 
     Args:
-        file: The temporary file, open.
+        file: The open temporary file.
 
     Raises:
         FormatError: The finished file is damaged, or not of the format that is to be written.
@@ -48,7 +61,7 @@ def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
     if finished:
         if not is_file(chosen.archive):
             return ResumePoint()
-        with open_raw(chosen.archive, is_input=False) as source:
+        with open_raw(chosen.archive) as source:
             shutil.copyfileobj(source, file, CHUNK)
     point = _packed(file.part) if chosen.packed else _plain(file.part)
     if finished and (point.lost or point.tail):
@@ -61,14 +74,14 @@ def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
             if count == 1
             else f"{count} lattices of an earlier attempt are kept"
         )
-        point.story = f"{file.part}: {kept}"
+        point.description = f"{file.part}: {kept}"
         if point.lost:
-            point.story += f", and {point.lost} bytes behind them, no whole lattice, are discarded"
+            point.description += f", and {point.lost} bytes behind them, no whole lattice, are discarded"
     return point
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes read so far; tell whether they are sound, and only then add their entries."""
+    """Parse the bytes read so far, and add their entries unless they are damaged; return whether they are valid."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False
@@ -90,7 +103,7 @@ def _plain(path: str) -> ResumePoint:
 
 
 def _packed(path: str) -> ResumePoint:
-    """Members hold whole entries; the last one may be broken off anywhere."""
+    """Find the whole entries of a gzip file, whose members hold whole entries; the last one may be incomplete."""
     from isal import isal_zlib
 
     damage: tuple[type[Exception], ...] = (zlib.error, cast(type[Exception], isal_zlib.error))
@@ -124,3 +137,114 @@ def _packed(path: str) -> ResumePoint:
                 point.lost = os.path.getsize(path) - point.length
             break
     return point
+
+
+def state_of(path: str) -> State:
+    """Return the state of a file, by which a change is detected without reading it."""
+    if is_remote(path):
+        size, mark = remote.state_of(path)
+        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, -1, -1
+    return path, status.st_size, status.st_mtime_ns
+
+
+def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
+    """Write the facts of the run of an output, once its temporary file is open."""
+    path = _facts_path(place)
+    if guard is not None:
+        guard.write(path)
+    with reported(path):
+        remove_facts(place)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # no link is followed
+        with open(descriptor, "wb") as file:
+            file.write(dumped(facts))
+
+
+def has_facts(place: str) -> bool:
+    """Return whether the run of an output is known."""
+    return os.path.lexists(_facts_path(place))
+
+
+def remove_facts(place: str) -> None:
+    """Remove the facts of the run of an output."""
+    with reported(path := _facts_path(place)), contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+
+
+def refuse_other_facts(place: str, facts: Facts) -> None:
+    """Refuse to resume the output of another run.
+
+    Raises:
+        OptionError: The output is of another or an unknown run; the message describes the difference.
+    """
+    advice = "leave --resume out to begin anew"
+    path = _facts_path(place)
+    try:
+        if os.path.getsize(path) > LARGEST:
+            raise ValueError
+        with open(path, "rb") as file:
+            before = parsed(file.read())
+        now = parsed(dumped(facts))
+        if before == now:
+            return
+        if any(not isinstance(before[name], type(now[name])) for name in now):
+            raise TypeError
+        change = difference(before, now)
+    except (OSError, LookupError, ValueError, TypeError):
+        unknown = f"{part_of(place)} was made by a run that is not known; remove it, or {advice}"
+        raise OptionError(unknown) from None
+    message = f"an earlier attempt was made with {change}; give the same options, or {advice}"
+    raise OptionError(f"{place}: {message}")
+
+
+def difference(before: Facts, now: Facts) -> str:
+    """Describe the first difference between the facts of two runs, or of two plans of shards."""
+    for name, text in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
+        if before.get(name) != now.get(name):
+            return text.format(before.get(name))
+    old, new = before["options"], now["options"]
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    if changed:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        file = next(filter(None, (_changed_file(old.get(name), new.get(name)) for name in changed)), None)
+        return f"another {options}" if file is None else f"another {options}: {file} was written anew since"
+    if before["sources"] != now["sources"]:
+        file = _changed_file(before["sources"], now["sources"])
+        return "other sources" if file is None else f"other sources: {file} was written anew since"
+    return "other outputs"
+
+
+def _changed_file(before: Any, now: Any) -> str | None:
+    """Return the first file whose states in two lists differ."""
+    if not isinstance(before, list) or not isinstance(now, list):
+        return None
+    states = {state[0]: state for state in before if isinstance(state, list)}
+    changed = (state[0] for state in now if isinstance(state, list) and states.get(state[0], state) != state)
+    return next(map(str, changed), None)
+
+
+def dumped(facts: Facts) -> bytes:
+    """Return facts as JSON, in ASCII even if names are not UTF-8."""
+    return json.dumps(facts, indent=1).encode() + b"\n"
+
+
+def parsed(content: bytes) -> dict[str, Any]:
+    """Parse facts.
+
+    Raises:
+        ValueError: They are no JSON object.
+    """
+    try:
+        facts = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(facts, dict):
+        raise ValueError("not an object")
+    return facts
+
+
+def _facts_path(place: str) -> str:
+    return part_of(place).removesuffix(".part") + ".run"

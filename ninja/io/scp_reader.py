@@ -6,13 +6,13 @@ import copy
 from collections.abc import Callable, Iterator
 
 from ninja.errors import FormatError, NinjaError
-from ninja.files.place import Place
-from ninja.files.stream import Stream, gives_bytes_once, open_stream
+from ninja.files.place import Place, is_read_once
+from ninja.files.stream import Stream, open_stream
 from ninja.lattice import Lattice
 
-KEPT = 1 << 26  # bytes of lattices that were passed over
-ARC_BYTES = 20  # that an arc of a lattice takes in memory, about
-LATTICE_BYTES = 1 << 10  # that a lattice takes besides
+KEPT = 1 << 26  # bytes of lattices that are kept
+ARC_BYTES = 20  # approximate memory of an arc
+LATTICE_BYTES = 1 << 10  # and of a lattice besides its arcs
 
 Entries = Iterator[tuple[str, Lattice | NinjaError]]
 EntriesOf = Callable[[Stream, Place], Entries | None]
@@ -22,7 +22,7 @@ class ScpReader:
     """Reader of the last non-Kaldi file of a script file, kept for further lines that name it.
 
     Args:
-        entries_of: Returns what the file behind a stream holds; None where it is Kaldi's.
+        entries_of: Returns the entries of the file of a stream; None for Kaldi archives.
     """
 
     def __init__(self, entries_of: EntriesOf) -> None:
@@ -30,20 +30,18 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the last file's lattice of a key; None for another file.
-
-        Of a file with one lattice it is that one.
+        """Return the lattice of a key if the last file is this one, else None; a single lattice may have any key.
 
         Raises:
-            NinjaError: What ended the reading of the file before the key was found.
+            NinjaError: The error that ended the reading of the file before the key.
         """
         return self._last.get(key) if self._last is not None and self._last.place == place else None
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Take over a file just opened, and return its lattice of a key; None if it is Kaldi's.
+        """Take over an open file, and return its lattice of a key; None for a Kaldi archive.
 
         Raises:
-            NinjaError: As for ``again``, or the file is of no format.
+            NinjaError: As for ``again``, or the file has no known format.
         """
         entries = self._entries_of(stream, place)
         if entries is None:
@@ -60,10 +58,9 @@ class ScpReader:
 
 
 class _File:
-    """A file that is read on as far as a key is looked for.
+    """A file that is read only as far as requested keys need.
 
-    What is passed over is kept, but not more than ``KEPT`` bytes of it. A key of which the lattice is kept no longer
-    has the file read again.
+    Lattices passed over are kept, up to ``KEPT`` bytes. The file is read again for a key whose lattice is not kept.
     """
 
     def __init__(self, entries_of: EntriesOf, stream: Stream, place: Place, entries: Entries) -> None:
@@ -71,28 +68,28 @@ class _File:
         self.stream = stream
         self._entries_of = entries_of
         self._entries = entries
-        self._ended = False
-        self._count = 0  # lattices that were read, until the end came for the first time
-        self._keys: set[str] = set()  # of all that were
-        self._kept: dict[str, Lattice | NinjaError] = {}  # the last of them
-        self._size = 0  # bytes they take, about
-        self._broken: NinjaError | None = None  # what ended the reading
+        self._has_ended = False
+        self._count = 0  # lattices of the file, once it has ended
+        self._keys: set[str] = set()  # of all lattices read
+        self._kept: dict[str, Lattice | NinjaError] = {}  # the last lattices
+        self._size = 0  # approximate bytes of these
+        self._error: NinjaError | None = None  # that ended the reading
 
     def get(self, key: str) -> Lattice | NinjaError:
         if key in self._kept:
             return self._kept[key]
         if key in self._keys:
             self._begin_again()
-        elif self._ended:
+        elif self._has_ended:
             return self._missing(key)
         try:
-            for found_key, found in self._entries:
-                self._keep(found_key, found)
-                if found_key == key:
-                    return found
+            for name, lattice in self._entries:
+                self._keep(name, lattice)
+                if name == key:
+                    return lattice
         except NinjaError as error:
-            self._broken = error
-        self._ended = True
+            self._error = error
+        self._has_ended = True
         return self._missing(key)
 
     def _begin_again(self) -> None:
@@ -101,19 +98,19 @@ class _File:
         self._entries = self._entries_of(self.stream, self.place) or iter(())
         self._kept, self._size = {}, 0
 
-    def _keep(self, key: str, found: Lattice | NinjaError) -> None:
-        self._count += not self._ended
+    def _keep(self, key: str, lattice: Lattice | NinjaError) -> None:
+        self._count += not self._has_ended
         self._keys.add(key)
         if key in self._kept:
-            return  # the first one of a key counts
-        self._kept[key] = found
-        self._size += _size(found)
-        while self._size > KEPT and len(self._kept) > 1 and not gives_bytes_once(self.place.path):
+            return  # the first lattice of a key counts
+        self._kept[key] = lattice
+        self._size += _size(lattice)
+        while self._size > KEPT and len(self._kept) > 1 and not is_read_once(self.place.path):
             self._size -= _size(self._kept.pop(next(iter(self._kept))))
 
     def _missing(self, key: str) -> Lattice | NinjaError:
-        if self._broken is not None:
-            raise copy.copy(self._broken)
+        if self._error is not None:
+            raise copy.copy(self._error)
         if not self._count:
             return FormatError("there is no lattice in this file", self.stream.name, key=key)
         if self._count > 1:
@@ -122,5 +119,5 @@ class _File:
         return only.with_key(key) if isinstance(only, Lattice) else only
 
 
-def _size(found: Lattice | NinjaError) -> int:
-    return LATTICE_BYTES + (ARC_BYTES * found.num_arcs if isinstance(found, Lattice) else 0)
+def _size(lattice: Lattice | NinjaError) -> int:
+    return LATTICE_BYTES + (ARC_BYTES * lattice.num_arcs if isinstance(lattice, Lattice) else 0)

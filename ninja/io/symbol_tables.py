@@ -1,4 +1,4 @@
-"""Symbol tables beside lattices: found for inputs; checked and written for outputs."""
+"""Symbol tables beside lattices: those of inputs are found, those of outputs checked and written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import re
 from collections.abc import Sequence
 
 from ninja.errors import OptionError, SymbolError
-from ninja.files.output import LONGEST_NAME, opened_as_text
-from ninja.files.place import SPECIFIER
+from ninja.files.output import LONGEST_NAME, Guard, opened_as_text
+from ninja.files.place import SPECIFIER, is_file, is_read_once
 from ninja.files.place import STDIN as STDOUT
-from ninja.files.remote import is_file
-from ninja.files.stream import gives_bytes_once
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import agree, used_words
@@ -66,46 +64,48 @@ def _beside(source: str) -> list[str]:
     return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]
 
 
-def write_table(table: SymbolTable, path: str) -> None:
+def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
     """Write a symbol table as Kaldi's ``words.txt``, without words that it cannot hold."""
-    with opened_as_text(path) as file:
+    with opened_as_text(path, guard) as file:
         file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
 
 
 def is_one_field(word: str) -> bool:
-    """Tell whether a word can stand in a file of words and ids, whose lines are parted at blanks."""
+    """Return whether a file of words and ids, whose fields are separated by blanks, can hold a word."""
     return bool(word) and _BLANK.search(word) is None
 
 
-class TableBeside:
+class TableOutput:
     """The symbol table of an output of ids.
 
-    A table that was read from a file needs no other place; one that the sources' own words made is written beside the
-    output, as is any that lay beside another archive, or in whose place one lies that would be taken for it.
+    A table that was read from a file is not written again. A table of the words that sources spell is written beside
+    the output, as is one that lay beside another archive, or whose path has a table that would be taken for it.
 
     Args:
         place: File or folder of the output, ``-`` for the standard output.
-        words_out: File for the table; None: beside the output.
+        words_out: File for the table.  [default: beside the output]
         needed: Whether the output holds ids.
+        guard: Inputs that must not be replaced.
     """
 
-    def __init__(self, place: str, words_out: str | None, *, needed: bool) -> None:
+    def __init__(self, place: str, words_out: str | None, *, needed: bool, guard: Guard | None = None) -> None:
         self._place = place
         self._words_out = words_out
+        self._guard = guard
         self._needed = needed and place != os.devnull
-        self._once = gives_bytes_once(place)
-        self._begun = False
-        self._standing: SymbolTable | None = None  # the table that a folder has already
-        self._seen: SymbolTable | None = None  # the last table
-        self._num_seen = 0  # entries of it
-        self._barred: dict[int, str] = {}  # words of that table which a file of words and ids cannot hold
+        self._once = is_read_once(place)
+        self._is_begun = False
+        self._existing: SymbolTable | None = None  # table that the folder has already
+        self._last: SymbolTable | None = None  # last table that was checked
+        self._num_checked = 0  # its entries that were checked
+        self._unwritable: dict[int, str] = {}  # its words that a file cannot hold
         self._words: SymbolTable | None = None  # of the lattices that were written
 
     def check(self, lattice: Lattice) -> None:
-        """Refuse a lattice whose words' names would be lost or changed in the output's table.
+        """Refuse a lattice whose words would lose or change their names in the table of the output.
 
         Raises:
-            OptionError: They would, for all lattices to come.
+            OptionError: The words of all further lattices would.
             SymbolError: The table cannot hold a word of the lattice.
         """
         words = lattice.words
@@ -115,50 +115,50 @@ class TableBeside:
             where = "on the standard output" if self._place == STDOUT else f"in {self._place}"
             message = f"the words' ids would lose their names {where}; give --words, --words-out FILE (words_out=)"
             raise OptionError(f"{message}, or --to a format that spells words")
-        if not self._begun:
+        if not self._is_begun:
             self._begin(words)
         if words is None:
             return
-        if self._seen is not words:
-            self._seen, self._num_seen, self._barred = words, 0, {}
-        if self._num_seen < len(words):
-            new = words.since(self._num_seen)
-            self._num_seen += len(new)
-            self._barred |= {number: word for word, number in new if not is_one_field(word)}
-        for number in used_words(lattice) if self._barred else ():
-            if number in self._barred:
-                what = "has blanks" if self._barred[number] else "is empty"
+        if self._last is not words:
+            self._last, self._num_checked, self._unwritable = words, 0, {}
+        if self._num_checked < len(words):
+            new = words.since(self._num_checked)
+            self._num_checked += len(new)
+            self._unwritable |= {number: word for word, number in new if not is_one_field(word)}
+        for number in used_words(lattice) if self._unwritable else ():
+            if number in self._unwritable:
+                fault = "has blanks" if self._unwritable[number] else "is empty"
                 instead = "write a format that spells words" if self._needed else "leave --words-out out"
-                message = f"the word {self._barred[number]!r} {what}, which no symbol table can hold; {instead}"
+                message = f"the word {self._unwritable[number]!r} {fault}, which no symbol table can hold; {instead}"
                 raise SymbolError(message, key=lattice.key)
-        if self._standing is not None and not agree(words, self._standing, lattice):
+        if self._existing is not None and not agree(words, self._existing, lattice):
             message = "is another symbol table; name a folder without one, or give it as --words"
-            raise OptionError(f"{self._standing.path} {message}")
+            raise OptionError(f"{self._existing.path} {message}")
 
     @property
     def is_particular(self) -> bool:
         """Whether lattices of the same table must be checked one by one."""
-        return bool(self._barred) or self._standing is not None
+        return bool(self._unwritable) or self._existing is not None
 
     def take(self, lattice: Lattice) -> None:
         """Note the words of a lattice that was written.
 
-        In an output of ids the table of the first lattice has the words of all (`Names`); that of a later one may not.
+        In an output of ids the table of the first lattice has the words of all (`Names`); later tables may not.
         """
         if self._words is None or not self._needed:
             self._words = lattice.words
 
     def write(self) -> str | None:
-        """Write the table where it is needed, and return where; None: nowhere."""
+        """Write the table if it is needed, and return its path."""
         path = self._path(self._words)
-        if path is None or self._words is None or self._standing is not None:
+        if path is None or self._words is None or self._existing is not None:
             return None
-        write_table(self._words, path)
+        write_table(self._words, path, self._guard)
         return path
 
     def _begin(self, words: SymbolTable | None) -> None:
-        """Read the table that is already at the path of the output's."""
-        self._begun = True
+        """Read a table that exists at the path of the output's."""
+        self._is_begun = True
         path = self._path(words)
         if path is None or self._words_out is not None:
             return
@@ -170,10 +170,10 @@ class TableBeside:
         if words is None:
             raise OptionError(f"{path} would be taken for the new lattices' symbol table; move it away")
         if os.path.basename(path) == TABLE_NAMES[0]:
-            self._standing = SymbolTable.read(path)
+            self._existing = SymbolTable.read(path)
 
     def _path(self, words: SymbolTable | None) -> str | None:
-        """Return where a table is to be written; None: nowhere."""
+        """Return the path of the table, if it is to be written."""
         if self._words_out is not None or not self._needed or self._once:
             return self._words_out
         folder = os.path.isdir(self._place)
@@ -186,35 +186,35 @@ class Names:
     """The symbol tables of the lattices of an output, which must not give an id two names.
 
     Args:
-        words: The table that was given for all; None: none.
-        shared: The output holds ids of one table: that of the first lattice where none was given.
+        words: Table of all lattices, if the caller gave one.
+        shared: The output holds ids of one table, which is that of the first lattice if none was given.
     """
 
     def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
         self._words = words
-        self._given = words is not None
+        self._is_given = words is not None
         self._shared = shared
-        self._settled = self._given
+        self._is_settled = self._is_given
 
     def check(self, lattice: Lattice, key: str) -> None:
         """Refuse a lattice whose words have other names.
 
         Raises:
-            SymbolError: They have.
+            SymbolError: Its table contradicts the output's.
         """
         own = lattice.words
-        if own is self._words or not self._settled or (own is None and self._given):
+        if own is self._words or not self._is_settled or (own is None and self._is_given):
             return
         if own is None or self._words is None or not agree(own, self._words, lattice):
-            before = "the one that was given" if self._given else "that of the lattices before"
+            before = "the one that was given" if self._is_given else "that of the lattices before"
             message = f"its symbol table gives its words other names than {before}; read all with one table: words= "
-            raise SymbolError(message + "(--words), for one what ninja.vocabulary(source) finds", key=key)
+            raise SymbolError(message + "(--words), for example that of ninja.vocabulary(source)", key=key)
 
     def are_of(self, words: SymbolTable | None) -> bool:
-        """Tell whether every lattice of a table can be written, without a look at its words."""
-        return words is self._words or not self._settled or (words is None and self._given)
+        """Return whether all lattices of a table can be written without a check of their words."""
+        return words is self._words or not self._is_settled or (words is None and self._is_given)
 
     def take(self, lattice: Lattice) -> None:
         """Note that a lattice was written."""
-        if self._shared and not self._settled:
-            self._words, self._settled = lattice.words, True
+        if self._shared and not self._is_settled:
+            self._words, self._is_settled = lattice.words, True

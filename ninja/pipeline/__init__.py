@@ -1,7 +1,7 @@
 """A stage over many lattices: threads, order, failures, outputs that appear whole, shards."""
 
 from ninja.io.inputs import Inputs
-from ninja.io.scales_beside import ChosenScales
+from ninja.io.scales import ChosenScales
 from ninja.log import Log
 from ninja.pipeline.cluster import run as run_shards
 from ninja.pipeline.execution import Summary, run, stream

@@ -38,7 +38,7 @@ def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
     Raises:
         InputError: The file cannot be read.
     """
-    with closing(open_raw(path, is_input=False)) as file:
+    with closing(open_raw(path)) as file:
         size = file.seek(0, 2)
         if offset == 0:
             return 0
@@ -85,7 +85,7 @@ def _is_begin(path: str, place: int, size: int) -> bool:
     """Tell whether a lattice begins at a position of a binary archive, and another, or the end, follows it."""
     num_lattices = 0
     try:
-        with open_stream(Place(path, place, end=size), is_input=False) as stream:
+        with open_stream(Place(path, place, end=size)) as stream:
             for _, lattice in read_entries(Content(stream, path), None, None):
                 if not isinstance(lattice, Lattice):
                     return False

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
-from ninja.files.cores import num_cores
-from ninja.files.output import target, text_output
-from ninja.files.threads import in_order
+from ninja.files.output import text_output
+from ninja.files.place import target
+from ninja.files.threads import in_order, num_cores
 from ninja.io.inputs import Inputs
-from ninja.io.scales_beside import refuse_other_scales
-from ninja.io.writer import spells_words
+from ninja.io.scales import refuse_other_scales
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.keyed import collect_batches, pairs
@@ -174,7 +173,7 @@ def _stream(inputs: Inputs, stage: Stage[Result], how: _Run, done: Collection[st
 
 def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _Run) -> None:
     """Write each of the outputs."""
-    inputs.spells_output = inputs.spells_output or (lambda: spells_words(output.name, output.to))
+    inputs.spells_words |= output.resolved.spells_words
     outputs = outputs_of(output, inputs)
     if len(outputs) == 1:
         how.write(outputs[0][1], stage, outputs[0][0])

@@ -11,9 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, OutputError, named
-from ninja.files import remote
 from ninja.files.output import PartFile as Output
-from ninja.files.output import target
+from ninja.files.place import is_file, is_remote, target
 from ninja.pipeline.plan import SUFFIX, PartOutput, Plan, Shard, shard_folder_of
 from ninja.pipeline.record import Record, read_plan, read_record
 from ninja.pipeline.shard import remove_stale_attempts
@@ -88,7 +87,7 @@ def join_shards(name: str) -> JoinedRun:
 def remove_shards(run: JoinedRun) -> None:
     """Remove the files of the shards, their records and the plan."""
     folder = run.plan.folder
-    if remote.is_remote(folder):
+    if is_remote(folder):
         ShardFolder(folder).remove_all()
         return
     os.rename(folder, f"{folder}.joined")  # at once: if this is killed, the rest is not mistaken for shards
@@ -98,7 +97,7 @@ def remove_shards(run: JoinedRun) -> None:
 def _refuse_unnamed(plan: Plan, path: str) -> None:
     """Refuse to replace a file whose name has another stem than the output that the user named."""
     stem = os.path.basename(plan.folder).partition(".")[0]
-    if os.path.basename(path).partition(".")[0] != stem and remote.is_file(path):
+    if os.path.basename(path).partition(".")[0] != stem and is_file(path):
         raise OutputError("is there already, and only plan.json names it; move it away", path)
 
 

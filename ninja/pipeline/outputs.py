@@ -7,29 +7,23 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
-from ninja.files.guard import writing
-from ninja.files.output import is_specifier, part_of, target
+from ninja.files.output import Guard, part_of
 from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import Place
-from ninja.files.remote import is_remote
-from ninja.files.stream import gives_bytes_once, open_stream
+from ninja.files.place import is_read_once, is_remote, is_specifier, target
 from ninja.formats.format import HEAD, Format, by_extension, detect
-from ninja.io import folder as folders
-from ninja.io import writer as files
 from ninja.io.inputs import Inputs
 from ninja.io.lattice_writer import LatticeWriter
-from ninja.io.listed import names_in
-from ninja.io.run_facts import Facts
-from ninja.io.scales_beside import ChosenScales
-from ninja.io.sources import look_into, tables
+from ninja.io.resume import Facts, State, state_of
+from ninja.io.scales import ChosenScales
+from ninja.io.sources import SourceFile
 from ninja.io.symbol_tables import write_table
-from ninja.io.writer import KALDI, format_of, spells_words
+from ninja.io.writer import KALDI, OutputFormat, format_of, write
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.libraries import VERSION
@@ -52,12 +46,34 @@ class Output:
     lossy: Literal["allow", "refuse"] = "allow"
     words_out: str | None = None  # file for the symbol table
     resume: bool = False  # continue the output of an attempt that was interrupted
-    kind: Kind | None = None  # of lattices in Kaldi archives  [default: unchanged]
+    kind: Kind | None = None  # of lattices in Kaldi archives  [default: that of each lattice]
     scales: Scales | None = None  # by which paths were compared
-    chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside the output
-    keeps_scales: bool = True  # if none are chosen, copy those beside the inputs
+    chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside them
+    keeps_scales: bool = True  # if none are chosen, those beside the inputs are written beside the output, too
     settings: Mapping[str, object] | None = None  # options the results depend on; `resume` continues equal ones only
-    facts_of: Callable[[tuple[str, ...]], Facts | None] | None = None  # of a command, instead of the settings
+    command: str = "ninja.pipeline.run"  # whose options these are
+    other_states: tuple[State, ...] = ()  # of other lattices the results depend on
+    guard: Guard | None = None  # inputs that must not be replaced
+    form: OutputFormat | None = None  # name and format, resolved when the object is made
+
+    def __post_init__(self) -> None:
+        """Resolve the format.
+
+        Raises:
+            OptionError: The name is invalid, or there is no such format.
+        """
+        if self.form is None or (self.form.name, self.form.to) != (self.name, self.to):
+            object.__setattr__(self, "form", format_of(self.name, self.to))
+
+    def with_settings(self, settings: Mapping[str, object], states: Sequence[State]) -> Output:
+        """Return the output with the options that the results depend on, and the states of other lattices."""
+        return replace(self, settings=settings, other_states=tuple(states))
+
+    @property
+    def resolved(self) -> OutputFormat:
+        """The place and format of the output."""
+        assert self.form is not None
+        return self.form
 
     @property
     def is_stdout(self) -> bool:
@@ -69,10 +85,10 @@ class Output:
         """Whether each input file has a separate output."""
         if names_job(self.name):
             return True
-        form = format_of(self.name, self.to)[0]
-        assert form.write is not None
+        write = self.resolved.format.write
+        assert write is not None
         is_folder = not is_specifier(self.name) and (self.name.endswith(os.sep) or os.path.isdir(self.name))
-        return is_folder and form.write.files not in ("each", "named")  # these have a file for each lattice, or others
+        return is_folder and write.files not in ("each", "named")  # these have a file for each lattice, or named files
 
 
 def names_job(name: str) -> bool:
@@ -136,23 +152,23 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     """
     if output.is_per_file:
         raise OptionError(f"{output.name}: this command has one output; name a file")
-    name, log = output.name, inputs.log
+    log = inputs.log
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
-        name = "ark,t:-"
-    is_kaldi = format_of(name, output.to)[0].name in KALDI
-    has_facts = is_kaldi and inputs.tables is None and not gives_bytes_once(name)
-    writer = files.write(
-        name,
+        output = replace(output, name="ark,t:-")
+    is_kaldi = output.resolved.is_kaldi
+    has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
+    writer = write(
+        output.resolved,
         resume=output.resume,
         kind=output.kind if is_kaldi else None,
-        to=output.to,
         lossy=output.lossy,
         words_out=output.words_out,
         scales=output.scales,
         chosen=output.chosen or (_scales_of(inputs) if output.keeps_scales else None),
         run=_facts(output, inputs) if has_facts else None,
+        guard=output.guard,
     )
-    inputs.spells_output = inputs.spells_output or (lambda: spells_words(name, output.to))
+    inputs.spells_words |= output.resolved.spells_words
     try:
         with writer:
             if writer.resumed is not None:
@@ -164,7 +180,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
             log.note(f"{number} kept; the same command with --resume continues from there")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
-        write_table(table, output.words_out)
+        write_table(table, output.words_out, output.guard)
         writer.words_path = output.words_out
     for note in writer.notes():
         log.note(note)
@@ -177,20 +193,27 @@ def _facts(output: Output, inputs: Inputs) -> Facts | None:
     Raises:
         OptionError: The run is to be resumed, but its settings are unknown.
     """
-    if output.facts_of is not None:
-        return output.facts_of(inputs.places)
     if output.settings is None:
         if output.resume:
             advice = 'such as Output(..., resume=True, settings={"beam": 6.0})'
             raise OptionError(f"resume needs the settings of the run, which tell it from others, {advice}")
         return None
     options = {
-        name: value if isinstance(value, bool | int | float | str) else repr(value)
+        name: value if isinstance(value, bool | int | float | str | list) else repr(value)
         for name, value in output.settings.items()
     }
-    states = units(inputs.places, format=inputs.format, allow_pipes=inputs.allow_pipes)[1]
-    sources = [list(state) for state in states]
-    return {"version": VERSION, "command": "ninja.pipeline.run", "options": options, "sources": sources}
+    if inputs.words is None:
+        with contextlib.suppress(NinjaError):
+            options["words"] = [list(state_of(inputs.find_table()))]
+    with contextlib.suppress(NinjaError):
+        if inputs.scales is not None:
+            options["scales"] = repr(inputs.scales.values())
+    try:
+        states = units(inputs.sources, format=inputs.format)[1]
+    except NinjaError:  # a pipe, or a source that reading it reports
+        states = [(name, -1, -1) for name in inputs.places]
+    sources = [list(state) for state in (*output.other_states, *states)]
+    return {"version": VERSION, "command": output.command, "options": options, "sources": sources}
 
 
 def _scales_of(inputs: Inputs) -> ChosenScales | None:
@@ -218,24 +241,25 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     by_job = names_job(pattern)
     paths: dict[str, str] = {}  # the input of each output
     pairs: list[tuple[Output, Inputs]] = []
-    for name, path, shape in _input_files(inputs):
-        to = output.to
+    for name, file, shape in _input_files(inputs):
+        path, to = file.path, output.to
         if by_job:
             place = _with_number(pattern, path, shape)
         else:
-            base, to = _with_extension(path, output)
+            base, to = _with_extension(file, output)
             place = os.path.join(pattern, base)
         if place in paths:
             raise OptionError(f"{place}: {paths[place]} and {path} would both go there; name an output for each")
         paths[place] = path
-        pairs.append((replace(output, name=place, to=to), inputs.part(name)))
+        pairs.append((replace(output, name=place, to=to), inputs.part(name, file)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
     if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
         raise OptionError(f"{pattern}: there is no folder {folder}; make it first")
     for place in paths:
         chosen = target(place)
-        for written in (chosen.archive, part_of(chosen.archive), *([chosen.script] if chosen.script else [])):
-            writing(written)
+        for path in (chosen.archive, part_of(chosen.archive), *([chosen.script] if chosen.script else [])):
+            if output.guard is not None:
+                output.guard.write(path)
     return pairs
 
 
@@ -261,39 +285,39 @@ def output_folder(output: Output) -> Iterator[None]:
             os.rmdir(folder)
 
 
-def _input_files(inputs: Inputs) -> Iterator[tuple[str, str, re.Pattern[str]]]:
-    """Yield the source name of each file of the inputs, its path, and the pattern of a number in its name."""
+def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
+    """Yield the name and each file of the inputs, and the pattern of a number in its name."""
     for name in inputs.places:
         before, job, behind = os.path.basename(name).partition("JOB")
         shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(behind)}$)") if job else _NUMBER
-        sources = tables(name, allow_pipes=inputs.allow_pipes)
-        for table in sources:
-            path = table.place.path
-            if table.place.command is not None or gives_bytes_once(path):
-                raise OptionError(f"{table.place.name} has no name for its output; name a file with -o")
-            if table.kind == "folder":
-                yield from ((file, file, shape) for file in folders.lattice_files(path))
+        sources = inputs.sources.of(name)
+        for file in sources:
+            if file.is_pipe:
+                raise OptionError(f"{file.name} has no name for its output; name a file with -o")
+            if file.kind == "folder":
+                members = file.lattice_files
+            elif file.kind == "list":
+                members = _listed_files(file, inputs)
+            else:
+                yield name if len(sources) == 1 else file.path, file, shape
                 continue
-            kind, content = look_into(table)
-            if kind == "list":
-                for listed in _listed_files(content, table.place.name, inputs):
-                    yield listed, listed, shape
-                continue
-            yield (name if len(sources) == 1 else path), path, shape
+            yield from ((member.path, member, shape) for member in members)
 
 
-def _listed_files(content: bytes, list_name: str, inputs: Inputs) -> Iterator[str]:
-    """Yield the paths of the files of a list; files that cannot be read are failures of the run."""
-    listed, failures = names_in(content, list_name)
-    for table in listed:
+def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
+    """Return the files that a list names; those that cannot be read are failures of the run."""
+    files, failures = parent.listed
+    readable = []
+    for file in files:
         try:
-            open_stream(table.place, is_input=False).close()
+            file.inspect()
         except NinjaError as error:
             failures.append(error)
         else:
-            yield table.place.path
+            readable.append(file)
     for failure in failures:
         inputs.log.fail(failure)
+    return readable
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
@@ -304,12 +328,13 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
     return pattern.replace("JOB", numbers[-1])
 
 
-def _with_extension(path: str, output: Output) -> tuple[str, str | None]:
-    """Return the name of an output in a folder, that of its input with the format's extension, and the format."""
+def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
+    """Return the name of an output in a folder, its input's with the extension of its format, and the format."""
+    path = file.path
     name = os.path.basename(path)
     known = by_extension(name)
-    form, to = format_of(output.name, output.to)[0], output.to
-    if to is None and (kept := _format_of(path)) is not None and kept.name not in KALDI:
+    form, to = output.resolved.format, output.to
+    if to is None and (kept := _format_of(file)) is not None and kept.name not in KALDI:
         if kept.write is None or kept.write.files == "named":
             raise OptionError(f"{path}: {kept.name} is not written so; say with --to which format {output.name} gets")
         form, to = kept, kept.name
@@ -320,10 +345,9 @@ def _with_extension(path: str, output: Output) -> tuple[str, str | None]:
     return stem[: len(stem) - len(ending)] + form.extensions[0], to
 
 
-def _format_of(path: str) -> Format | None:
-    """Return the format of an input by its content; None if it is unknown or the input cannot be read."""
+def _format_of(file: SourceFile) -> Format | None:
+    """Return the format of an input by its content; None if it is unknown, or the input cannot be read."""
     try:
-        with open_stream(Place(path), is_input=False) as stream:
-            return detect(stream.head(HEAD), path)
+        return detect(file.inspect().head(HEAD), file.path)
     except NinjaError:
         return None

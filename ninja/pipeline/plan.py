@@ -18,15 +18,13 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.output import is_specifier, target
-from ninja.files.place import Place, Table, resolve_listed
-from ninja.files.stream import gives_bytes_once, open_stream
+from ninja.files.place import Place, Table, is_specifier, resolve_listed, target
+from ninja.files.stream import open_stream
 from ninja.formats.format import of_folder, reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
 from ninja.io import folder
-from ninja.io.listed import names_in
-from ninja.io.run_facts import State, state_of
-from ninja.io.sources import KALDI_READ, Source, is_kaldi, look_into, tables
+from ninja.io.resume import State, state_of
+from ninja.io.sources import KALDI_READ, Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.pipeline.archive_positions import LONGEST_HEAD, next_lattice_begin
 
 MAX_SHARDS = 1_000_000
@@ -209,7 +207,7 @@ class Plan:
         return index, next_lattice_begin(unit.table.place.path, offset, text=shape == "text")
 
 
-def units(source: Source, *, format: str | None = None, allow_pipes: bool = False) -> tuple[list[Unit], list[State]]:
+def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[Unit], list[State]]:
     """Return the files of a source, and the states of these and of the files that script files name.
 
     Args:
@@ -223,60 +221,58 @@ def units(source: Source, *, format: str | None = None, allow_pipes: bool = Fals
     units: list[Unit] = []
     states: dict[str, State] = {}
     foreign = format is not None and reader(format).format.read != KALDI_READ
-    for table in _files(source, format, allow_pipes):
-        path = table.place.path
-        if table.kind == "folder":
-            states |= {file: state_of(file) for file in folder.files(path)}
-            units.append(Unit(table, folder.size_of(table) or 0, whole=True))
+    for file in _files(as_sources(source), format):
+        path = file.path
+        if file.kind == "folder":
+            states |= {member.path: state_of(member.path) for member in file.files}
+            units.append(Unit(file.table, file.size or 0, whole=True))
             continue
         states[path] = state_of(path)
-        script = _script(table, states) if table.kind == "scp" else None
+        table = replace(file.table, kind="scp" if file.kind == "scp" else "ark")
+        script = _script(file, table, states) if file.kind == "scp" else None
         units.append(script or Unit(table, max(0, states[path][1]), whole=foreign))
     return units, list(states.values())
 
 
-def _files(source: Source, format: str | None, allow_pipes: bool) -> Iterator[Table]:
-    """Yield the files of a source, and the folders that are one source of their format."""
-    for table in tables(source, allow_pipes=allow_pipes):
-        place = table.place
-        if place.command is not None or gives_bytes_once(place.path):
-            raise OptionError(f"{place.name} cannot be cut into shards; name files")
-        if table.kind == "folder":
-            whole = of_folder(place.path, "utf-8") if format is None else reader(format)
+def _files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
+    """Yield the files of sources, and the folders that are one source of their format."""
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(f"{file.name} cannot be cut into shards; name files")
+        if file.kind == "folder":
+            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
             if whole is not None and whole.format.of_folder is not None:
-                yield table
+                yield file
             elif format is None:
-                yield from (Table(Place(path)) for path in folder.lattice_files(place.path))
+                yield from file.lattice_files
             else:
-                yield from (Table(Place(path)) for path in folder.files(place.path) if not folder.is_companion(path))
-            continue
-        kind, content = look_into(table)
-        if kind == "list":
-            files, refused = names_in(content, place.name)
-            if refused:
-                raise refused[0]
+                yield from (member for member in file.files if not folder.is_companion(member.path))
+        elif file.kind == "list":
+            files, errors = file.listed
+            if errors:
+                raise errors[0]
             yield from files
         else:
-            yield replace(table, kind=kind)
+            yield file
 
 
-def _script(table: Table, states: dict[str, State]) -> Unit | None:
+def _script(file: SourceFile, table: Table, states: dict[str, State]) -> Unit | None:
     """Return a script file with the sizes of its lattices; None if it is packed.
 
     A lattice ends where the next one that is named begins, or with its file.
     """
     try:
-        with open_stream(table.place, is_input=False) as stream:
-            if not stream.seekable:
-                return None
-            content = stream.rest()
+        is_plain = file.inspect().seekable
     except NinjaError:  # reported when it is read
         return None
+    if not is_plain:
+        return None
+    content = file.content()
     rows: list[tuple[int, str, int]] = []  # begin, file, and offset in it
     begin = 0
     for line in content.split(b"\n"):
         if fields := line.split(None, 1):
-            listed = _listed(os.fsdecode(fields[1].strip()), table.place.name) if len(fields) > 1 else Place("")
+            listed = _listed(os.fsdecode(fields[1].strip()), file.name) if len(fields) > 1 else Place("")
             rows.append((begin, listed.path, listed.offset))
         begin += len(line) + 1
     for path in dict.fromkeys(path for _, path, _ in rows if path):
@@ -302,7 +298,7 @@ def _listed(name: str, script: str) -> Place:
 def _shape(table: Table) -> Literal["whole", "binary", "text"]:
     """Tell whether a file can be cut: a plain Kaldi archive, binary or text."""
     try:
-        with open_stream(table.place, is_input=False) as stream:
+        with open_stream(table.place) as stream:
             head = stream.head(LONGEST_HEAD)
             if not stream.seekable or not is_kaldi(head) or head.startswith(MAGIC):
                 return "whole"

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import LONGEST_NAME, reported
-from ninja.io import run_facts
+from ninja.io import resume
 from ninja.io.folder import SCALES_SUFFIX
 from ninja.io.symbol_tables import table_beside
 from ninja.pipeline.plan import MAX_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
@@ -105,7 +105,7 @@ def settle_plan(plan: Plan) -> None:
     existing = read_plan(plan.folder)
     if existing.digest != plan.digest:
         if any(_RECORD.fullmatch(name) for name in parts.names()):
-            raise OptionError(_other_plan(plan.folder, run_facts.difference(existing.facts(), plan.facts())))
+            raise OptionError(_other_plan(plan.folder, resume.difference(existing.facts(), plan.facts())))
         _write_plan(plan, replace=True)
 
 
@@ -220,11 +220,11 @@ def _load(parts: ShardFolder, name: str) -> dict[str, Any] | None:
     size = parts.size(name)
     if size is None:
         return None
-    if size > run_facts.LARGEST:
+    if size > resume.LARGEST:
         raise ValueError
-    return run_facts.parsed(b"".join(parts.blocks(name)))
+    return resume.parsed(b"".join(parts.blocks(name)))
 
 
 def _dump(facts: dict[str, Any], path: str) -> None:
     with reported(path), open(path, "wb") as file:
-        file.write(run_facts.dumped(facts))
+        file.write(resume.dumped(facts))

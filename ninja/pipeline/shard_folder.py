@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ninja.errors import InputError, OutputError
 from ninja.files import remote
 from ninja.files.output import reported
+from ninja.files.place import is_file, is_remote
 from ninja.files.stream import open_raw
 
 BLOCK = 1 << 20
@@ -37,7 +38,7 @@ class ShardFolder:
     @property
     def attempts(self) -> str:
         """The local folder for the files of attempts; on a shared file system the same folder."""
-        if not remote.is_remote(self.path):
+        if not is_remote(self.path):
             return self.path
         digest = hashlib.sha256(self.path.encode()).hexdigest()[:16]
         return os.path.join(os.path.dirname(remote.part_of(self.path)), f"{digest}.shards")
@@ -48,7 +49,7 @@ class ShardFolder:
 
     def names(self) -> list[str]:
         """Return the names of the files, without hidden ones; an empty list if the folder does not exist."""
-        if remote.is_remote(self.path):
+        if is_remote(self.path):
             try:
                 return [url.rpartition("/")[2] for url in remote.listing(self.path)[0]]
             except InputError:
@@ -60,7 +61,7 @@ class ShardFolder:
     def size(self, name: str) -> int | None:
         """Return the size of a file in bytes; None if it does not exist."""
         place = self.place(name)
-        if remote.is_remote(place):
+        if is_remote(place):
             return remote.state_of(place)[0]
         return os.path.getsize(place) if os.path.isfile(place) else None
 
@@ -70,7 +71,7 @@ class ShardFolder:
         Raises:
             InputError: It cannot be read.
         """
-        with open_raw(self.place(name), is_input=False) as file:
+        with open_raw(self.place(name)) as file:
             try:
                 while block := file.read(BLOCK):
                     yield block
@@ -86,8 +87,8 @@ class ShardFolder:
             replace: Replace a file of the same name; otherwise that file stays, and the new one is removed.
         """
         place = self.place(name)
-        if remote.is_remote(place):
-            if replace or not remote.is_file(place):
+        if is_remote(place):
+            if replace or not is_file(place):
                 remote.put(path, place)
             os.remove(path)
             return
@@ -107,7 +108,7 @@ class ShardFolder:
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
         place = self.place(name)
-        if remote.is_remote(place):
+        if is_remote(place):
             remote.remove(place)
             return
         with reported(place), contextlib.suppress(FileNotFoundError):

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError, ModelError, NinjaError
-from ninja.files.cores import starting_threads
+from ninja.files.threads import starting_threads
 from ninja.graph import connect, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen

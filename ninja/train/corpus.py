@@ -27,7 +27,6 @@ from typing import IO, Any
 import numpy as np
 
 from ninja.errors import FormatError
-from ninja.files.guard import writing
 from ninja.lm import text
 from ninja.lm.text import Part, Sentences
 from ninja.lm.word_map import UNK
@@ -106,7 +105,6 @@ def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
 @contextlib.contextmanager
 def _atomic_file(place: Path) -> Iterator[IO[bytes]]:
     """Write a file under a temporary name of this process; it is renamed to `place` when it is complete."""
-    writing(str(place))
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.parent.stat().st_mode & 0o222:  # nothing would stop root
         raise PermissionError(errno.EACCES, "the folder is read-only", str(place.parent))

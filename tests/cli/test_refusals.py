@@ -22,8 +22,7 @@ from ninja.decoding.spelling import Spelling
 from ninja.errors import FormatError, InputError, ModelError, NinjaError, OptionError
 from ninja.evaluate.stm import read_stm
 from ninja.evaluate.word_filters import read_glm
-from ninja.files.output import target
-from ninja.files.place import resolve
+from ninja.files.place import resolve, target
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.formats.options import fill, split
 from ninja.formats.plf import PlfWriteOptions

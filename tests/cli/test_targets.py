@@ -105,8 +105,8 @@ def listed():
     ],
 )
 def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
-    found, options = format_of(name, to)
-    assert (found.name, options) == (form, {})
+    output = format_of(name, to)
+    assert (output.format.name, output.options) == (form, {})
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_files_do_not_fall_together():
 def test_a_key_stands_only_once_where_readers_say_so(form):
     with ninja.write("x", to=form) as output:
         output.write(LISTS[0])
-        with pytest.raises(OutputError, match="key 'a': the key stands in the output already"):
+        with pytest.raises(OutputError, match="key 'a': the key is in the output already"):
             output.write(LISTS[0])
 
 

@@ -19,7 +19,7 @@ from ninja.errors import OptionError
 from ninja.graph import connect, from_arcs, path_lattice, prune
 from ninja.graph.best_path import best_path
 from ninja.io import vocabulary
-from ninja.io.sources import Words
+from ninja.io.words import Words
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
@@ -365,7 +365,7 @@ def test_words_of_several_sources_have_one_table(ninja, there):
     table = SymbolTable.read("table.txt")
     names = [word for word, number in table if number]
     turned = SymbolTable([("<eps>", 0), *((word, place) for place, word in enumerate(reversed(names), start=1))])
-    respelled = Words(turned).fit
+    respelled = Words(turned).attach
     with package.write("other.arrow") as output:
         for _, lattice in package.read("native"):
             output.write(respelled(lattice))

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 import ninja as package
 from ninja.errors import DependencyError, InputError, OptionError, OutputError, StoreError
 from ninja.files import remote
-from ninja.files.remote import RemoteFile, is_remote
+from ninja.files.output import Guard
+from ninja.files.place import is_remote
+from ninja.files.remote import RemoteFile
+from ninja.io.inputs import Inputs
 
 fsspec = pytest.importorskip("fsspec")  # torch brings it
 
@@ -122,10 +125,10 @@ def test_no_output_replaces_an_input(ninja, memory, output):
         memory.pipe_file("/in/list", b"memory://in/lat.ark.gz\n")
         code, _, errors = ninja(*PRUNE, source, "-o", output)
         assert (code, "is read and would be written over" in errors) == (2, True)
-    with package.files.guard.guarded(package.files.guard.Guard(lambda: [])):  # known only once it is read
-        list(package.read("memory://in/lat.ark.gz"))
-        with pytest.raises(OptionError, match="would be written over"), package.write(output):
-            pass
+    guard = Guard()  # the input is known only once it is read
+    list(Inputs("memory://in/lat.ark.gz", guard=guard).lattices())
+    with pytest.raises(OptionError, match="would be written over"), package.write(output, guard=guard):
+        pass
     assert memory.cat_file("/in/lat.ark.gz") == ARCHIVE.read_bytes()
 
 

@@ -22,7 +22,7 @@ from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf import write_slf
 from ninja.io.folder import COMPANIONS
-from ninja.io.reader import read, vocabulary
+from ninja.io.inputs import read, vocabulary
 from ninja.io.sources import tables
 from ninja.io.writer import write
 from ninja.lattice import Lattice
@@ -86,7 +86,6 @@ def test_files_that_cannot_be_opened_are_reported(folder, monkeypatch):
             raise InputError("cannot be read: Permission denied", place.path)
         return open_stream(place, **given)
 
-    monkeypatch.setattr("ninja.io.folder.open_stream", refused)
     monkeypatch.setattr("ninja.io.sources.open_stream", refused)
     found, errors = reads(".")
     assert found == ["good"]
@@ -163,7 +162,7 @@ def test_keys_that_come_again_are_named(folder, capfd, jobs):
     assert main(["convert", "one", "two", "-o", "both.ark", "--jobs", str(jobs)]) == 0
     errors = capfd.readouterr().err
     assert message not in errors
-    assert "2 keys stand there more than once: a, b" in errors
+    assert "2 keys occur more than once: a, b" in errors
     assert main(["merge", "one", "two", "-o", "merged.ark", "--jobs", str(jobs)]) == 0
     errors = capfd.readouterr().err
     assert message not in errors

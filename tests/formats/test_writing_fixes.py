@@ -313,11 +313,11 @@ def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
 def test_names_of_files_that_are_not_written_are_refused(name, message):
     with pytest.raises(OptionError, match=message):
         format_of(name)
-    assert format_of(name, "slf")[0].name == "slf"
+    assert format_of(name, "slf").format.name == "slf"
 
 
 def test_other_names_keep_their_meanings():
-    assert [format_of(name)[0].name for name in ("x", "x.lattice", "x.tsv", "ark,scp:a.ark,a.scp")] == [
+    assert [format_of(name).format.name for name in ("x", "x.lattice", "x.tsv", "ark,scp:a.ark,a.scp")] == [
         "binary",
         "binary",
         "nemo",

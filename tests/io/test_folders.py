@@ -20,7 +20,7 @@ from strategies_text import needs_files
 
 import ninja
 from ninja.errors import FormatError
-from ninja.io import folder
+from ninja.io.sources import Sources
 
 
 def tarball() -> bytes:
@@ -113,14 +113,12 @@ def test_every_real_file_among_foreign_ones_is_read_or_named(name: str, tmp_path
         shutil.copy(path, tmp_path)
     for other, content in {**FOREIGN, **KNOWN}.items():
         (tmp_path / other).write_bytes(content)
-    held = {path: folder.held(path) for path in folder.files(str(tmp_path))}
-    for _, stream in held.values():
-        if stream is not None:
-            stream.close()
-    lattices = {Path(path).name for path, (what, _) in held.items() if what in ("lattices", "damage")}
-    results = {Path(path).name for path, (what, _) in held.items() if what == "results"}
-    others = {Path(path).name for path, (what, _) in held.items() if what == "nothing"}
-    known = {Path(path).name for path, (what, _) in held.items() if what == "companion"}
+    (folder,) = Sources(str(tmp_path)).files
+    holds = {Path(file.path).name: file.holds for file in folder.files}
+    lattices = {name for name, content in holds.items() if content in ("lattices", "damage")}
+    results = {name for name, content in holds.items() if content == "results"}
+    others = {name for name, content in holds.items() if content == "nothing"}
+    known = {name for name, content in holds.items() if content == "companion"}
     assert others >= FOREIGN.keys()
     assert known >= KNOWN.keys()
     assert known - KNOWN.keys() <= {"LICENSE", "COPYING", "README.md", "text", "words.lst.gz"}
@@ -129,7 +127,7 @@ def test_every_real_file_among_foreign_ones_is_read_or_named(name: str, tmp_path
             read(tmp_path)
         return
     keys, failures, notes = read(tmp_path)
-    alone = [read(Path(each)) for each in folder.files(str(tmp_path)) if Path(each).name in lattices]
+    alone = [read(Path(file.path)) for file in folder.files if Path(file.path).name in lattices]
     assert keys == [key for part, _, _ in alone for key in part]
     assert failures == [failure for _, part, _ in alone for failure in part]
     (note,) = notes

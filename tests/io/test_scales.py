@@ -18,7 +18,7 @@ import ninja as package
 from ninja import ChosenScales, Scales, find_scales
 from ninja.cli.main import group
 from ninja.errors import FormatError, OptionError
-from ninja.io.scales_beside import scales_path
+from ninja.io.scales import scales_path
 from ninja.lattice import Lattice
 
 Ninja = Callable[..., tuple[int, str, str]]
@@ -224,7 +224,7 @@ def test_different_scales_must_be_settled(ninja: Ninja, rescored: Path, tmp_path
     assert (code, "has no scales beside it" in errors) == (2, True)
     code, printed, errors = ninja("best", rescored, other, "--acoustic-scale", "0.1", "--word-penalty", "0")
     assert (code, printed) == (0, "utt 2\nother 2\n")
-    assert "what is given is used" in errors
+    assert "the given scales are used" in errors
     code, _, errors = ninja("copy", rescored, other, "-o", tmp_path / "both.ark")
     assert code == 0
     assert "no scales are written beside the output" in errors

@@ -15,7 +15,8 @@ from ninja.errors import NinjaError, OutputError
 from ninja.graph import from_arcs
 from ninja.io import lookup
 from ninja.io.lookup import Lookup
-from ninja.io.sources import ReadOptions, Words
+from ninja.io.reading import ReadOptions
+from ninja.io.words import Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -19,7 +19,7 @@ import ninja
 from benchmarks.stress.interrupts import interrupt_calls, interrupt_commands
 from ninja.errors import ClosedError, InputError
 from ninja.files import output as output_files
-from ninja.files.lock import open_alone
+from ninja.files.output import open_locked
 
 OPTIONS = ninja.RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 LATTICES = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(8)]
@@ -141,10 +141,10 @@ def test_an_output_that_is_taken_up_again_stays(tmp_path: Path) -> None:
 
 def test_an_interrupt_as_the_file_is_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(path: str, *, keep: bool) -> int:
-        os.close(open_alone(path, keep=keep))
+        os.close(open_locked(path, keep=keep))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(output_files, "open_alone", interrupted)
+    monkeypatch.setattr(output_files, "open_locked", interrupted)
     with pytest.raises(KeyboardInterrupt):
         entered(tmp_path / "out.ark")
     assert not os.listdir(tmp_path)

@@ -20,8 +20,9 @@ from ninja.cli import console
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
 from ninja.cli.progress_bar import ProgressBar
-from ninja.io.reader import Reading
-from ninja.io.sources import ReadOptions, Words
+from ninja.io.reading import Reading, ReadOptions
+from ninja.io.sources import Sources
+from ninja.io.words import Words
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = EXAMPLES / "words.txt"
@@ -205,7 +206,7 @@ def test_the_share_of_bytes_rises_to_the_whole(form: str, files: Path, tmp_path:
                 output.write(lattice)
         if form == "two":
             target = [str(tmp_path / "x.ark"), str(files / "a.ark.gz")]
-    reading = Reading(target, ReadOptions(Words(package.SymbolTable.read(WORDS))))  # type: ignore[arg-type]
+    reading = Reading(Sources(target), ReadOptions(Words(package.SymbolTable.read(WORDS))))  # type: ignore[arg-type]
     shares = [reading.share for _ in reading.lattices()]
     assert len(shares) == len(lattices) * (1 + (form == "two"))
     assert all(share is not None for share in shares)
@@ -216,7 +217,7 @@ def test_the_share_of_bytes_rises_to_the_whole(form: str, files: Path, tmp_path:
 def test_the_share_of_a_pipe_is_not_known(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = gzip.decompress((files / "a.ark.gz").read_bytes())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content))))  # type: ignore[arg-type]
-    reading = Reading("-", ReadOptions(Words(package.SymbolTable.growing())))
+    reading = Reading(Sources("-"), ReadOptions(Words(package.SymbolTable.growing())))
     assert {reading.share for _ in reading.lattices()} == {None}
 
 

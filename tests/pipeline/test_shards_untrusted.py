@@ -133,7 +133,7 @@ def test_files_that_are_no_json_are_refused(parts, ninja, content):
 
 
 def test_a_record_of_any_size_takes_no_memory(parts, ninja, monkeypatch):
-    monkeypatch.setattr("ninja.io.run_facts.LARGEST", 100)
+    monkeypatch.setattr("ninja.io.resume.LARGEST", 100)
     code, _, said = ninja("gather", "out.ark")
     assert code == 1
     assert "plan.json: is damaged" in said

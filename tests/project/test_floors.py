@@ -183,7 +183,6 @@ WAITING = {
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.cli.main", "ninja.libraries"): "for --version only",
-    ("ninja.cli.source", "ninja.cli.facts"): "imports the planning of shards, for Kaldi archives only",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
     ("ninja.cli.options", "ninja.cli.shards"): "with --shard only",
     ("ninja.cli.options", "ninja.cli.cluster"): "with --ray only",
@@ -205,9 +204,9 @@ WAITING = {
     ("ninja.cli.train_context", "ninja.train.pointer"): "imports torch",
     ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be what is broken",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
-    ("ninja.io.lattice_writer", "ninja.consensus"): "for formats of networks only",
-    ("ninja.io.lattice_writer", "ninja.graph"): "for formats of lists only",
-    ("ninja.io.header_scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
+    ("ninja.io.losses", "ninja.consensus"): "for formats of networks only",
+    ("ninja.io.losses", "ninja.graph"): "for formats of lists only",
+    ("ninja.io.scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
 }
 MOST_WAITING = 60
 

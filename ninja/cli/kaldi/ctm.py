@@ -71,7 +71,7 @@ def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_be
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 -o words.ctm
     """
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=inputs.allow_pipes))
-    inputs.spell()
+    inputs.spells_words = True
     lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **values)
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
@@ -115,7 +115,7 @@ def nbest_to_ctm(
     Example:
       ninja nbest-to-ctm aligned.ark.gz --words words.txt --frame-shift 0.03 -o words.ctm
     """
-    inputs.spell()
+    inputs.spells_words = True
     lines = partial(path_lines, frame_shift=frame_shift, precision=precision, print_silence=print_silence)
     run_lines(lines, inputs, output_file)
     current_console().close_counting("paths")

@@ -26,7 +26,7 @@ from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.errors import LatticeError, OutputError
-from ninja.files.output import text_output
+from ninja.files.output import Guard, text_output
 from ninja.files.place import SPECIFIER
 from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
@@ -136,13 +136,13 @@ def mbr_decode(
     """
     files = {name: file for name in OUTPUTS if (file := values.pop(name)) is not None}
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as in Kaldi
-        inputs.spell()
+        inputs.spells_words = True
     show = shown_words(current_console(), word_symbol_table)
     read = None if lattices is None else lambda _: lattices
     risk, words, approximate = 0.0, 0, []
     with ExitStack() as stack:
         transcripts = stack.enter_context(NumberWriter(output_file))
-        write = {name: _writer(stack, name, file) for name, file in files.items()}
+        write = {name: _writer(stack, name, file, inputs.guard) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
         decoding = partial(decode, requested=tuple(files), **values)
         for key, decoded in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
@@ -155,14 +155,14 @@ def mbr_decode(
     close_with_risk(inputs, risk, words, approximate)
 
 
-def _writer(stack: ExitStack, name: str, file: str) -> Callable[[str, Any], object]:
+def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Callable[[str, Any], object]:
     """Open an output and return the function that writes the result of a lattice to it."""
     if name == "mesh_dir":
         try:
             os.makedirs(file, exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot be created: {error.strerror or error}", file) from error
-        return partial(_write_mesh, file)
+        return partial(_write_mesh, file, guard)
     if name == "json_file":
         stream = stack.enter_context(text_output(file))
         return lambda key, text: stream.write(text)
@@ -223,6 +223,6 @@ def _check_file_name(key: str) -> None:
         raise LatticeError("the key is not a valid file name; write --json instead", key=key)
 
 
-def _write_mesh(folder: str, key: str, text: str) -> None:
-    with text_output(os.path.join(folder, f"{key}.mesh")) as stream:
+def _write_mesh(folder: str, guard: Guard | None, key: str, text: str) -> None:
+    with text_output(os.path.join(folder, f"{key}.mesh"), guard) as stream:
         stream.write(text)

@@ -12,10 +12,9 @@ import click
 from ninja import graph
 from ninja.cli.console import current_console
 from ninja.cli.files import LatticeFile
-from ninja.cli.kaldi.operations import Operation, operation
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.options import command, lattice_output, output_file, section, switch, writes
-from ninja.cli.run import results
+from ninja.cli.run import results, run
 from ninja.cli.run import write as write_all
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
@@ -31,9 +30,11 @@ from ninja.pipeline.outputs import open_output
 from ninja.pipeline.stages import OnBatches, OnLattices
 
 
-@operation(batches=True)
+@command
 @scales
-def one_best(scales: Scales) -> Operation:
+@lattice_output()
+@reads_lattices
+def one_best(inputs: Inputs, destination: Output, scales: Scales) -> None:
     """Write the best path of each lattice as a lattice.
 
     Keys and costs remain the same.
@@ -42,7 +43,7 @@ def one_best(scales: Scales) -> Operation:
     Example:
       ninja 1best lat.ark.gz --acoustic-scale 0.1 -o best.ark.gz
     """
-    return partial(graph.best_path, scales=scales)
+    run(OnBatches(partial(graph.best_path, scales=scales)), inputs, destination)
 
 
 def random_paths(batch: Batch, n: int, seed: int) -> Batch:

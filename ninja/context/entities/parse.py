@@ -20,8 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from ninja.errors import FormatError
 from ninja.files import text as utf8
-from ninja.files.place import below
-from ninja.files.remote import names_url
+from ninja.files.place import below, names_url
 from ninja.lm.ngram.classes import is_class
 
 Kind = Literal["all", "group", "list", "utt"]

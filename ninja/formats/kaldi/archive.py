@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, OptionError, TableError
-from ninja.files.cores import starting_threads
+from ninja.files.output import Guard
 from ninja.files.place import LARGEST_OFFSET, Place, resolve_listed
 from ninja.files.stream import Stream, open_stream
+from ninja.files.threads import starting_threads
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Lattice
@@ -144,7 +145,12 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
 
 
 def script(
-    script: Stream, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, *, permissive: bool = False
+    script: Stream,
+    vocabulary: Callable[[], Vocabulary],
+    foreign: NonKaldiReader,
+    *,
+    permissive: bool = False,
+    guard: Guard | None = None,
 ) -> Iterator[Batch]:
     """Read the lattices that a script file lists.
 
@@ -153,10 +159,11 @@ def script(
         vocabulary: Returns the symbol table of ids; called for the first Kaldi archive.
         foreign: Reads files of other formats; it is closed at the end.
         permissive: Skip lattices that cannot be read.
+        guard: Notes each file that is read.
     """
     entries: list[Entry] = []
     position = size = 0  # in the script file, and of the lattices
-    with closing(_LastFile(script.name, vocabulary, foreign)) as last_file:
+    with closing(_LastFile(script.name, vocabulary, foreign, guard)) as last_file:
         for number, line in rows(script):
             position += len(line) + 1
             fields = line.split(None, 1)
@@ -206,7 +213,10 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
 class _LastFile:
     """The file of the last line of a script file, kept open for the next line."""
 
-    def __init__(self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader) -> None:
+    def __init__(
+        self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, guard: Guard | None
+    ) -> None:
+        self._guard = guard
         self._listed_in = listed_in
         self._vocabulary = vocabulary
         self._foreign = foreign
@@ -228,6 +238,8 @@ class _LastFile:
             self._close()
             self._path = None
             self._stream = open_stream(place)
+            if self._guard is not None:
+                self._guard.read(place.name, self._stream.identity)
             if place.offset == 0 and (lattice := self._foreign.first(self._stream, place, key)) is not None:
                 self._stream = None  # the other reader closes it
                 return lattice

@@ -24,7 +24,11 @@ _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 def read_fields(path: Name) -> Iterator[Row]:
     """Yield number, from 1, and fields of each line; ``-``, ``ark:F``, ``.gz`` and ``gunzip -c F |`` are accepted."""
-    text = read_named(path)
+    return fields_of(read_named(path))
+
+
+def fields_of(text: str) -> Iterator[Row]:
+    """Yield number, from 1, and fields of each line."""
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ninja.errors import FormatError
-from ninja.files.text import without_mark
+from ninja.files.stream import without_mark
 from ninja.formats.textual import check_encoding, cut_short, unended_line
 from ninja.formats.window import Pieces, numbered_lines
 

@@ -1,4 +1,4 @@
-"""Texts that list files of lattices, told by their first lines; and what files of no known format look like."""
+"""Lists of files and script files, detected by their first lines; advice on files of no known format."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Literal
 
 from ninja.errors import FormatError, NinjaError
 from ninja.files.kind import kind_of
-from ninja.files.place import STDIN, Place, Table, check_listed
-from ninja.files.remote import is_remote
-from ninja.files.text import BOM
+from ninja.files.place import STDIN, Place, Table, check_listed, is_remote
+from ninja.files.stream import BOM
 
 _NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
-LIST_HEAD = 1 << 13  # bytes of a list of files that are looked at
-_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # where in which archive a lattice lies
+LIST_HEAD = 1 << 13  # bytes by which a list is detected
+_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # archive and offset of a lattice
 _LONGEST_NAME = 4096  # bytes
-_ROWS = 100  # lines of a list that are looked at
+_ROWS = 100  # lines by which a list is detected
 _ARC = re.compile(rb"[\x00-\x08]|^-?[\d.]+(?:,|$)")  # in lines of archives, also damaged ones
 _NAMED_BY = {
     "a language model in ARPA format": "; language models are named with --rnnlm or --lm",
@@ -26,19 +25,19 @@ _NAMED_BY = {
 
 
 def is_list(head: bytes) -> bool:
-    """Tell whether most of the first lines of a file are names of files which are there."""
+    """Return whether most of the first lines of a file name existing files."""
     rows = first_rows(head)
     return 2 * sum(map(is_file, rows)) >= len(rows) > 0
 
 
 def names_script(head: bytes) -> bool:
-    """Tell whether a file that begins so is a script file: lines of a key, and of a file that is there or an offset."""
+    """Return whether a file is a script file: its first lines have a key and an existing file, or an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or is_file(row[1])) for row in rows)
 
 
 def other_kind(head: bytes) -> str | None:
-    """Return what a file of no known format is, and how such are named; None: it may be a damaged archive."""
+    """Describe a file of another kind, and how to name it; None if it may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
         return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
     rows = [row.split() for row in first_rows(head)]
@@ -50,21 +49,21 @@ def other_kind(head: bytes) -> str | None:
 
 
 def first_rows(head: bytes) -> list[bytes]:
-    """Return the first lines of a text that are whole, without blanks around them; none of what is no text."""
+    """Return the complete first lines, without blanks around them; an empty list for binary data."""
     rows = head.split(b"\n")
     rows = rows[:-1] if len(head) >= LIST_HEAD else rows
     return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
 
 
 def is_file(name: bytes) -> bool:
-    """Tell whether a name in a file is that of a file; a URL without blanks is, which is not asked for."""
+    """Return whether a name in a list is that of an existing file; a URL without blanks is taken for one."""
     if len(name) > _LONGEST_NAME:
         return False
     return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return advice on a text that is of no known format; None: there is none."""
+    """Return advice on a text of no known format, if there is any."""
     rows = first_rows(head)
     if not rows:
         return None
@@ -80,26 +79,26 @@ def advice(head: bytes, name: str) -> str | None:
 
 
 def by_suffix(path: str) -> Literal["scp"] | None:
-    """Return the kind of a table whose name tells it; None: any other."""
+    """Return the kind of a table by its extension; None for other extensions than ``.scp``."""
     return "scp" if path.endswith(".scp") else None
 
 
 def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaError]]:
-    """Return the files that a list names, one a line, and an error for each name that a list may not have.
+    """Return the files that a list names, one in each line, and an error for each name that is not allowed.
 
     Args:
-        content: Of the list.
-        listed_in: Its path or URL.
+        content: Bytes of the list.
+        listed_in: Path or URL of the list.
     """
     files: list[Table] = []
-    refused: list[NinjaError] = []
+    errors: list[NinjaError] = []
     for number, row in enumerate(content.removeprefix(BOM).split(b"\n"), start=1):
         if name := os.fsdecode(row.strip()):
             try:
                 check_listed(name, listed_in)
             except FormatError as error:
                 error.path, error.line = listed_in, number
-                refused.append(error)
+                errors.append(error)
             else:
                 files.append(Table(Place(name, plain=True), by_suffix(name) or "ark"))
-    return files, refused
+    return files, errors

@@ -1,0 +1,162 @@
+"""Conversion of lattices to the items of a format, and the fields that are lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ninja.errors import LatticeError, OptionError, SymbolError
+from ninja.formats.format import FIELDS, Field, Format, WriteSettings
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.nbest import NBest, check, with_silence
+from ninja.lattice.network import ConfusionNetwork
+from ninja.lattice.times import state_times
+
+COSTS = {"graph", "acoustic", "apart", "unscaled"}
+ASSUMED_SHIFT = 0.01  # seconds, the default of every reader
+
+
+def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
+    """Return the fields of a lattice that a format does not keep.
+
+    Times follow from alignments; a frame shift matters only with alignments or times.
+    """
+    lost = []
+    if isinstance(lattice, ListLattice) and lattice.record and lattice.record.others and "fields" not in keeps:
+        lost.append(FIELDS["fields"])
+    labelled = lattice.has_labels
+    aligned = labelled and "alignments" in keeps
+    if labelled and not aligned:
+        lost.append(FIELDS["alignments"])
+    if lattice.time is not None and not aligned and "times" not in keeps:
+        lost.append(FIELDS["times"])
+    timed = aligned or ("times" in keeps and (labelled or lattice.time is not None))
+    if timed and "frame shift" not in keeps and lattice.frame_shift not in (None, ASSUMED_SHIFT):
+        lost.append(FIELDS["frame shift"])
+    if lattice.kind == "raw" and "raw" not in keeps:
+        lost.append(FIELDS["raw"])
+    if keeps >= COSTS:
+        return lost
+    final = lattice.is_final
+    graph = bool(lattice.graph.any() or lattice.final_graph[final].any())
+    acoustic = bool(lattice.acoustic.any() or lattice.final_acoustic[final].any())
+    return lost + _lost_costs(keeps, graph=graph, acoustic=acoustic, apart=acoustic and "acoustic" in keeps)
+
+
+def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
+    """Return the fields of an n-best list that a format does not keep."""
+    lost = []
+    if nbest.record is not None and nbest.record.others and "fields" not in keeps:
+        lost.append(FIELDS["fields"])
+    hypotheses = nbest.hypotheses
+    aligned = (
+        all(hypothesis.labels is not None and any(hypothesis.labels) for hypothesis in hypotheses)
+        and "alignments" in keeps
+    )
+    if "alignments" not in keeps and any(
+        hypothesis.labels is not None and any(hypothesis.labels) for hypothesis in hypotheses
+    ):
+        lost.append(FIELDS["alignments"])
+    has_seconds = nbest.frame_shift is not None or "frame shift" not in keeps
+    if any(hypothesis.begin for hypothesis in hypotheses) and not aligned and not ("times" in keeps and has_seconds):
+        lost.append(FIELDS["times"])
+    if "times" in keeps and "frame shift" not in keeps and nbest.frame_shift not in (None, ASSUMED_SHIFT):
+        lost.append(FIELDS["frame shift"])
+    if "word costs" not in keeps and any(
+        any(hypothesis.graph[:-1]) or any(hypothesis.acoustic[:-1]) for hypothesis in hypotheses
+    ):
+        lost.append(FIELDS["word costs"])
+    if keeps >= COSTS:
+        return lost
+    graph = any(hypothesis.graph_cost for hypothesis in hypotheses)
+    acoustic = any(hypothesis.acoustic_cost for hypothesis in hypotheses)
+    return lost + _lost_costs(keeps, graph=graph, acoustic=acoustic, apart=graph and "graph" in keeps)
+
+
+def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: bool) -> list[str]:
+    """Return the costs that are lost; a single cost is read as graph cost of a lattice, as acoustic cost of a list."""
+    lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
+    if acoustic and "acoustic" not in keeps:
+        lost.append(FIELDS["acoustic"])
+    elif acoustic and not graph and "unscaled" not in keeps:
+        lost.append(FIELDS["unscaled"])
+    if apart and "apart" not in keeps:
+        lost.append(FIELDS["apart"])
+    return lost
+
+
+ALL_PATHS = 100_000  # most paths of a lattice where all are requested
+Item = Lattice | NBest | ConfusionNetwork
+_INSTEAD = {
+    "lattice": "lattices; make one of an n-best list with ninja.graph.nbest_lattice",
+    "nbest": "lattices and n-best lists",
+    "network": "lattices and confusion networks",
+}
+
+
+def converted(item: Item, format: Format, settings: WriteSettings, *, with_names: bool) -> tuple[Any, list[str]]:
+    """Convert an item for its format; return it with its losses.
+
+    Args:
+        item: A lattice, or an object that the format holds.
+        settings: Options of the format: the number of hypotheses of lists, the scales of lists and networks.
+        with_names: Whether hypotheses have words and times; where ids are written, times follow from alignments.
+
+    Raises:
+        OptionError: The format holds neither lattices nor such objects.
+        LatticeError: The lattice has no path or too many, or the list is not consistent.
+    """
+    if isinstance(item, Lattice):
+        if format.holds == "nbest":
+            return _list(item if not with_names else _timed(item), settings, with_names=with_names)
+        if format.holds == "network":
+            return _network(item, settings)
+        return item, []
+    if isinstance(item, NBest) and format.holds == "nbest":
+        item = with_silence(item)
+        check(item)
+    elif not (isinstance(item, ConfusionNetwork) and format.holds == "network"):
+        raise OptionError(f"{format.name} holds {_INSTEAD[format.holds]}")
+    return item, []
+
+
+def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tuple[NBest, list[str]]:
+    from ninja.graph import lattice_nbest
+
+    options = settings.options
+    most = options.most(lattice)
+    nbest = lattice_nbest(
+        lattice if with_names else lattice.with_words(None),
+        most or ALL_PATHS + 1,
+        Scales(options.acoustic_scale, options.lm_scale, options.word_penalty),
+    )
+    count = len(nbest.hypotheses)
+    if not most and count > ALL_PATHS:
+        raise LatticeError(f"more than {ALL_PATHS} paths; give their number (n=…)", key=lattice.key)
+    is_whole = options.n is None and isinstance(lattice, ListLattice)
+    return nbest, [f"paths beyond the {most} best"] if most and count >= most and not is_whole else []
+
+
+def _network(lattice: Lattice, settings: WriteSettings) -> tuple[Lattice | ConfusionNetwork, list[str]]:
+    from ninja.consensus import lattice_mesh
+
+    options = settings.options
+    if settings.words is not None:
+        lattice = lattice.with_words(settings.words)
+    if lattice.words is None and lattice.word.any():
+        raise SymbolError("the words of the lattice have no names; give their symbol table", key=lattice.key)
+    network, is_whole = lattice_mesh(lattice, Scales(options.acoustic_scale, options.lm_scale))
+    return network, [] if is_whole else [FIELDS["paths"]]
+
+
+def _timed(lattice: Lattice) -> Lattice:
+    """Return a lattice with the times of its alignments, unless it has times."""
+    if lattice.time is not None or not lattice.has_labels:
+        return lattice
+    try:
+        time = np.maximum(state_times(lattice), 0)  # -1: unreachable
+    except LatticeError:  # they do not count frames
+        return lattice
+    return lattice.replace(time=time, frame_shift=lattice.frame_shift or ASSUMED_SHIFT)
