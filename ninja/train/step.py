@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import nullcontext
+
 import numpy as np
 import torch
 
@@ -13,6 +16,8 @@ from ninja.lm.word_map import SPECIAL
 from ninja.train.objective import Sampler, backward
 from ninja.train.order import Order
 from ninja.train.recipe import TrainOptions
+
+warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")  # which switching oneDNN off and on makes
 
 
 def uses_bfloat16(options: TrainOptions) -> bool:
@@ -69,7 +74,13 @@ def gradient(
     real = target >= 0  # [time, batch]
     # Means over workers are means over tokens only if each divides by the mean number of tokens.
     tokens = None if together is None else order.num_tokens(together) / len(together)
-    with torch.autocast(torch.device(options.device).type, torch.bfloat16, enabled=uses_bfloat16(options)):
+    half, kind = uses_bfloat16(options), torch.device(options.device).type
+    # oneDNN has an LSTM in bfloat16 only for processors with the instructions, torch itself for all.
+    native = half and kind == "cpu" and not compute.computes_in_half()
+    with (
+        torch.backends.mkldnn.flags(enabled=False, allow_tf32=False) if native else nullcontext(),
+        torch.autocast(kind, torch.bfloat16, enabled=half),
+    ):
         output = (forward or module)(source)[real]  # [tokens, embedding]
         return backward(module, output, target[real], sampler, options.self_normalize, tokens)
 

@@ -163,7 +163,7 @@ def test_lmrescore_takes_the_score_and_names_it(ninja, inputs):
     assert "give --oov-score (skip, spread or a log-probability)" in errors
     code, _, errors = ninja(*given, "--oov-score", "skip")
     assert code == 0
-    assert errors.count("no <unk>; words that it lacks have --oov-score skip") == 1
+    assert errors.count("it has no <unk>: scored with --oov-score skip") == 1
     (_, lattice), _ = package.read(inputs / "out.ark")
     found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
     assert found[3, 2] == pytest.approx(5.5 - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
