@@ -15,6 +15,7 @@ import click
 from ninja.cli.best import best_words
 from ninja.cli.config import config
 from ninja.cli.console import current_console, use_log
+from ninja.cli.files import EntityFile
 from ninja.cli.models import map_words, word_options
 from ninja.cli.options import command, from_fields, given_on_command_line, lattice_output, reads, section, writes
 from ninja.cli.run import results, write
@@ -61,7 +62,12 @@ def entities(
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @section(
             "Context",
-            reads("--entities", "Phrases, one per line; or by utterance, JSON(L) or TSV.", required=required),
+            reads(
+                "--entities",
+                "Phrases, one per line; or by utterance, JSON(L) or TSV.",
+                kind=EntityFile(),
+                required=required,
+            ),
             reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
             reads("--class-lm", "N-gram model with class words such as @name."),
             from_fields(ContextOptions, skip=skip),

@@ -13,7 +13,7 @@ import click
 
 from ninja import evaluate
 from ninja.cli.console import current_console
-from ninja.cli.files import InputFile, OutputFolder
+from ninja.cli.files import EntityFile, InputFile, OutputFolder
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command, given_on_command_line, reads, section, writes
 from ninja.cli.run import results
@@ -79,7 +79,7 @@ _MISSING = {"all": "scored as empty", "present": "ignored"}
 )
 @section(
     "Entities",
-    reads("--entities", "Entities of each utterance, to print how many were recognised."),
+    reads("--entities", "Entities of each utterance, to print how many were recognised.", kind=EntityFile()),
     reads("--utt2group", "Group of each utterance, for entities of groups, as utt2spk."),
     reads("--truth", "True entities as JSON lines.  [default: those in REFERENCE]"),
     reads("--before", "Transcripts without context, for comparison in --report."),

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ninja.cli.console import current_console
-from ninja.cli.files import Lattices
+from ninja.cli.files import EntityFile, Lattices
 from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.run import results
 from ninja.cli.scales import scales, shared_scales
@@ -34,7 +34,7 @@ NAMED = 5  # number of keys in a message
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
 @click.option("--frame-shift", type=float, help="Seconds per frame, to show times in seconds.")
 @reads("--context-model", "Context model whose effect on words is shown, with --entities.  [default: the shipped one]")
-@reads("--entities", "With --context-model: the phrases.")
+@reads("--entities", "With --context-model: the phrases.", kind=EntityFile())
 @reads("--rnnlm", "With --context-model: the language model.  [default: shipped]")
 @scales
 @output_file("Page to write, such as lattice.html")

@@ -13,7 +13,7 @@ import click
 from ninja.cli.config import write_config
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
-from ninja.cli.files import Lattices
+from ninja.cli.files import EntityFile, Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import command, from_fields, given_on_command_line, output_file, reads, section, writes
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
@@ -72,7 +72,7 @@ OF_CONTEXT |= {*OF_TUNING}
     "Tuning of context",
     reads("--general", "With --entities: lattices of utterances without phrases.", kind=Lattices(), multiple=True),
     reads("--general-ref", "With --entities: reference transcripts of --general."),
-    reads("--general-entities", "Phrases of --general.  [default: --entities]"),
+    reads("--general-entities", "Phrases of --general.  [default: --entities]", kind=EntityFile()),
     click.option("--max-general-rise", default=0.2, help="Allowed rise of the WER of --general, percent absolute."),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
     writes("--curve", "Plot of WER over keyword boosts, .svg or .png."),

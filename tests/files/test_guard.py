@@ -198,6 +198,15 @@ def test_an_output_in_a_folder_that_is_read_may_be_written_again_if_it_holds_no_
     assert (code, REFUSED in errors) == (2, True)
 
 
+def test_a_file_of_phrases_that_an_entity_list_names_is_an_input(there, ninja):
+    (there / "names.tsv").write_text("@name\tfive\n")
+    (there / "lists.json").write_text('{"lists": {"names": {"file": "names.tsv"}}, "all": {"lists": ["names"]}}')
+    arguments = ("context", "d", "--words", "words.txt", "--entities", "lists.json")
+    assert ninja(*arguments, "-o", "out.ark")[0] == 0
+    code, _, errors = ninja(*arguments, "-o", "names.tsv")
+    assert (code, REFUSED in errors, (there / "names.tsv").read_text()) == (2, True, "@name\tfive\n")
+
+
 def test_a_model_is_a_folder_with_all_in_it(there, ninja):
     (there / "lm/deep").mkdir(parents=True)
     (there / "lm/deep/config.json").write_text("{}")

@@ -77,6 +77,7 @@ class Section:
     lists: list[str] = field(default_factory=list)
     group: str | None = None
     short_file: str = ""  # note on a file with too few phrases
+    files: list[str] = field(default_factory=list)  # files of phrases that it names
 
     @property
     def label(self) -> str:
@@ -330,6 +331,7 @@ def _add_file(section: Section, file: object, first: object, place: Place | None
             section.refuse(f"the file {file!r} is not in the folder of the entity file or below; copy it there", place)
     elif names_url(file):
         section.refuse(f"the file {file!r} is a URL; copy it to this machine", place)
+    section.files.append(path)
     entries: list[Entry] = []
     for row, fields in _rows(utf8.read(path, plain=True), path, 2, _LIST_COLUMNS):
         entries.append(_entry(section, fields[0].strip(), fields[1:], row))
