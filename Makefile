@@ -17,12 +17,13 @@ test: $(VENV)/.tools programs
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror ext/*/*.hpp fuzz/*.hpp fuzz/*.cpp fuzz/targets/*.cpp
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint ext  # it calls pycodestyle
 	$(BIN)/mypy
 
 format: $(VENV)/.tools
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i ext/*/*.hpp
+	$(BIN)/clang-format -i ext/*/*.hpp fuzz/*.hpp fuzz/*.cpp fuzz/targets/*.cpp
 
 bench: $(VENV)/.package
 	for name in formats "kernels graph" "rescoring engine"; do $(BIN)/python -m benchmarks.$$name || exit; done

@@ -14,8 +14,7 @@ inline std::string told(ninja::Entry& entry, int64_t place) {
   std::string made(entry.key);
   made += "|" + std::to_string(fault.kind) + "|" + std::to_string(fault.fatal) + "|" + std::to_string(fault.line) +
           "|" + std::to_string(fault.byte) + "|" + std::to_string(place) + "|";
-  expect((fault.kind == ninja::Fault::kNone) == (entry.block.memory != nullptr),
-         "an entry is a lattice or faulty");
+  expect((fault.kind == ninja::Fault::kNone) == (entry.block.memory != nullptr), "an entry is a lattice or faulty");
   expect(fault.kind == ninja::Fault::kNone || !fault.message.empty(), "a fault has a message");
   if (entry.block.memory == nullptr) return made;
   ninja::Items items;

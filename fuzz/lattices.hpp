@@ -27,9 +27,9 @@ struct Shape {
   int32_t labels = 8;       // ids from 1, below it
   int32_t most_labels = 3;  // of an arc
   bool negative_labels = false;
-  bool timed = false;       // labels agree on the time of each state, which is its number
-  bool dead_ends = true;     // states that nothing leaves, so that perhaps no path leads to the end
-  bool wild = true;  // costs as large as there are, too
+  bool timed = false;     // labels agree on the time of each state, which is its number
+  bool dead_ends = true;  // states that nothing leaves, so that perhaps no path leads to the end
+  bool wild = true;       // costs as large as there are, too
 };
 
 // Of lattices with so few paths that slow twins try all of them.
@@ -98,19 +98,10 @@ inline std::vector<int32_t> lm_words(const Arcs& arcs, uint8_t silent) {
 class DrawnLattice {
  public:
   explicit DrawnLattice(const LatticeArrays& from)
-      : arc_begin_(from.arc_begin),
-        ali_begin_(from.ali_begin),
-        final_ali_begin_(from.final_ali_begin),
-        dst_(from.dst),
-        word_(from.word),
-        ali_(from.ali),
-        final_ali_(from.final_ali),
-        graph_(from.graph),
-        acoustic_(from.acoustic),
-        final_graph_(from.final_graph),
-        final_acoustic_(from.final_acoustic),
-        num_states_(static_cast<int64_t>(from.final_graph.size())),
-        num_arcs_(static_cast<int64_t>(from.dst.size())) {}
+      : arc_begin_(from.arc_begin), ali_begin_(from.ali_begin), final_ali_begin_(from.final_ali_begin), dst_(from.dst),
+        word_(from.word), ali_(from.ali), final_ali_(from.final_ali), graph_(from.graph), acoustic_(from.acoustic),
+        final_graph_(from.final_graph), final_acoustic_(from.final_acoustic),
+        num_states_(static_cast<int64_t>(from.final_graph.size())), num_arcs_(static_cast<int64_t>(from.dst.size())) {}
   explicit DrawnLattice(Draw& draw, const Shape& shape = {}) : DrawnLattice(draw_lattice(draw, shape)) {}
 
   Arcs arcs() const {

@@ -72,11 +72,20 @@ inline size_t mutate_text(uint8_t* data, size_t size, size_t max_size, Random& r
   if (part.empty()) return LLVMFuzzerMutate(data, size, max_size);
   const size_t one = below(random, part.size()), other = below(random, part.size());
   switch (random() % (by_line ? 4 : 6)) {
-    case 0: part.insert(part.begin() + other, part[one]); break;
-    case 1: std::swap(part[one], part[other]); break;
-    case 2: part.erase(part.begin() + one); break;
-    case 3: part[one] = part[other]; break;
-    default: part[one] = kNumbers[below(random, std::size(kNumbers))] + part[one].substr(part[one].size() - 1);
+    case 0:
+      part.insert(part.begin() + other, part[one]);
+      break;
+    case 1:
+      std::swap(part[one], part[other]);
+      break;
+    case 2:
+      part.erase(part.begin() + one);
+      break;
+    case 3:
+      part[one] = part[other];
+      break;
+    default:
+      part[one] = kNumbers[below(random, std::size(kNumbers))] + part[one].substr(part[one].size() - 1);
   }
   std::string made;
   for (const std::string& each : part) made += each;
@@ -96,12 +105,24 @@ inline size_t mutate_words(uint8_t* data, size_t size, size_t max_size, Random& 
   uint32_t word;
   std::memcpy(&word, &bytes[one], 4);
   switch (random() % 6) {
-    case 0: word = kWords[below(random, std::size(kWords))]; break;
-    case 1: word += static_cast<uint32_t>(below(random, 9)) - 4; break;
-    case 2: std::memcpy(&word, &bytes[other], 4); break;
-    case 3: word = static_cast<uint32_t>(below(random, size + 2)); break;
-    case 4: bytes.insert(other, bytes.substr(one, 4 * (1 + below(random, 8)))); return give_back(bytes, data, max_size);
-    default: bytes.erase(one, 4 * (1 + below(random, 8))); return give_back(bytes, data, max_size);
+    case 0:
+      word = kWords[below(random, std::size(kWords))];
+      break;
+    case 1:
+      word += static_cast<uint32_t>(below(random, 9)) - 4;
+      break;
+    case 2:
+      std::memcpy(&word, &bytes[other], 4);
+      break;
+    case 3:
+      word = static_cast<uint32_t>(below(random, size + 2));
+      break;
+    case 4:
+      bytes.insert(other, bytes.substr(one, 4 * (1 + below(random, 8))));
+      return give_back(bytes, data, max_size);
+    default:
+      bytes.erase(one, 4 * (1 + below(random, 8)));
+      return give_back(bytes, data, max_size);
   }
   std::memcpy(&bytes[one], &word, 4);
   return give_back(bytes, data, max_size);
@@ -131,12 +152,12 @@ inline size_t mutate_any(uint8_t* data, size_t size, size_t max_size, Random& ra
   }
 
 // A target with these mutations: its body reads an input from `draw`, of `size` bytes in all.
-#define FUZZ_TARGET(by)                                                           \
-  static void test_input(fuzz::Draw& draw, size_t size);                          \
-  FUZZ_MUTATE(by)                                                                 \
-  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {       \
-    fuzz::Draw draw(data, size);                                                  \
-    test_input(draw, size);                                                       \
-    return 0;                                                                     \
-  }                                                                               \
+#define FUZZ_TARGET(by)                                                     \
+  static void test_input(fuzz::Draw& draw, size_t size);                    \
+  FUZZ_MUTATE(by)                                                           \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
+    fuzz::Draw draw(data, size);                                            \
+    test_input(draw, size);                                                 \
+    return 0;                                                               \
+  }                                                                         \
   static void test_input(fuzz::Draw& draw, [[maybe_unused]] size_t size)

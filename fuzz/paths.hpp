@@ -21,7 +21,8 @@ inline double num_paths(const Arcs& arcs) {
   std::vector<double> count(static_cast<size_t>(arcs.num_states));
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
     count[state] = ninja::is_final(arcs, state);
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) count[state] += count[arcs.dst[arc]];
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc)
+      count[state] += count[arcs.dst[arc]];
   }
   return count.empty() ? 0 : count[0];
 }

@@ -184,8 +184,9 @@ std::string rescored(const ninja::Items& items, const ninja::NgramModel& model) 
     std::vector<int64_t> asked(wave.score_slot);
     for (int64_t& slot : asked) slot = slot < 0 ? slots[static_cast<size_t>(-1 - slot)] : slot;
     std::vector<float> logprob(asked.size());
-    fuzz::expect(model.look_up(asked.data(), wave.score_word.data(), static_cast<int64_t>(asked.size()),
-                               logprob.data(), nullptr) == -1, "words are the model's");
+    fuzz::expect(model.look_up(asked.data(), wave.score_word.data(), static_cast<int64_t>(asked.size()), logprob.data(),
+                               nullptr) == -1,
+                 "words are the model's");
     expander.scatter(slots.data(), logprob.data());
     for (const int32_t ticket : expander.ended()) {
       const ninja::Search& search = expander.search(ticket);
@@ -244,7 +245,8 @@ void read_ahead(const Shared& shared, Random& random, Exchange& exchange) {
   const int file = ::open(shared.path.c_str(), O_RDONLY);
   fuzz::expect(file >= 0, "the file can be opened");
   const auto size = static_cast<int64_t>(shared.archive.size());
-  const int64_t chunk = 200 + static_cast<int64_t>(random() % 20000), ahead = 1 + static_cast<int64_t>(random() % 60000);
+  const int64_t chunk = 200 + static_cast<int64_t>(random() % 20000),
+                ahead = 1 + static_cast<int64_t>(random() % 60000);
   const size_t most = random() % 2 ? shared.keys.size() : random() % shared.keys.size();
   ninja::FileReader reader(file, 0, size, nullptr, 0, chunk, ahead, 1 << 20);
   size_t place = 0;
@@ -310,7 +312,8 @@ int main(int count, char** given) {
   std::string path = "/tmp/threadsXXXXXX";
   const int file = ::mkstemp(path.data());
   fuzz::expect(file >= 0 && ::write(file, shared.archive.data(), shared.archive.size()) ==
-                                static_cast<ssize_t>(shared.archive.size()), "the file can be written");
+                                static_cast<ssize_t>(shared.archive.size()),
+               "the file can be written");
   ::close(file);
   shared.path = path;
 

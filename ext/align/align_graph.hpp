@@ -19,15 +19,15 @@ namespace ninja {
 // Fault of a lattice; the first one is reported.
 enum class AlignFault {
   kNone,
-  kPhoneChanged,       // before the transition that ends it
-  kUnexpectedPhone,    // inside a word
-  kInvalidWord,        // at the end of the lattice
+  kPhoneChanged,     // before the transition that ends it
+  kUnexpectedPhone,  // inside a word
+  kInvalidWord,      // at the end of the lattice
   kWordsWithoutLabels,
-  kBrokenSilence,      // at the end of the lattice
-  kPartialWord,        // at the end of the lattice
-  kBrokenPhone,        // at the end of the lattice
+  kBrokenSilence,  // at the end of the lattice
+  kPartialWord,    // at the end of the lattice
+  kBrokenPhone,    // at the end of the lattice
   kTooManyStates,
-  kForcedOut,          // words or phones at the end of the lattice that match no entry of the lexicon
+  kForcedOut,  // words or phones at the end of the lattice that match no entry of the lexicon
   kNothingEnds
 };
 
@@ -288,13 +288,13 @@ class EpsilonRemover {
   const AlignGraph& graph_;
   const int32_t num_states_;
   int64_t num_labels_ = 0;
-  std::vector<int64_t> begin_, arc_;           // arcs of each state
-  std::vector<int32_t> number_, old_;          // topological order
-  std::vector<uint8_t> is_wanted_, leads_;     // the state is entered by an arc with a word; it leads to a final state
-  std::vector<Cost> cost_, end_;               // of the path from the state being expanded; final cost
-  std::vector<int32_t> reached_, visited_;     // last expanded state that reached the state
+  std::vector<int64_t> begin_, arc_;        // arcs of each state
+  std::vector<int32_t> number_, old_;       // topological order
+  std::vector<uint8_t> is_wanted_, leads_;  // the state is entered by an arc with a word; it leads to a final state
+  std::vector<Cost> cost_, end_;            // of the path from the state being expanded; final cost
+  std::vector<int32_t> reached_, visited_;  // last expanded state that reached the state
   std::vector<int32_t> closure_, stack_;
-  std::vector<Range> range_;                   // arcs of expanded states
+  std::vector<Range> range_;  // arcs of expanded states
   std::vector<Arc> arcs_;
   std::unordered_map<uint64_t, int64_t, KeyedHash> place_;  // last arc with a word and destination
 };

@@ -22,15 +22,15 @@ struct Stretch {
 
 struct Tail {
   uint64_t hash;
-  Stretch labels;       // pending
-  UnitScan scan;        // of the labels, after they were read
+  Stretch labels;  // pending
+  UnitScan scan;   // of the labels, after they were read
   int32_t state;
-  int32_t next;         // the tail after its first unit, if that ends within it; -1 if not known
-  int32_t place;        // the first place with this tail, mostly the only one
+  int32_t next;   // the tail after its first unit, if that ends within it; -1 if not known
+  int32_t place;  // the first place with this tail, mostly the only one
 };
 
 struct Place {
-  int64_t words;        // begin of the pending words among those of all places
+  int64_t words;  // begin of the pending words among those of all places
   int32_t num_words;
   int32_t tail;
 };

@@ -51,21 +51,21 @@ struct Step {
 // A step that ends no unit, and the arcs found after it.
 struct Inner {
   Step step;
-  int32_t before;                // previous inner step, -1 for the first one of a place
-  int32_t place;                 // where the search began
+  int32_t before;  // previous inner step, -1 for the first one of a place
+  int32_t place;   // where the search began
   int32_t state, word;
-  int32_t num_words, num_labels; // pending after it
-  int64_t begin, end;            // arcs
-  bool is_place;                 // whether a unit may end there on another path
+  int32_t num_words, num_labels;  // pending after it
+  int64_t begin, end;             // arcs
+  bool is_place;                  // whether a unit may end there on another path
 };
 
 // An arc of the result. Its labels are those of the place, of inner steps, and of the last step, as far as they belong to
 // the unit.
 struct Unit {
-  const int32_t* last;           // labels of the last step
+  const int32_t* last;  // labels of the last step
   int32_t num_last, num_labels;
-  int32_t inner;                 // the last inner step, or -1
-  int32_t place, word;           // destination
+  int32_t inner;        // the last inner step, or -1
+  int32_t place, word;  // destination
   float graph, acoustic;
 };
 
@@ -216,10 +216,10 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   };
   // An arc of several steps, whose costs are summed when all places are known.
   struct Long {
-    int64_t arc;                   // or place
+    int64_t arc;  // or place
     bool is_end;
-    int32_t before;                // the last inner step
-    float graph, acoustic;         // of its last step
+    int32_t before;         // the last inner step
+    float graph, acoustic;  // of its last step
   };
   // A state of the depth-first search, and its remaining arcs.
   struct Walk {
@@ -242,10 +242,10 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   int64_t num_arcs_ = 0, num_labels_ = 0;  // of units
   std::vector<Unit> units_;                // arcs of the result, and reserve
   std::vector<int64_t> arc_begin_;
-  std::vector<End> ends_;                  // of the places: states of the result before sorting
-  std::vector<Inner> inner_;               // each after its previous step
+  std::vector<End> ends_;     // of the places: states of the result before sorting
+  std::vector<Inner> inner_;  // each after its previous step
   std::vector<Long> long_;
-  std::vector<Step> parts_;                // of a sum
+  std::vector<Step> parts_;  // of a sum
   std::vector<int32_t> new_state_, old_state_;
   std::vector<Walk> walks_;
 };

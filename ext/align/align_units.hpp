@@ -18,7 +18,7 @@ constexpr uint32_t kStarts = 1 << kBegin | 1 << kSingleton | 1 << kNonword;
 constexpr uint32_t kWithin = 1 << kInternal | 1 << kEnd, kGoesOn = 1 << kBegin | 1 << kInternal;
 
 struct Labels {
-  const uint32_t* of;    // [num_labels + 1]; phone << 5 | kind << 2 | kFinal | kLoop; of[0] is 1 if all have a kind
+  const uint32_t* of;  // [num_labels + 1]; phone << 5 | kind << 2 | kFinal | kLoop; of[0] is 1 if all have a kind
   int64_t num_labels;
 };
 
@@ -32,18 +32,23 @@ struct AlignOptions {
   int32_t silence_word;
   int32_t partial_word;
   int64_t max_states;
-  int64_t max_labels;    // of the new lattice, and pending at all places; an arc counts as six
+  int64_t max_labels;  // of the new lattice, and pending at all places; an arc counts as six
 };
 
 enum class AlignEnd { kAligned, kUnsure, kTooLarge };
 
 // State of reading the first unit of some labels.
 struct UnitScan {
-  enum Phase : uint8_t { kStart, kInside, kLeft, kCut };  // nothing read; before the end of its phone; after it; unit complete
+  enum Phase : uint8_t {
+    kStart,
+    kInside,
+    kLeft,
+    kCut
+  };  // nothing read; before the end of its phone; after it; unit complete
   Phase phase = kStart;
   uint32_t first_kind = kNoKind;
-  uint32_t phone = 0;     // current phone, with its kind
-  int32_t cut = -1;       // number of labels of the complete unit
+  uint32_t phone = 0;  // current phone, with its kind
+  int32_t cut = -1;    // number of labels of the complete unit
 
   // Read labels that follow `before` others; false if Kaldi reports a fault of these labels, or might.
   bool read(const Labels& known, bool reorder, const int32_t* label, int32_t length, int32_t before) {

@@ -26,7 +26,7 @@ namespace ninja {
 class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
  public:
   [[gnu::noinline]] AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
-                                  const AlignOptions& options) {
+                                   const AlignOptions& options) {
     arcs_ = &arcs;
     alignments_ = &alignments;
     known_ = known;
@@ -68,28 +68,28 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     UnitScan scan;
   };
   struct Frame {
-    int64_t arc, end;     // remaining arcs
-    int32_t state, inner; // the inner step that leads there, or -1
+    int64_t arc, end;      // remaining arcs
+    int32_t state, inner;  // the inner step that leads there, or -1
     Way way;
   };
   // An arc of the lattice, and cached results of reading it.
   struct Known {
     const int32_t* label;
     int32_t length;
-    int32_t dst;          // -1 for a dead end
+    int32_t dst;  // -1 for a dead end
     int32_t word;
     float graph, acoustic;
-    uint32_t first;       // properties of its first label, 0 if it has none
-    struct Read {         // of the labels after the first
-      int32_t cut;        // end of a unit; 0 if not read yet, -1 if there is none or the labels are invalid
+    uint32_t first;  // properties of its first label, 0 if it has none
+    struct Read {    // of the labels after the first
+      int32_t cut;   // end of a unit; 0 if not read yet, -1 if there is none or the labels are invalid
       uint32_t phone;
       UnitScan::Phase phase;
       bool is_valid;
-    } read[2];            // by whether the first label ends its phone
-    struct Rest {         // after the unit
+    } read[2];     // by whether the first label ends its phone
+    struct Rest {  // after the unit
       int32_t tail;
-      int32_t place[2];   // by whether the word of the arc, and no other, is pending
-    } rest[3];            // the unit ends before this arc, or within it (by `read`)
+      int32_t place[2];  // by whether the word of the arc, and no other, is pending
+    } rest[3];           // the unit ends before this arc, or within it (by `read`)
   };
 
   void clear() {
@@ -459,17 +459,17 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
   Labels known_{};
   AlignOptions options_{};
   AlignEnd end_ = AlignEnd::kAligned;
-  int64_t num_pending_ = 0;         // labels in kept_
+  int64_t num_pending_ = 0;  // labels in kept_
   std::vector<uint8_t> alive_;
-  std::vector<int32_t> seen_;       // by the low bits of words, the last state with such a word
-  std::vector<int32_t> sorted_;     // a buffer
-  std::vector<uint8_t> near_;       // by the low bits of a hash, whether there is such a place
-  std::vector<Known> known_arcs_;   // [num_arcs], and reserve
+  std::vector<int32_t> seen_;      // by the low bits of words, the last state with such a word
+  std::vector<int32_t> sorted_;    // a buffer
+  std::vector<uint8_t> near_;      // by the low bits of a hash, whether there is such a place
+  std::vector<Known> known_arcs_;  // [num_arcs], and reserve
   Places places_;
   UnitArcs found_;
   std::vector<std::vector<int32_t>> kept_;  // pending labels of more than one arc
-  std::vector<int32_t> words_;      // of the current path
-  std::vector<Step> steps_;         // its arcs, after the pending labels
+  std::vector<int32_t> words_;              // of the current path
+  std::vector<Step> steps_;                 // its arcs, after the pending labels
   std::vector<Frame> frames_;
 };
 

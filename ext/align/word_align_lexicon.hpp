@@ -81,7 +81,7 @@ class AlignLexicon {
 
  private:
   struct Node {
-    std::vector<int32_t> passing;                      // words of longer entries, sorted
+    std::vector<int32_t> passing;                     // words of longer entries, sorted
     std::vector<std::pair<int32_t, int32_t>> ending;  // (word, output word) of entries that end here, sorted
   };
   std::vector<Node> nodes_;
@@ -90,9 +90,9 @@ class AlignLexicon {
 };
 
 struct LexiconOptions {
-  int32_t no_word;       // replaces word 0 in the result, so that it is no epsilon
+  int32_t no_word;  // replaces word 0 in the result, so that it is no epsilon
   int32_t partial_word;
-  int64_t expansion;     // if > 0, fail beyond so many states
+  int64_t expansion;  // if > 0, fail beyond so many states
   int64_t max_states, max_labels;
 };
 
@@ -133,7 +133,7 @@ class LexiconAligner {
     int32_t phones_are = kOld;
     int32_t word_is = kOld;  // the first one
     Values words, phones;
-    Values end;              // of the labels of each phone
+    Values end;  // of the labels of each phone
     Values labels;
 
     void spell(std::string& name) const {
@@ -206,7 +206,8 @@ class LexiconAligner {
     const auto num_phones = static_cast<int32_t>(place.phones.size());
     if (lengths == nullptr) return;
     if (place.phones_are == kAllNew) {
-      for (int32_t num = lengths->first; num <= std::min(lengths->second, num_phones); ++num) emit_entry(place, from, 0, num);
+      for (int32_t num = lengths->first; num <= std::min(lengths->second, num_phones); ++num)
+        emit_entry(place, from, 0, num);
     } else if (place.phones_are == kNew && lengths->first <= num_phones && num_phones <= lengths->second) {
       emit_entry(place, from, 0, num_phones);
     }

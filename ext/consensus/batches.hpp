@@ -13,10 +13,10 @@ namespace ninja {
 struct Consensuses {
   std::vector<int32_t> words;
   std::vector<float> confidence, time;
-  std::vector<int64_t> words_begin{0};    // [items + 1]
-  std::vector<int64_t> bin_begin;         // relative to the entries of a lattice, one more than its bins
+  std::vector<int64_t> words_begin{0};  // [items + 1]
+  std::vector<int64_t> bin_begin;       // relative to the entries of a lattice, one more than its bins
   std::vector<float> bin_time;
-  std::vector<int64_t> bins_begin{0};     // [items + 1]
+  std::vector<int64_t> bins_begin{0};  // [items + 1]
   std::vector<int32_t> word;
   std::vector<float> posterior, entry_time;
   std::vector<int64_t> entries_begin{0};  // [items + 1]

@@ -15,17 +15,17 @@
 namespace ninja {
 
 struct Consensus {
-  std::vector<int32_t> words;       // decoded
-  std::vector<float> confidence;    // [words]
-  std::vector<float> time;          // [words, 2], frames
-  std::vector<int64_t> bin_begin;   // [bins + 1]
-  std::vector<int32_t> word;        // [entries], in each bin by decreasing probability
-  std::vector<float> posterior;     // [entries]
-  std::vector<float> entry_time;    // [entries, 2]
-  std::vector<float> bin_time;      // [bins, 2]
+  std::vector<int32_t> words;      // decoded
+  std::vector<float> confidence;   // [words]
+  std::vector<float> time;         // [words, 2], frames
+  std::vector<int64_t> bin_begin;  // [bins + 1]
+  std::vector<int32_t> word;       // [entries], in each bin by decreasing probability
+  std::vector<float> posterior;    // [entries]
+  std::vector<float> entry_time;   // [entries, 2]
+  std::vector<float> bin_time;     // [bins, 2]
   double risk = 0.0;
   int64_t rounds = 0;
-  bool touches_band = false;        // the largest band is too narrow: the result is approximate
+  bool touches_band = false;  // the largest band is too narrow: the result is approximate
 };
 
 // gamma and tau of Xu et al. 2011, figure 5 and appendix C: the probability and the times of each word at each place.
@@ -110,10 +110,10 @@ class Statistics {
 
  private:
   static constexpr int32_t kBlock = 8;
-  struct Block {             // the entries of a word at kBlock places
-    int32_t number;          // of the block of places
-    int32_t next;            // block of later places of the word, or -1
-    int32_t entry[kBlock];   // -1 if there is none yet
+  struct Block {            // the entries of a word at kBlock places
+    int32_t number;         // of the block of places
+    int32_t next;           // block of later places of the word, or -1
+    int32_t entry[kBlock];  // -1 if there is none yet
   };
   struct Rank {
     uint64_t order;
@@ -313,8 +313,8 @@ inline void decode_mbr(bool search, bool silence, MbrSpace& space, Consensus& re
     result.bin_time.push_back(static_cast<float>(first));
     result.bin_time.push_back(static_cast<float>(last));
     if (place > 0 && result.bin_time[2 * place - 1] > result.bin_time[2 * place]) {
-      const auto middle = static_cast<float>(
-          0.5 * static_cast<double>(result.bin_time[2 * place - 1] + result.bin_time[2 * place]));
+      const auto middle =
+          static_cast<float>(0.5 * static_cast<double>(result.bin_time[2 * place - 1] + result.bin_time[2 * place]));
       result.bin_time[2 * place - 1] = result.bin_time[2 * place] = middle;
     }
     if (words[place] == 0 && !silence) continue;
@@ -343,7 +343,8 @@ inline bool decode_mbr(const Arcs& arcs, const Alignments& labels, const int32_t
     links = best_links(space.lattice);
     for (const int64_t link : links) result.words.push_back(space.lattice.link[link].word);
   } else {
-    std::copy_if(start->begin(), start->end(), std::back_inserter(result.words), [](int32_t word) { return word != 0; });
+    std::copy_if(start->begin(), start->end(), std::back_inserter(result.words),
+                 [](int32_t word) { return word != 0; });
   }
   space.band.start(arcs, time, space.lattice, result.words, start == nullptr ? &links : nullptr, whole_words,
                    least_words, most_words);

@@ -20,7 +20,7 @@ namespace ninja {
 
 constexpr int64_t kWholeWords = int64_t{1} << 18;  // states times words, of 18 bytes each
 constexpr int64_t kMostWords = int64_t{1} << 22;
-constexpr int64_t kLeastWords = 32;                // on both sides of a state
+constexpr int64_t kLeastWords = 32;  // on both sides of a state
 // Larger probabilities may change results in single precision, which decide between equally probable words.
 constexpr double kTouching = 1e-13;
 constexpr double kNegligible = 1e-16;  // probabilities that are dropped in a partial band

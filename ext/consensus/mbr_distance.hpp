@@ -59,7 +59,7 @@ class Hypothesis {
 
  private:
   std::vector<int32_t> place_;
-  std::vector<int32_t> begin_;     // [slots + 1]; the places of slot s are places_[begin_[s]] : places_[begin_[s + 1]]
+  std::vector<int32_t> begin_;  // [slots + 1]; the places of slot s are places_[begin_[s]] : places_[begin_[s + 1]]
   std::vector<int32_t> places_;
 };
 
@@ -126,7 +126,7 @@ class Distances {
   struct Steps {
     const uint8_t* own;
     const uint8_t* common;
-    int32_t begin;   // of own
+    int32_t begin;  // of own
     uint32_t count;
 
     AlignStep operator[](int32_t q) const {
@@ -243,11 +243,11 @@ class Distances {
     return q;
   }
 
-  std::vector<Row> at_;           // [states]
-  std::vector<double> row_;       // distances of all states
-  std::vector<uint8_t> common_;   // likewise, steps of words that are not in the hypothesis
-  std::vector<uint8_t> own_;      // steps of epsilons and of other words
-  std::vector<Own> own_at_;       // [links]
+  std::vector<Row> at_;                    // [states]
+  std::vector<double> row_;                // distances of all states
+  std::vector<uint8_t> common_;            // likewise, steps of words that are not in the hypothesis
+  std::vector<uint8_t> own_;               // steps of epsilons and of other words
+  std::vector<Own> own_at_;                // [links]
   std::vector<double> any_, none_, some_;  // [places]
 };
 

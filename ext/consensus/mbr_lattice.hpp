@@ -55,10 +55,10 @@ struct MbrLattice {
     float loglike;  // negative cost
     double prob;    // probability of the link given dst
   };
-  int64_t num_states;           // the last state is the only final one
-  std::vector<Link> link;       // by source, the link to the final state last
-  std::vector<int64_t> out;     // [num_states + 1]; links leaving a state
-  std::vector<int64_t> in;      // [num_states + 1]; links entering a state are entering[in[state]] : [in[state + 1]]
+  int64_t num_states;        // the last state is the only final one
+  std::vector<Link> link;    // by source, the link to the final state last
+  std::vector<int64_t> out;  // [num_states + 1]; links leaving a state
+  std::vector<int64_t> in;   // [num_states + 1]; links entering a state are entering[in[state]] : [in[state + 1]]
   std::vector<int64_t> entering;
   WordSlots slots;
   std::vector<int32_t> time;    // [num_states], frames
@@ -128,8 +128,8 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
       float graph = static_cast<float>(scales.lm * arcs.graph[arc]);
       if (arcs.word[arc] != 0) graph += static_cast<float>(scales.word_penalty);
       const float cost = graph + static_cast<float>(scales.acoustic * arcs.acoustic[arc]);
-      to.link.push_back({number[state], number[arcs.dst[arc]], arcs.word[arc],
-                         to.slots.add(arcs.word[arc]), -cost, 0.0});
+      to.link.push_back(
+          {number[state], number[arcs.dst[arc]], arcs.word[arc], to.slots.add(arcs.word[arc]), -cost, 0.0});
     }
     if (add && is_final(arcs, state)) {
       const float cost = static_cast<float>(scales.lm * arcs.final_graph[state]) +

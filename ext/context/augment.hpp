@@ -45,10 +45,10 @@ struct PhoneCosts {
 
 struct SpanLimits {
   double acoustic_scale;
-  float weight;         // cost of a unit of distance
-  float beam;           // largest excess of the best path through a span
-  float max_distance;   // per phone of the string
-  int32_t max_spans;    // per string
+  float weight;        // cost of a unit of distance
+  float beam;          // largest excess of the best path through a span
+  float max_distance;  // per phone of the string
+  int32_t max_spans;   // per string
 };
 
 struct Spans {
@@ -108,15 +108,17 @@ class SpanLattice {
     }
     std::partial_sum(group_begin.begin(), group_begin.end(), group_begin.begin());
     for (int64_t state = 0; state < arcs.num_states; ++state) {
-      if (through[state] < kInfinity) row_of.push_back(static_cast<int32_t>(num_rows++));
-      else row_of.push_back(-1);
+      if (through[state] < kInfinity)
+        row_of.push_back(static_cast<int32_t>(num_rows++));
+      else
+        row_of.push_back(-1);
     }
   }
 
-  std::vector<float> through;        // excess of the best path through each state; infinite beyond the beam
-  std::vector<float> reduced;        // excess that each arc adds
-  std::vector<int32_t> source;       // first state of each arc
-  std::vector<int64_t> member;       // arcs of all groups
+  std::vector<float> through;   // excess of the best path through each state; infinite beyond the beam
+  std::vector<float> reduced;   // excess that each arc adds
+  std::vector<int32_t> source;  // first state of each arc
+  std::vector<int64_t> member;  // arcs of all groups
   std::vector<Group> group;
   std::vector<int64_t> group_begin;  // groups entering state s: group[group_begin[s] : group_begin[s + 1]]
   std::vector<int32_t> row_of;       // row of the search of each state, -1 beyond the beam
@@ -126,7 +128,7 @@ class SpanLattice {
 constexpr int kLanes = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 
-const Lanes kNone{};                     // plus a float: that float in all lanes
+const Lanes kNone{};  // plus a float: that float in all lanes
 const Lanes kUnreached = kNone + kInfinity;
 
 // A position in 16 strings: the total cost, and the excess of the path in it.
@@ -263,8 +265,7 @@ class SpanBlock {
     for (;;) {
       const Step step = best_step(lane, state, place, sounded);
       const Cell* here = row(state);
-      const bool skips = !sounded && place > 0 &&
-                         here[place - 1].total[lane] + deletion_[place][lane] <= step.total;
+      const bool skips = !sounded && place > 0 && here[place - 1].total[lane] + deletion_[place][lane] <= step.total;
       if (place == 0) break;
       if (skips) {
         --place;

@@ -18,8 +18,7 @@ class ContextComposer {
  public:
   // Graph costs become graph_share * cost - the tracker's score.
   ContextComposer(const Arcs& arcs, ContextTracker* tracker, double graph_share, int64_t max_arcs)
-      : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs),
-        pairs_(arcs.num_states) {}
+      : arcs_(arcs), tracker_(tracker), graph_share_(graph_share), max_arcs_(max_arcs), pairs_(arcs.num_states) {}
 
   Composed compose(int32_t start) {
     pairs_(0, start);

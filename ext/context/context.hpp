@@ -27,10 +27,10 @@ constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 // The phrases of one list and class: a deterministic acyclic acceptor of word ids, arcs sorted by word. Bonuses are in
 // units of the boost of one word. State 0 is the start.
 struct Phrases {
-  std::vector<int64_t> arc_begin;   // [num_states + 1]
-  std::vector<int32_t> word, dst;   // [num_arcs]
-  std::vector<float> bonus;         // [num_arcs]
-  std::vector<float> final_bonus;   // [num_states], NaN if no phrase ends
+  std::vector<int64_t> arc_begin;  // [num_states + 1]
+  std::vector<int32_t> word, dst;  // [num_arcs]
+  std::vector<float> bonus;        // [num_arcs]
+  std::vector<float> final_bonus;  // [num_states], NaN if no phrase ends
 
   bool ends(int32_t state) const { return !std::isnan(final_bonus[state]); }
   bool goes_on(int32_t state) const { return arc_begin[state] < arc_begin[state + 1]; }
@@ -81,9 +81,7 @@ struct Token {
   int32_t node;   // state among the phrases of that list
   double score;   // natural log, relative to the best token
 
-  bool same_place(const Token& other) const {
-    return state == other.state && list == other.list && node == other.node;
-  }
+  bool same_place(const Token& other) const { return state == other.state && list == other.list && node == other.node; }
   bool before(const Token& other) const {
     if (list != other.list) return list < other.list;
     return node != other.node ? node < other.node : state < other.state;
@@ -233,8 +231,8 @@ class ContextTracker {
   struct Set {
     int32_t utterance = 0;
     int32_t old_state = 0;
-    std::vector<Token> tokens;                           // sorted by place, distinct
-    std::vector<std::pair<int32_t, int32_t>> unwanted;   // (index, state) of unwanted phrases begun
+    std::vector<Token> tokens;                          // sorted by place, distinct
+    std::vector<std::pair<int32_t, int32_t>> unwanted;  // (index, state) of unwanted phrases begun
   };
   struct Step {
     int32_t to;
@@ -242,10 +240,10 @@ class ContextTracker {
   };
   // The origin of a token.
   struct Origin {
-    int32_t token = -1;      // of the set before
-    bool entered = false;    // the word is a phrase's first
-    bool ended = false;      // the word is a phrase's last
-    int32_t list = kOutside; // of the phrase that ended
+    int32_t token = -1;       // of the set before
+    bool entered = false;     // the word is a phrase's first
+    bool ended = false;       // the word is a phrase's last
+    int32_t list = kOutside;  // of the phrase that ended
   };
   struct Candidate {
     Token token;
@@ -305,7 +303,8 @@ class ContextTracker {
     if (token.list != kOutside) {
       const auto& list = utterance.lists[token.list];
       const int64_t arc = list.phrases->find(token.node, symbol);
-      if (arc >= 0) enter(next, token.list, list, arc, token.score + plain, {number, false, false, kOutside}, candidates);
+      if (arc >= 0)
+        enter(next, token.list, list, arc, token.score + plain, {number, false, false, kOutside}, candidates);
       return;
     }
     if (!std::isinf(plain)) {
@@ -382,9 +381,7 @@ class ContextTracker {
       sum = keyed_hash_with(sum, static_cast<uint32_t>(token.node));
       sum = keyed_hash_with(sum, static_cast<uint64_t>(static_cast<int64_t>(token.score * kGrid)));
     }
-    for (const auto& [index, state] : set.unwanted) {
-      sum = keyed_hash_with(sum, joined(index, state));
-    }
+    for (const auto& [index, state] : set.unwanted) { sum = keyed_hash_with(sum, joined(index, state)); }
     return sum;
   }
 

@@ -23,8 +23,8 @@ struct Item {
   Alignments labels{};
   const int32_t* time = nullptr;  // [num_states], or null
   bool compact = true;
-  int64_t origin = -1;            // number of the Python object with the other fields, or -1
-  std::shared_ptr<void> memory;   // null: the Python object owns the arrays
+  int64_t origin = -1;           // number of the Python object with the other fields, or -1
+  std::shared_ptr<void> memory;  // null: the Python object owns the arrays
 };
 
 using Items = std::vector<Item>;
@@ -80,9 +80,7 @@ Results each(const Items& items, const Make& make) {
     std::string wrong;
     try {
       wrong = make(items[place], made);
-    } catch (const std::bad_alloc&) {
-      wrong = "out of memory; prune it first";
-    }
+    } catch (const std::bad_alloc&) { wrong = "out of memory; prune it first"; }
     if (wrong.empty()) {
       results.items.push_back(std::move(made));
     } else {

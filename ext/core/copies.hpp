@@ -12,18 +12,18 @@
 namespace ninja {
 
 struct Copies {
-  std::vector<int32_t> state_map;   // [num_states] old state
-  std::vector<int64_t> arc_begin;   // [num_states + 1]
-  std::vector<int32_t> dst;         // [num_arcs]
-  std::vector<int64_t> arc_map;     // [num_arcs] old arc
-  std::vector<float> graph;         // [num_arcs] new cost
-  std::vector<float> final_graph;   // [num_states] new cost, +inf: not final
+  std::vector<int32_t> state_map;  // [num_states] old state
+  std::vector<int64_t> arc_begin;  // [num_states + 1]
+  std::vector<int32_t> dst;        // [num_arcs]
+  std::vector<int64_t> arc_map;    // [num_arcs] old arc
+  std::vector<float> graph;        // [num_arcs] new cost
+  std::vector<float> final_graph;  // [num_states] new cost, +inf: not final
 };
 
 // Copies made by composition with a language model.
 struct Composed : Copies {
   bool too_large = false;
-  int64_t impossible = -1;          // old arc with a word of probability 0, or num_arcs for </s>
+  int64_t impossible = -1;  // old arc with a word of probability 0, or num_arcs for </s>
 };
 
 // Copy labels of arcs or states, and note where those of each begin.

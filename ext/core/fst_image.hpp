@@ -28,21 +28,21 @@ constexpr int32_t kSymbolTableMagic = 2125658996;
 struct FstArcs {
   int64_t num_states = 0;
   int64_t num_arcs = 0;
-  const int64_t* arc_begin = nullptr;   // [num_states + 1]
-  const int32_t* dst = nullptr;         // [num_arcs]
-  const int32_t* ilabel = nullptr;      // [num_arcs]
-  const int32_t* olabel = nullptr;      // [num_arcs]
-  const double* cost = nullptr;         // [num_arcs]
-  const double* final_cost = nullptr;   // [num_states], +inf = not final
+  const int64_t* arc_begin = nullptr;  // [num_states + 1]
+  const int32_t* dst = nullptr;        // [num_arcs]
+  const int32_t* ilabel = nullptr;     // [num_arcs]
+  const int32_t* olabel = nullptr;     // [num_arcs]
+  const double* cost = nullptr;        // [num_arcs]
+  const double* final_cost = nullptr;  // [num_states], +inf = not final
 };
 
 // The same with its memory, after parsing: states in topological order, state 0 the start. With an error the arrays are
 // undefined.
 struct ParsedFst {
   std::string error;
-  int64_t byte = -1;          // of the damage; -1: the image is well formed, but no lattice
+  int64_t byte = -1;  // of the damage; -1: the image is well formed, but no lattice
   std::string arc_type;
-  int64_t end = 0;            // bytes the image took
+  int64_t end = 0;  // bytes the image took
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, ilabel, olabel;
   std::vector<double> cost, final_cost;
@@ -55,7 +55,8 @@ inline int64_t weight_bytes(const std::string& arc_type) { return arc_type == "l
 // `symbols` is the size of the symbol table of each side; see write_image.
 inline int64_t image_size(const FstArcs& fst, const std::string& arc_type, int64_t symbols) {
   const int64_t weight = weight_bytes(arc_type);
-  return 58 + 2 * symbols + static_cast<int64_t>(arc_type.size()) + fst.num_states * (weight + 8) + fst.num_arcs * (weight + 12);
+  return 58 + 2 * symbols + static_cast<int64_t>(arc_type.size()) + fst.num_states * (weight + 8) +
+         fst.num_arcs * (weight + 12);
 }
 
 namespace fst_image {
@@ -122,7 +123,8 @@ class Cursor {
     const int32_t length = get<int32_t>(what);
     if (length < 0 || length > left()) {
       throw Malformed{std::string(what) + " claims " + std::to_string(length) + " bytes, but " +
-                      std::to_string(left()) + " are left", here};
+                          std::to_string(left()) + " are left",
+                      here};
     }
     std::string text(begin_ + at_, static_cast<size_t>(length));
     at_ += length;
@@ -171,7 +173,8 @@ inline void get_states(Cursor& cursor, ParsedFst& fst, int64_t num_states, std::
     const int64_t count = cursor.get<int64_t>("a state");
     if (count < 0 || count > cursor.left() / arc_bytes) {
       throw Malformed{"state " + std::to_string(state) + " claims " + std::to_string(count) + " arcs, but " +
-                      std::to_string(cursor.left()) + " bytes are left", here};
+                          std::to_string(cursor.left()) + " bytes are left",
+                      here};
     }
     arc_byte.push_back(cursor.at());
     fst.final_cost.push_back(final_cost);
@@ -206,7 +209,8 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
   align();
   if (num_states < 0 || num_states > cursor.left() / static_cast<int64_t>(sizeof(State))) {
     throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
-                    std::to_string(cursor.left()) + " bytes are left", cursor.at()};
+                        std::to_string(cursor.left()) + " bytes are left",
+                    cursor.at()};
   }
   fst.arc_begin.push_back(0);
   for (int64_t state = 0; state < num_states; ++state) {
@@ -214,22 +218,25 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
     const State found = cursor.get<State>("a state");
     if (found.first != fst.arc_begin.back() || found.count > num_arcs - fst.arc_begin.back()) {
       throw Malformed{"state " + std::to_string(state) + " claims the arcs " + std::to_string(found.first) + " to " +
-                      std::to_string(static_cast<int64_t>(found.first) + found.count) + " of " +
-                      std::to_string(num_arcs), here};
+                          std::to_string(static_cast<int64_t>(found.first) + found.count) + " of " +
+                          std::to_string(num_arcs),
+                      here};
     }
     fst.final_cost.push_back(found.final_cost);
     fst.arc_begin.push_back(fst.arc_begin.back() + found.count);
   }
   if (fst.arc_begin.back() != num_arcs) {
     throw Malformed{"the header claims " + std::to_string(num_arcs) + " arcs, but the states have " +
-                    std::to_string(fst.arc_begin.back()), cursor.at()};
+                        std::to_string(fst.arc_begin.back()),
+                    cursor.at()};
   }
   align();
   if (num_arcs > cursor.left() / static_cast<int64_t>(sizeof(Arc))) {
     throw Malformed{std::to_string(num_arcs) + " arcs, but " + std::to_string(cursor.left()) + " bytes are left",
                     cursor.at()};
   }
-  for (int64_t state = 0; state < num_states; ++state) arc_byte.push_back(cursor.at() + fst.arc_begin[state] * sizeof(Arc));
+  for (int64_t state = 0; state < num_states; ++state)
+    arc_byte.push_back(cursor.at() + fst.arc_begin[state] * sizeof(Arc));
   for (int64_t i = 0; i < num_arcs; ++i) {
     const Arc arc = cursor.get<Arc>("an arc");
     fst.ilabel.push_back(arc.ilabel);
@@ -309,12 +316,14 @@ inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
 
 // Parse header, symbols, states and arcs in the order of the file; every arc enters a state. Returns the start, or -1.
 inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
-  if (cursor.get<int32_t>("the header") != kFstMagic) throw Malformed{"not an OpenFst file: the magic number is wrong", 0};
+  if (cursor.get<int32_t>("the header") != kFstMagic)
+    throw Malformed{"not an OpenFst file: the magic number is wrong", 0};
   int64_t here = cursor.at();
   const std::string fst_type = cursor.get_string("the header");
   const bool is_const = fst_type == "const";
   if (fst_type != "vector" && !is_const) {
-    throw Malformed{"an FST of type \"" + fst_type.substr(0, 40) + "\"; convert it with fstconvert --fst_type=vector", here};
+    throw Malformed{"an FST of type \"" + fst_type.substr(0, 40) + "\"; convert it with fstconvert --fst_type=vector",
+                    here};
   }
   here = cursor.at();
   fst.arc_type = cursor.get_string("the header");
@@ -338,7 +347,8 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   const int64_t num_arcs = cursor.get<int64_t>("the header");  // used in const FSTs only; 0 in most vector FSTs
   if (num_states < -1 || num_states > std::numeric_limits<int32_t>::max() || num_states > cursor.left() / 12) {
     throw Malformed{"the header claims " + std::to_string(num_states) + " states, but " +
-                    std::to_string(cursor.left()) + " bytes are left", here + 8};
+                        std::to_string(cursor.left()) + " bytes are left",
+                    here + 8};
   }
   if (flags & 1) get_symbols(cursor, fst.input_symbol, fst.input_symbol_id);
   if (flags & 2) get_symbols(cursor, fst.output_symbol, fst.output_symbol_id);
@@ -365,7 +375,8 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
     for (int64_t arc = fst.arc_begin[state]; arc < fst.arc_begin[state + 1]; ++arc) {
       if (fst.dst[arc] >= 0 && fst.dst[arc] < found) continue;
       throw Malformed{"arc " + std::to_string(arc - fst.arc_begin[state]) + " of state " + std::to_string(state) +
-                      " enters state " + std::to_string(fst.dst[arc]) + " of " + std::to_string(found), arc_byte[state]};
+                          " enters state " + std::to_string(fst.dst[arc]) + " of " + std::to_string(found),
+                      arc_byte[state]};
     }
   }
   return start;

@@ -12,23 +12,23 @@ namespace ninja {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kNever = std::numeric_limits<double>::infinity();  // cost of unreachable states
 
-// See ninja/lattice.py for what each array means and which invariants hold.
+// See ninja/lattice/lattice.py for what each array means and which invariants hold.
 struct Arcs {
   int64_t num_states;
   int64_t num_arcs;
-  const int64_t* arc_begin;       // [num_states + 1]
-  const int32_t* dst;             // [num_arcs]
-  const int32_t* word;            // [num_arcs]
-  const float* graph;             // [num_arcs]
-  const float* acoustic;          // [num_arcs]
-  const float* final_graph;       // [num_states]
-  const float* final_acoustic;    // [num_states]
+  const int64_t* arc_begin;     // [num_states + 1]
+  const int32_t* dst;           // [num_arcs]
+  const int32_t* word;          // [num_arcs]
+  const float* graph;           // [num_arcs]
+  const float* acoustic;        // [num_arcs]
+  const float* final_graph;     // [num_states]
+  const float* final_acoustic;  // [num_states]
 };
 
 struct Alignments {
-  const int64_t* ali_begin;       // [num_arcs + 1]
+  const int64_t* ali_begin;  // [num_arcs + 1]
   const int32_t* ali;
-  const int64_t* final_ali_begin; // [num_states + 1]
+  const int64_t* final_ali_begin;  // [num_states + 1]
   const int32_t* final_ali;
 };
 
@@ -39,8 +39,15 @@ struct LatticeArrays {
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
 
   Arcs arcs() const {
-    return {static_cast<int64_t>(final_graph.size()), static_cast<int64_t>(dst.size()), arc_begin.data(), dst.data(),
-            word.data(), graph.data(), acoustic.data(), final_graph.data(), final_acoustic.data()};
+    return {static_cast<int64_t>(final_graph.size()),
+            static_cast<int64_t>(dst.size()),
+            arc_begin.data(),
+            dst.data(),
+            word.data(),
+            graph.data(),
+            acoustic.data(),
+            final_graph.data(),
+            final_acoustic.data()};
   }
   Alignments alignments() const { return {ali_begin.data(), ali.data(), final_ali_begin.data(), final_ali.data()}; }
 };

@@ -45,30 +45,30 @@ class CtcSearch {
   static constexpr double kLogZero = -std::numeric_limits<double>::infinity();
   static constexpr double kNegligible = 40.0;  // nats; adding exp(-40) of a number does not change it
 
-  struct Way {       // the best alignment
+  struct Way {  // the best alignment
     double score;
-    int32_t mark;    // begin of its last unit
-    int32_t last;    // last frame of that unit
+    int32_t mark;  // begin of its last unit
+    int32_t last;  // last frame of that unit
   };
   struct Score {
-    double total;    // of all alignments
+    double total;  // of all alignments
     Way way;
   };
   struct Prefix {
     int32_t node;
-    Score blank;     // alignments that end with a blank
-    Score label;     // with the last unit, or a repeated boundary
-    double total;    // both
+    Score blank;   // alignments that end with a blank
+    Score label;   // with the last unit, or a repeated boundary
+    double total;  // both
   };
-  struct Mark {      // a unit of an alignment
+  struct Mark {  // a unit of an alignment
     int32_t previous;
     int32_t first;          // frame
     int32_t previous_last;  // last frame of the unit before
     double before;          // log-probability of the alignment before the first frame
   };
 
-  struct Longer {    // an existing prefix with one more unit
-    int64_t round;   // in which the entry is valid
+  struct Longer {   // an existing prefix with one more unit
+    int64_t round;  // in which the entry is valid
     int32_t node;
   };
 
@@ -135,7 +135,8 @@ class CtcSearch {
         }
       }
       const int32_t above = node.parent == kCtcNone ? kCtcNone : slot_of_[node.parent];
-      if (above != kCtcNone && is_chosen(node.unit)) add_parent(now_[above], node, frame[node.unit], number, next.label);
+      if (above != kCtcNone && is_chosen(node.unit))
+        add_parent(now_[above], node, frame[node.unit], number, next.label);
       next.total = log_add(next.blank.total, next.label.total);
     }
   }
@@ -271,7 +272,7 @@ class CtcSearch {
   struct Position {  // of a unit of a hypothesis
     int32_t node;
     int32_t mark;
-    int32_t last;    // frame
+    int32_t last;  // frame
   };
 
   void write(int64_t num_frames, CtcResult& result) const {
@@ -328,10 +329,10 @@ class CtcSearch {
   std::vector<uint8_t> chosen_;           // [num_units], or empty for all
   std::vector<int32_t> slot_of_;          // [prefixes], index into `now_`
   std::vector<Mark> marks_;
-  size_t garbage_ = kLeast;               // number of prefixes and marks that triggers `collect`
+  size_t garbage_ = kLeast;  // number of prefixes and marks that triggers `collect`
   std::vector<int32_t> node_to_, mark_to_;
   std::vector<Prefix> now_, later_, next_;
-  std::vector<Longer> longer_;            // [columns]
+  std::vector<Longer> longer_;  // [columns]
   int64_t round_ = 0;
   CtcBest best_;
 };

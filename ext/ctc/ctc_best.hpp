@@ -83,8 +83,8 @@ class CtcBest {
 
   int64_t most_ = 0;
   double edge_ = 0.0, base_ = 0.0, scale_ = 0.0;
-  int32_t open_ = 0;     // the lowest open bin
-  int64_t above_ = 0;    // candidates in open bins
+  int32_t open_ = 0;   // the lowest open bin
+  int64_t above_ = 0;  // candidates in open bins
   int32_t count_[kBins];
   std::vector<CtcCandidate> offered_, sorted_;
 };

@@ -10,22 +10,22 @@
 
 namespace ninja {
 
-struct CtcHypotheses {          // as in `CtcResult`
-  int64_t num_hypotheses;       // in the lattice, the most probable first
-  const int64_t* hypothesis;    // [num_hypotheses], their numbers
-  const double* logprob;        // [num_hypotheses]
+struct CtcHypotheses {        // as in `CtcResult`
+  int64_t num_hypotheses;     // in the lattice, the most probable first
+  const int64_t* hypothesis;  // [num_hypotheses], their numbers
+  const double* logprob;      // [num_hypotheses]
   const int64_t* word_begin;
   const int32_t* node;
   const int32_t* first;
   const int32_t* end;
   const double* cost;
-  const int32_t* alignment;     // [hypotheses, num_frames]
+  const int32_t* alignment;  // [hypotheses, num_frames]
   int64_t num_frames;
-  int32_t silence;              // label of a frame between words
+  int32_t silence;  // label of a frame between words
   int64_t num_nodes;
-  const int32_t* same;          // [num_nodes], one node for all with the same words
-  const int32_t* kind;          // [num_nodes]
-  const int64_t* id_begin;      // [kinds + 1], ids of the words of each kind
+  const int32_t* same;      // [num_nodes], one node for all with the same words
+  const int32_t* kind;      // [num_nodes]
+  const int64_t* id_begin;  // [kinds + 1], ids of the words of each kind
   const int32_t* id;
 };
 
@@ -116,7 +116,7 @@ class CtcLattice {
     }
   }
 
-  std::vector<int32_t> time_ = {0};     // [states]
+  std::vector<int32_t> time_ = {0};  // [states]
   std::vector<double> cost_to_ = {0.0};
   std::vector<Arc> arcs_, ends_;
   PairMap paused_;

@@ -13,7 +13,7 @@ constexpr int32_t kCtcNone = -1;
 
 class CtcPrefixes {
  public:
-  struct Node {       // a prefix: its parent and one more unit
+  struct Node {  // a prefix: its parent and one more unit
     int32_t parent;
     int32_t unit;
     int32_t state;    // of the lexicon
@@ -116,9 +116,9 @@ class CtcPrefixes {
 
   const CtcUnits units_;
   const CtcLexicon lexicon_;
-  std::vector<int32_t> first_state_;                  // [num_units], of the lexicon, after the first unit of a word
-  std::vector<int32_t> after_end_, after_boundary_;   // [num_units], column in which a unit may follow
-  std::vector<Node> nodes_;                           // the first is the empty prefix
+  std::vector<int32_t> first_state_;                 // [num_units], of the lexicon, after the first unit of a word
+  std::vector<int32_t> after_end_, after_boundary_;  // [num_units], column in which a unit may follow
+  std::vector<Node> nodes_;                          // the first is the empty prefix
 };
 
 }  // namespace ninja

@@ -21,32 +21,32 @@ struct CtcUnits {
 
 // A tree of spellings, state 0 the root; children of a state are ordered by unit.
 struct CtcLexicon {
-  int64_t num_states;        // 0 allows any word
+  int64_t num_states;          // 0 allows any word
   const int64_t* child_begin;  // [num_states + 1]
-  const int32_t* unit;       // [num_children]
-  const int32_t* child;      // [num_children]
-  const uint8_t* is_word;    // [num_states], a spelling ends here
+  const int32_t* unit;         // [num_children]
+  const int32_t* child;        // [num_children]
+  const uint8_t* is_word;      // [num_states], a spelling ends here
 };
 
 struct CtcBeam {
-  int64_t beam;        // prefixes kept; 0 is all
-  double score_beam;   // prefixes worse than the best by more are dropped
-  int64_t max_units;   // most probable units tried at a frame; 0 is all
+  int64_t beam;       // prefixes kept; 0 is all
+  double score_beam;  // prefixes worse than the best by more are dropped
+  int64_t max_units;  // most probable units tried at a frame; 0 is all
 };
 
 struct CtcResult {
   // Words as a tree, parents first: sequences that begin with the same units in the same words share nodes.
-  std::vector<int32_t> parent;        // [nodes], -1 for the first word
-  std::vector<int32_t> state;         // [nodes], of the lexicon, -1 without
-  std::vector<int64_t> unit_begin;    // [nodes + 1]
+  std::vector<int32_t> parent;      // [nodes], -1 for the first word
+  std::vector<int32_t> state;       // [nodes], of the lexicon, -1 without
+  std::vector<int64_t> unit_begin;  // [nodes + 1]
   std::vector<int32_t> unit;
   // Hypotheses, best first.
-  std::vector<double> total;          // log-probability of all alignments
-  std::vector<int64_t> word_begin;    // words of hypothesis h are word_begin[h] : word_begin[h + 1]
-  std::vector<int32_t> node;          // [words], in the tree
-  std::vector<int32_t> first, end;    // [words], frames: first one, one past the last; by the best alignment
-  std::vector<double> cost;           // [words], of the best alignment, up to the next word's first frame
-  std::vector<int32_t> alignment;     // [hypotheses, frames], the column at each frame of the best alignment
+  std::vector<double> total;        // log-probability of all alignments
+  std::vector<int64_t> word_begin;  // words of hypothesis h are word_begin[h] : word_begin[h + 1]
+  std::vector<int32_t> node;        // [words], in the tree
+  std::vector<int32_t> first, end;  // [words], frames: first one, one past the last; by the best alignment
+  std::vector<double> cost;         // [words], of the best alignment, up to the next word's first frame
+  std::vector<int32_t> alignment;   // [hypotheses, frames], the column at each frame of the best alignment
 };
 
 }  // namespace ninja

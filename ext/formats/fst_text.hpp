@@ -19,7 +19,7 @@ namespace ninja {
 
 // Properties of the lines that distinguish an acceptor from a transducer.
 struct FstTextLook {
-  bool three = false;        // a line of three fields
+  bool three = false;  // a line of three fields
   bool five = false;
   bool fourth_integer = true;  // every fourth field of four is an integer
   bool fourth_weight = true;
@@ -31,15 +31,15 @@ enum class FstTextFault : int { kNone, kFields, kState, kWeight, kEmpty, kLost }
 // The machine, or a fault; with a fault the other fields are undefined.
 struct FstText {
   FstTextFault fault = FstTextFault::kNone;
-  int64_t line = 0;                     // of the fault
-  std::string_view field;               // the invalid field
+  int64_t line = 0;        // of the fault
+  std::string_view field;  // the invalid field
   int64_t num_fields = 0;
-  Vocabulary labels;                    // output labels, by their spelling, numbered from 1
-  std::vector<int32_t> ids;             // [labels + 1], labels as integers, after a 0; empty if one is no integer
-  std::vector<int64_t> arc_begin;       // [states + 1]
-  std::vector<int32_t> dst, label;      // [arcs]
-  std::vector<double> cost;             // [arcs]
-  std::vector<double> final_cost;       // [states], +inf = not final
+  Vocabulary labels;                // output labels, by their spelling, numbered from 1
+  std::vector<int32_t> ids;         // [labels + 1], labels as integers, after a 0; empty if one is no integer
+  std::vector<int64_t> arc_begin;   // [states + 1]
+  std::vector<int32_t> dst, label;  // [arcs]
+  std::vector<double> cost;         // [arcs]
+  std::vector<double> final_cost;   // [states], +inf = not final
 };
 
 namespace fst_text {

@@ -19,28 +19,28 @@ namespace ninja {
 struct K2Fsa {
   int64_t num_arcs = 0;
   int64_t num_states = 0;
-  const int32_t* arcs = nullptr;   // [4 * num_arcs]
-  const int32_t* word = nullptr;   // [num_arcs]; null: labels are words
-  const float* lm = nullptr;       // [num_arcs], the part of the score that becomes the graph cost; null: see below
-  const float* am = nullptr;       // [num_arcs], the rest, used if both add up to the score; null: score - lm
-  bool as_graph = false;           // without `lm`: the score becomes the graph cost rather than the acoustic one
+  const int32_t* arcs = nullptr;  // [4 * num_arcs]
+  const int32_t* word = nullptr;  // [num_arcs]; null: labels are words
+  const float* lm = nullptr;      // [num_arcs], the part of the score that becomes the graph cost; null: see below
+  const float* am = nullptr;      // [num_arcs], the rest, used if both add up to the score; null: score - lm
+  bool as_graph = false;          // without `lm`: the score becomes the graph cost rather than the acoustic one
 };
 
 // The error of an FSA, if any.
 struct K2Fault {
   std::string error;
-  int64_t arc = -1;                // the invalid arc, or -1
-  bool malformed = false;          // invalid for k2, too, rather than only no lattice
+  int64_t arc = -1;        // the invalid arc, or -1
+  bool malformed = false;  // invalid for k2, too, rather than only no lattice
 };
 
 // The order and the size of the lattice, or a fault; with a fault the other fields are undefined.
 struct K2Plan {
   K2Fault fault;
-  bool fold = true;                // arcs into the final state become final costs, and the state is removed
-  bool sorted = true;              // states keep their numbers, and `state` and `number` are empty
-  std::vector<int64_t> row;        // [k2 states + 1], first arc of each k2 state
-  std::vector<int32_t> state;      // [num_states], the k2 state each state is
-  std::vector<int32_t> number;     // [k2 states], the state of each k2 state, or -1
+  bool fold = true;             // arcs into the final state become final costs, and the state is removed
+  bool sorted = true;           // states keep their numbers, and `state` and `number` are empty
+  std::vector<int64_t> row;     // [k2 states + 1], first arc of each k2 state
+  std::vector<int32_t> state;   // [num_states], the k2 state each state is
+  std::vector<int32_t> number;  // [k2 states], the state of each k2 state, or -1
   int64_t num_states = 0;
   int64_t num_arcs = 0;
 };

@@ -54,17 +54,19 @@ inline bool sound(const StagedFinal& final) {
 
 inline void check_final(const StagedFinal& final, int64_t state, Fault& fault) {
   if (sound(final)) return;
-  const float cost = finite(final.graph) || (final.graph == kInfinity && !finite(final.acoustic)) ? final.acoustic
-                                                                                                  : final.graph;
-  note(fault, Fault::kLattice, "state " + std::to_string(state) + " has the final cost " + spell(cost) +
-                                   "; only both costs together may be +infinity, where a state is not final");
+  const float cost =
+      finite(final.graph) || (final.graph == kInfinity && !finite(final.acoustic)) ? final.acoustic : final.graph;
+  note(fault, Fault::kLattice,
+       "state " + std::to_string(state) + " has the final cost " + spell(cost) +
+           "; only both costs together may be +infinity, where a state is not final");
 }
 
 inline void check_arc(const StagedArc& arc, int64_t number, int64_t state, int64_t num_states, Fault& fault) {
   const std::string name = "arc " + std::to_string(number) + " of state " + std::to_string(state);
   if (arc.dst < 0 || arc.dst >= num_states) {
-    note(fault, Fault::kLattice, name + " enters state " + std::to_string(arc.dst) + ", but there are " +
-                                     std::to_string(num_states) + " states");
+    note(fault, Fault::kLattice,
+         name + " enters state " + std::to_string(arc.dst) + ", but there are " + std::to_string(num_states) +
+             " states");
   } else if (arc.word < 0) {
     note(fault, Fault::kLattice, name + " has the negative word id " + std::to_string(arc.word));
   } else if (!finite(arc.graph)) {
@@ -109,8 +111,10 @@ class BinaryScanner {
   Scan more(const char* cursor, int64_t size, const char* what, Fault& fault) {
     const int64_t left = end_ - cursor;
     if (size - left > behind_) {
-      return fatal(cursor, std::string("the file ends inside ") + what + ": " + std::to_string(size) +
-                               " bytes are needed, " + std::to_string(left + behind_) + " are left", fault);
+      return fatal(cursor,
+                   std::string("the file ends inside ") + what + ": " + std::to_string(size) + " bytes are needed, " +
+                       std::to_string(left + behind_) + " are left",
+                   fault);
     }
     return Scan::kMore;
   }
@@ -139,7 +143,8 @@ class BinaryScanner {
 
   Scan header(const char*& cursor, Staging& lattice, bool& wide, int64_t& num_states, Fault& fault) {
     if (lack(cursor, 4)) return more(cursor, 4, "a lattice's header", fault);
-    if (load<int32_t>(cursor) != kOpenFstMagic) return fatal(cursor, "no lattice begins here (wrong magic number)", fault);
+    if (load<int32_t>(cursor) != kOpenFstMagic)
+      return fatal(cursor, "no lattice begins here (wrong magic number)", fault);
     cursor += 4;
     std::string fst_type, arc_type;
     const char* place = cursor;
@@ -157,8 +162,10 @@ class BinaryScanner {
       return fatal(cursor, "the FST version is " + std::to_string(version) + ", but 2 is needed", fault);
     }
     if ((load<int32_t>(cursor + 4) & 3) != 0) {
-      return fatal(cursor + 4, "the lattice carries symbol tables; write it without them (fstsymbols --clear_isymbols "
-                               "--clear_osymbols)", fault);
+      return fatal(cursor + 4,
+                   "the lattice carries symbol tables; write it without them (fstsymbols --clear_isymbols "
+                   "--clear_osymbols)",
+                   fault);
     }
     lattice.start = load<int64_t>(cursor + 16);
     num_states = load<int64_t>(cursor + 24);  // the number of arcs in the header may be wrong
@@ -219,9 +226,9 @@ class BinaryScanner {
           }
           if (lack(at, kArc + 4 * arc->num_labels)) return more(at, kArc + 4 * arc->num_labels, "an arc", fault);
           if (ilabel != arc->word) {
-            note(fault, Fault::kLattice, "arc " + std::to_string(number) + " of state " + std::to_string(state) +
-                                             " has two word ids, " + std::to_string(ilabel) + " and " +
-                                             std::to_string(arc->word));
+            note(fault, Fault::kLattice,
+                 "arc " + std::to_string(number) + " of state " + std::to_string(state) + " has two word ids, " +
+                     std::to_string(ilabel) + " and " + std::to_string(arc->word));
           }
           at += kArc + 4 * arc->num_labels;
         } else {

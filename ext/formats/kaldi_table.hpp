@@ -44,8 +44,8 @@ class TableParser {
   const uint8_t* known = nullptr;
   int64_t num_known = 0;
 
-  int64_t line = 1;          // of the next entry, in text
-  bool broken = false;       // the rest of the archive cannot be read
+  int64_t line = 1;     // of the next entry, in text
+  bool broken = false;  // the rest of the archive cannot be read
 
   // Read the entries of a window; returns the bytes consumed.
   int64_t parse(const Window& window, std::vector<Entry>& entries) {
@@ -98,8 +98,8 @@ class TableParser {
     bool is_text = false;
     const char* cursor = entry.object = at;
     if (cursor < window.end && load<unsigned char>(cursor) == (kOpenFstMagic & 0xFF)) {
-      state = binary_.scan(at, window.end, window.bytes_behind, window.offset + (at - window.begin), staging_,
-                           entry.fault);
+      state =
+          binary_.scan(at, window.end, window.bytes_behind, window.offset + (at - window.begin), staging_, entry.fault);
     } else {
       while (cursor < window.end && blank(*cursor)) ++cursor;
       if (cursor == window.end && window.bytes_behind > 0) return Scan::kMore;
@@ -111,8 +111,9 @@ class TableParser {
           ++last;
         } else {
           const void* stop = std::memchr(cursor, '\n', window.end - cursor);
-          note(entry.fault, Fault::kFormat, "expected the key alone on its line, found " +
-                                                quote(cursor, stop ? static_cast<const char*>(stop) : window.end));
+          note(entry.fault, Fault::kFormat,
+               "expected the key alone on its line, found " +
+                   quote(cursor, stop ? static_cast<const char*>(stop) : window.end));
         }
         state = text_.scan(cursor, window.end, window.bytes_behind <= 0, last, staging_, entry.fault);
         if (state == Scan::kComplete) {
@@ -120,8 +121,10 @@ class TableParser {
           line = last;
         }
       } else {
-        refuse(entry, window, at, "no lattice follows the key: expected a new line (text) or the byte D6 (binary), "
-                                  "found " + quote(cursor, window.end));
+        refuse(entry, window, at,
+               "no lattice follows the key: expected a new line (text) or the byte D6 (binary), "
+               "found " +
+                   quote(cursor, window.end));
       }
     }
     if (state == Scan::kMore) return state;
@@ -144,15 +147,16 @@ class TableParser {
     Fault& fault = entry.fault;
     if (lattice.num_states == 0) return note(fault, Fault::kLattice, "the lattice is empty: it has no states");
     if (lattice.start < 0 || lattice.start >= lattice.num_states) {
-      return note(fault, Fault::kLattice, "the start state is " + std::to_string(lattice.start) + " of " +
-                                              std::to_string(lattice.num_states) + " states");
+      return note(fault, Fault::kLattice,
+                  "the start state is " + std::to_string(lattice.start) + " of " + std::to_string(lattice.num_states) +
+                      " states");
     }
     if (known != nullptr) {
       for (int64_t arc = 0; arc < lattice.num_arcs; ++arc) {
         const int32_t word = lattice.arcs[arc].word;
         if (word >= num_known || !known[word]) {
-          return note(fault, Fault::kSymbol, "word id " + std::to_string(word) +
-                                                 " is not in the symbol table; is it the right one?");
+          return note(fault, Fault::kSymbol,
+                      "word id " + std::to_string(word) + " is not in the symbol table; is it the right one?");
         }
       }
     }

@@ -57,8 +57,10 @@ class TextScanner {
         break;
       }
       if (fault.kind == Fault::kNone && !parse_line(skip_blanks(cursor), stop, lattice, fault)) {
-        note(fault, Fault::kFormat, "expected 'state next word graph,acoustic,labels' or 'state graph,acoustic,labels' "
-                                    "with integer words, found " + quote(cursor, stop));
+        note(fault, Fault::kFormat,
+             "expected 'state next word graph,acoustic,labels' or 'state graph,acoustic,labels' "
+             "with integer words, found " +
+                 quote(cursor, stop));
       }
       if (fault.kind != Fault::kNone && fault.line < 0) fault.line = number;
       cursor = stop + 1;
@@ -156,8 +158,8 @@ class TextScanner {
     max_state_ = std::max<int64_t>(max_state_, dst);
     const int64_t arc = lattice.num_arcs++;
     src_.reserve(arc + 1, arc)[arc] = state;
-    lattice.arcs.reserve(arc + 1, arc)[arc] = {dst,           word,           weight.graph, weight.acoustic,
-                                               weight.labels, weight.num_labels};
+    lattice.arcs.reserve(arc + 1, arc)[arc] = {
+        dst, word, weight.graph, weight.acoustic, weight.labels, weight.num_labels};
     lattice.forward &= dst > state;
     if (num_ordered_ == arc && (arc == 0 || src_[arc - 1] <= state)) ++num_ordered_;
     if (word < 0 || !finite(weight.graph) || !finite(weight.acoustic)) {
@@ -170,8 +172,9 @@ class TextScanner {
   void assemble(Staging& lattice, Fault& fault) {
     lattice.compact = kind_ != Kind::kRaw;
     if (max_state_ > 1024 + 16 * num_lines_) {  // bound the memory by the size of the text
-      note(fault, Fault::kLattice, "state " + std::to_string(max_state_) + " in a lattice of " +
-                                       std::to_string(num_lines_) + " lines; number the states from 0");
+      note(fault, Fault::kLattice,
+           "state " + std::to_string(max_state_) + " in a lattice of " + std::to_string(num_lines_) +
+               " lines; number the states from 0");
       return;
     }
     const int64_t num_states = lattice.num_states = max_state_ + 1;

@@ -94,7 +94,7 @@ inline void write_binary(std::string_view key, const Arcs& arcs, const Alignment
   const int64_t num_labels = alignments.ali_begin[arcs.num_arcs];
   const int64_t num_final_labels = alignments.final_ali_begin[arcs.num_states];
   char* to = output.reserve(static_cast<int64_t>(key.size()) + 128 + 20 * arcs.num_states + 24 * arcs.num_arcs +
-                         4 * (num_labels + num_final_labels) + kSlack);
+                            4 * (num_labels + num_final_labels) + kSlack);
   const auto text = [&to](std::string_view value) {
     std::memcpy(to, value.data(), value.size());
     to += value.size();
@@ -107,10 +107,10 @@ inline void write_binary(std::string_view key, const Arcs& arcs, const Alignment
   text("vector");
   to = store(to, static_cast<int32_t>(arc_type.size()));
   text(arc_type);
-  to = store<int32_t>(to, 2);    // version
-  to = store<int32_t>(to, 0);    // flags: no symbol tables
-  to = store<uint64_t>(to, 3);   // properties: expanded, mutable; OpenFst computes the others
-  to = store<int64_t>(to, 0);    // start
+  to = store<int32_t>(to, 2);   // version
+  to = store<int32_t>(to, 0);   // flags: no symbol tables
+  to = store<uint64_t>(to, 3);  // properties: expanded, mutable; OpenFst computes the others
+  to = store<int64_t>(to, 0);   // start
   to = store(to, arcs.num_states);
   to = store(to, arcs.num_arcs);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
@@ -174,7 +174,7 @@ inline void write_text(std::string_view key, const Arcs& arcs, const Alignments&
                        Output& output) {
   const int64_t num_labels = alignments.ali_begin[arcs.num_arcs] + alignments.final_ali_begin[arcs.num_states];
   char* to = output.reserve(static_cast<int64_t>(key.size()) + 64 + 64 * arcs.num_states + 96 * arcs.num_arcs +
-                         12 * num_labels + kSlack);
+                            12 * num_labels + kSlack);
   std::memcpy(to, key.data(), key.size());
   to += key.size();
   *to++ = ' ';
@@ -216,7 +216,8 @@ inline bool is_readable(const Arcs& arcs) {
   bool ends = false;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     const bool is_end = finite(arcs.final_graph, state) && finite(arcs.final_acoustic, state);
-    if (!is_end && (bits(arcs.final_graph, state) != kInfiniteBits || bits(arcs.final_acoustic, state) != kInfiniteBits)) {
+    if (!is_end &&
+        (bits(arcs.final_graph, state) != kInfiniteBits || bits(arcs.final_acoustic, state) != kInfiniteBits)) {
       return false;
     }
     ends |= is_end;

@@ -12,24 +12,24 @@ namespace ninja {
 
 enum class Flaw : int {
   kNone,
-  kStates,       // no states, or the lengths of a lattice's arrays disagree
-  kArcBegin,     // does not rise from 0 to the number of arcs
-  kDst,          // an arc enters a state that is not there or not behind its own
-  kWord,         // a word id is negative or beyond the symbol table
-  kCost,         // an arc has an infinite cost or none
-  kFinalCost,    // a final cost is -inf or no number
-  kNoFinal,      // no state is final
-  kAliBegin,     // does not rise from 0 to the number of labels
+  kStates,     // no states, or the lengths of a lattice's arrays disagree
+  kArcBegin,   // does not rise from 0 to the number of arcs
+  kDst,        // an arc enters a state that is not there or not behind its own
+  kWord,       // a word id is negative or beyond the symbol table
+  kCost,       // an arc has an infinite cost or none
+  kFinalCost,  // a final cost is -inf or no number
+  kNoFinal,    // no state is final
+  kAliBegin,   // does not rise from 0 to the number of labels
   kFinalAliBegin,
 };
 
 // One lattice in the columns.
 struct NativeRow {
-  int64_t num_begins = 0;            // of arc_begin: states + 1
+  int64_t num_begins = 0;  // of arc_begin: states + 1
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
   int64_t num_final_labels = 0;
-  int64_t num_words = 0;             // ids end before it
+  int64_t num_words = 0;  // ids end before it
   const int64_t* arc_begin = nullptr;
   const int32_t* dst = nullptr;
   const int32_t* word = nullptr;
@@ -119,18 +119,17 @@ NINJA_CLONES NativeFlaw check_native(const NativeRow& row) {
     return {Flaw::kDst, first(row.num_arcs, wrong_dst)};
   }
   if (row.num_words < 1 ? row.num_arcs > 0 : !all_below(row.word, row.num_arcs, row.num_words)) {
-    return {Flaw::kWord, first(row.num_arcs, [&](int64_t arc) {
-              return row.word[arc] < 0 || row.word[arc] >= row.num_words;
-            })};
+    return {Flaw::kWord,
+            first(row.num_arcs, [&](int64_t arc) { return row.word[arc] < 0 || row.word[arc] >= row.num_words; })};
   }
   if (!all_finite(row.graph, row.num_arcs) || !all_finite(row.acoustic, row.num_arcs)) {
-    return {Flaw::kCost, first(row.num_arcs, [&](int64_t arc) {
-              return !finite(row.graph, arc) || !finite(row.acoustic, arc);
-            })};
+    return {Flaw::kCost,
+            first(row.num_arcs, [&](int64_t arc) { return !finite(row.graph, arc) || !finite(row.acoustic, arc); })};
   }
   int32_t ends = 0, wrong = 0;  // negative if there is one
   for (int64_t state = 0; state < num_states; ++state) {
-    ends |= (size_bits(row.final_graph, state) - kInfiniteBits) & (size_bits(row.final_acoustic, state) - kInfiniteBits);
+    ends |=
+        (size_bits(row.final_graph, state) - kInfiniteBits) & (size_bits(row.final_acoustic, state) - kInfiniteBits);
     wrong |= wrong_end(row.final_graph, state) | wrong_end(row.final_acoustic, state);
   }
   if (wrong < 0) {

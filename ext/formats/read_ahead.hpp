@@ -27,7 +27,7 @@ namespace ninja {
 struct EntryBatch {
   std::vector<Entry> entries;
   std::vector<char> keys;  // `Entry::key` points into it; a string might store its letters inline
-  int64_t size = 0;  // bytes of the file
+  int64_t size = 0;        // bytes of the file
 
   EntryBatch() = default;
   EntryBatch(EntryBatch&& other) noexcept { *this = std::move(other); }
@@ -48,8 +48,8 @@ class FileReader {
 
   // Args: an open file, which is closed at the end; its byte range; mask of valid word ids (null: all); bytes read at
   // once; maximum number of bytes read ahead (or one batch); maximum number of bytes of an entry.
-  FileReader(int file, int64_t begin, int64_t end, const uint8_t* known, int64_t num_known, int64_t chunk, int64_t ahead,
-             int64_t largest)
+  FileReader(int file, int64_t begin, int64_t end, const uint8_t* known, int64_t num_known, int64_t chunk,
+             int64_t ahead, int64_t largest)
       : file_(file), stop_(end), chunk_(chunk), ahead_(ahead), largest_(largest), position_(begin) {
     parser_.known = known;
     parser_.num_known = num_known;
@@ -69,7 +69,8 @@ class FileReader {
   // Wait for the next batch; kWait: the time is over.
   State next(EntryBatch& batch, int milliseconds) {
     std::unique_lock<std::mutex> lock(mutex_);
-    ready_.wait_for(lock, std::chrono::milliseconds(milliseconds), [this] { return !batches_.empty() || end_ != kWait; });
+    ready_.wait_for(lock, std::chrono::milliseconds(milliseconds),
+                    [this] { return !batches_.empty() || end_ != kWait; });
     if (batches_.empty()) return end_;
     batch = std::move(batches_.front());
     batches_.pop_front();
@@ -117,9 +118,7 @@ class FileReader {
       char* begin = window.reserve(pending + space + kSlack, pending);
       const int64_t wanted = std::min(space, stop_ - position_ - pending);
       ssize_t count;
-      do {
-        count = ::pread(file_, begin + pending, wanted, position_ + pending);
-      } while (count < 0 && errno == EINTR);
+      do { count = ::pread(file_, begin + pending, wanted, position_ + pending); } while (count < 0 && errno == EINTR);
       if (count < 0) {
         error_number_ = errno;
         return kFailed;

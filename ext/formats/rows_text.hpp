@@ -20,11 +20,11 @@ struct TextColumn {
   Kind kind;
   const int32_t* integer;  // of each row; kNames: number of each row's name; kRuns: the pool of all
   const double* number;    // kNumbers: of each row, printed as %.7g
-  const int64_t* begin;    // kRuns: where the integers of each row lie in the pool; kNames: where each name's letters lie
+  const int64_t* begin;  // kRuns: where the integers of each row lie in the pool; kNames: where each name's letters lie
   const int64_t* end;
-  const char* letters;     // kNames
-  char separator;          // kRuns: between the integers of a row
-  bool may_lack;           // kRuns: there is no tab where a row has none
+  const char* letters;  // kNames
+  char separator;       // kRuns: between the integers of a row
+  bool may_lack;        // kRuns: there is no tab where a row has none
 };
 
 constexpr int64_t kMostOfInteger = 12;  // bytes, with a separator

@@ -32,8 +32,8 @@ struct SlfOptions {
 class SlfParser : public SlfScanner {
  public:
   std::vector<SlfSection> sections;  // the last one is the lattice, the others its sub-lattices
-  std::string_view utterance;      // name of the lattice in the header; empty: none
-  std::vector<int64_t> num_costs;  // number of fields that hold each cost
+  std::string_view utterance;        // name of the lattice in the header; empty: none
+  std::vector<int64_t> num_costs;    // number of fields that hold each cost
   bool word_begins = false;
 
   SlfParser(const char* begin, const char* end, const SlfOptions& options)
@@ -136,7 +136,8 @@ class SlfParser : public SlfScanner {
       node = integer(name, std::numeric_limits<int32_t>::max());
     } else if (name == "dir") {
       const std::string_view value = text_value(name);
-      if (value != "f" && value != "b") fail("dir=" + std::string(value.substr(0, 20)) + ", but f and b are all there are");
+      if (value != "f" && value != "b")
+        fail("dir=" + std::string(value.substr(0, 20)) + ", but f and b are all there are");
       direction_given_ = true;
       word_begins = value == "b";
     } else if (name == "SUBLAT" || name == "S") {
@@ -158,7 +159,8 @@ class SlfParser : public SlfScanner {
   int32_t count(std::string_view name, int64_t bytes_each) {
     const int32_t number = integer(name, std::numeric_limits<int32_t>::max());
     if (number > size_ / bytes_each) {
-      fail(std::string(name) + "=" + std::to_string(number) + ", but the file has " + std::to_string(size_) + " bytes only");
+      fail(std::string(name) + "=" + std::to_string(number) + ", but the file has " + std::to_string(size_) +
+           " bytes only");
     }
     return number;
   }
@@ -313,7 +315,8 @@ class SlfParser : public SlfScanner {
     const char* from = at_;
     for (int32_t comma = 0; comma < item; ++comma) {
       while (!at_break(at_) && *at_ != ',') ++at_;
-      if (at_break(at_)) fail("field " + shown(name) + " has no item " + std::to_string(item) + ": " + shown(word_at(from)));
+      if (at_break(at_))
+        fail("field " + shown(name) + " has no item " + std::to_string(item) + ": " + shown(word_at(from)));
       ++at_;
     }
     double number = 0;
@@ -371,14 +374,16 @@ class SlfParser : public SlfScanner {
     if (!section.impossible_nodes.empty()) {
       std::vector<uint8_t> is_impossible(text.num_nodes, 0);
       for (const int32_t node : section.impossible_nodes) is_impossible[node] = 1;
-      if (is_impossible[word_begins ? text.end : text.start]) fail("the lattice's first or last word has probability 0");
+      if (is_impossible[word_begins ? text.end : text.start])
+        fail("the lattice's first or last word has probability 0");
       text.impossible.resize(text.num_links(), 0);
       for (int64_t link = 0; link < text.num_links(); ++link) {
         text.impossible[link] |= is_impossible[word_begins ? text.src[link] : text.dst[link]];
       }
     }
     if (text.impossible.empty()) return;
-    if (!section.name.empty() || !section.sub.empty()) fail("scores of probability 0 beside sub-lattices are not supported");
+    if (!section.name.empty() || !section.sub.empty())
+      fail("scores of probability 0 beside sub-lattices are not supported");
   }
 
   // Keep times only if all states have one.
@@ -395,12 +400,13 @@ class SlfParser : public SlfScanner {
       for (int64_t node = 0; node < text.num_nodes; ++node) {
         if (passed[node]) continue;
         if (found >= 0) {
-          fail("nodes " + std::to_string(found) + " and " + std::to_string(node) + " have no links " + what + " them; which one " +
-               (*field == 's' ? "is first? Add start=" : "is last? Add end="));
+          fail("nodes " + std::to_string(found) + " and " + std::to_string(node) + " have no links " + what +
+               " them; which one " + (*field == 's' ? "is first? Add start=" : "is last? Add end="));
         }
         found = node;
       }
-      if (found < 0) refuse("every node has links " + std::string(what) + " it, so there is a cycle", line_, Fault::kLattice);
+      if (found < 0)
+        refuse("every node has links " + std::string(what) + " it, so there is a cycle", line_, Fault::kLattice);
       return static_cast<int32_t>(found);
     };
     text.start = start_node_ >= 0 ? start_node_ : only(entered, "into", "start");
@@ -409,7 +415,7 @@ class SlfParser : public SlfScanner {
 
   const SlfOptions& options_;
   const int64_t size_;
-  std::vector<uint32_t> bits_;  // of each cost
+  std::vector<uint32_t> bits_;                                          // of each cost
   std::unordered_map<std::string_view, int32_t, KeyedHash> number_of_;  // of the sub-lattices
   bool base_given_ = false, linear_ = false, direction_given_ = false;
   double log_base_ = 1;

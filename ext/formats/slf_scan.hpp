@@ -107,7 +107,8 @@ class SlfScanner {
     bool plain = true;
     std::string_view raw = raw_value(name, plain);
     if (plain) return raw;
-    if (raw.size() > 1 && (raw[0] == '"' || raw[0] == '\'') && raw.back() == raw[0]) raw = raw.substr(1, raw.size() - 2);
+    if (raw.size() > 1 && (raw[0] == '"' || raw[0] == '\'') && raw.back() == raw[0])
+      raw = raw.substr(1, raw.size() - 2);
     std::string text;
     bool of_srilm = false;  // the letter before was such a byte
     for (size_t at = 0; at < raw.size(); ++at) {
@@ -150,8 +151,8 @@ class SlfScanner {
     const char* stop = parse_integer(at_, number);
     if (stop == nullptr || !at_break(stop)) fail("field " + shown(name) + " is no integer: " + shown(word_at(at_)));
     if (number < 0 || number >= limit) {
-      fail(std::string(name) + "=" + std::to_string(number) + " is out of range: " +
-           (limit > 0 ? "0 to " + std::to_string(limit - 1) : "there are none"));
+      fail(std::string(name) + "=" + std::to_string(number) +
+           " is out of range: " + (limit > 0 ? "0 to " + std::to_string(limit - 1) : "there are none"));
     }
     at_ = stop;
     return number;
@@ -160,7 +161,8 @@ class SlfScanner {
   double decimal(std::string_view name) {
     double number = 0;
     const char* stop = parse_decimal(at_, end_, number);
-    if (stop == nullptr || !at_break(stop)) fail("field " + shown(name) + " is no finite number: " + shown(word_at(at_)));
+    if (stop == nullptr || !at_break(stop))
+      fail("field " + shown(name) + " is no finite number: " + shown(word_at(at_)));
     at_ = stop;
     return number;
   }

@@ -25,7 +25,8 @@ class SlfExpander {
         if (sub < 0) continue;
         size[number] += size[sub];
         depth[number] = std::max(depth[number], depth[sub] + 1);
-        if (size[number] > most) refuse("the sub-lattices make more than " + std::to_string(most) + " nodes and links", -1);
+        if (size[number] > most)
+          refuse("the sub-lattices make more than " + std::to_string(most) + " nodes and links", -1);
         if (depth[number] > kDeepest) refuse("sub-lattices within sub-lattices, more than 32 of them", -1);
       }
     }

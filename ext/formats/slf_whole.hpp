@@ -18,10 +18,10 @@ struct SlfCost {
 
 // A header and its lattice.
 struct SlfSection {
-  std::string_view name;     // of a sub-lattice
+  std::string_view name;  // of a sub-lattice
   TextGraph text;
   std::vector<int32_t> sub;  // [nodes], the sub-lattice of each node, or -1; empty if there are no sub-lattices
-  std::vector<int32_t> impossible_nodes;  // whose words have probability 0
+  std::vector<int32_t> impossible_nodes;         // whose words have probability 0
   std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes] or empty; bits of the costs on each
 };
 

@@ -19,7 +19,7 @@ struct SlfStyle {
   int decimals = 2;               // of times
   double log_base = 1;            // divisor of natural logarithms
   bool linear = false;            // probabilities instead
-  bool end = false;  // add an end node after the final states
+  bool end = false;               // add an end node after the final states
   int32_t end_time = -1;
 };
 

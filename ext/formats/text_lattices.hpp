@@ -98,16 +98,16 @@ enum class Fold : int32_t { kNever, kNull, kSilent };
 // A lattice as in a file, with its node numbers.
 struct TextGraph {
   int64_t num_nodes = 0;
-  std::vector<int32_t> src, dst, word;   // [links]
-  std::vector<int64_t> line;             // [links], of the file, or -1
-  std::vector<float> graph, acoustic;    // [links], costs
-  std::vector<uint8_t> impossible;       // [links], have probability 0 and are dropped; empty if there are none
-  std::vector<int32_t> node_word;        // [nodes]; empty if there are no words on nodes
+  std::vector<int32_t> src, dst, word;           // [links]
+  std::vector<int64_t> line;                     // [links], of the file, or -1
+  std::vector<float> graph, acoustic;            // [links], costs
+  std::vector<uint8_t> impossible;               // [links], have probability 0 and are dropped; empty if there are none
+  std::vector<int32_t> node_word;                // [nodes]; empty if there are no words on nodes
   std::vector<float> node_graph, node_acoustic;  // [nodes], costs of the node's word, or empty
-  std::vector<int32_t> time;             // [nodes], frames, or empty
+  std::vector<int32_t> time;                     // [nodes], frames, or empty
   int32_t start = 0, end = 0;
-  bool word_begins = false;              // words begin at their node, rather than end there
-  int32_t last_frame = -1;               // end of a word that begins at the end node, or -1
+  bool word_begins = false;  // words begin at their node, rather than end there
+  int32_t last_frame = -1;   // end of a word that begins at the end node, or -1
 
   int64_t num_links() const { return static_cast<int64_t>(src.size()); }
   bool is_possible(int64_t link) const {
@@ -128,7 +128,7 @@ struct TextLattice {
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, word;
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
-  std::vector<int32_t> time;        // or empty
+  std::vector<int32_t> time;  // or empty
 };
 
 // Refuse links into the first node or out of the last, which no path can take.
@@ -228,7 +228,8 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
     const auto cycle = top_sort(num_nodes, begin.data(), there.data(), text.start, state_of.data());
     if (!cycle.empty()) {
       std::string nodes;
-      for (size_t step = 0; step < std::min<size_t>(cycle.size(), 5); ++step) nodes += std::to_string(cycle[step]) + " -> ";
+      for (size_t step = 0; step < std::min<size_t>(cycle.size(), 5); ++step)
+        nodes += std::to_string(cycle[step]) + " -> ";
       const int32_t last = cycle.back(), first = cycle.front();
       int64_t line = -1;
       for (int64_t place = begin[last]; place < begin[last + 1]; ++place) {

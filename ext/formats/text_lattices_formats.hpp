@@ -206,7 +206,8 @@ class PfsgParser : public TextTokens {
     skip_space();
     const std::string_view found = at_ == end_ ? std::string_view() : word();
     if (found != keyword) {
-      fail("expected '" + std::string(keyword) + "', found " + (at_ == end_ && found.empty() ? "the end" : shown(found)));
+      fail("expected '" + std::string(keyword) + "', found " +
+           (at_ == end_ && found.empty() ? "the end" : shown(found)));
     }
   }
 };

@@ -48,8 +48,9 @@ class PlfParser : public TextTokens {
       ++num_states;
     }
     if (furthest > num_states) {
-      refuse("an arc leads to state " + std::to_string(furthest) + ", but the last one is " + std::to_string(num_states),
-             furthest_line);
+      refuse(
+          "an arc leads to state " + std::to_string(furthest) + ", but the last one is " + std::to_string(num_states),
+          furthest_line);
     }
     text.num_nodes = num_states + 1;
     text.end = static_cast<int32_t>(num_states);
@@ -149,8 +150,8 @@ class PlfParser : public TextTokens {
     if (!(last >= 1 && last <= std::numeric_limits<int32_t>::max() / 2) || last != std::floor(last)) {
       refuse("an arc needs a distance, a whole number from 1 on, as its last number", line);
     }
-    text.add_link(state, static_cast<int32_t>(std::min<double>(state + last, std::numeric_limits<int32_t>::max())), word,
-                  0, 0, line);
+    text.add_link(state, static_cast<int32_t>(std::min<double>(state + last, std::numeric_limits<int32_t>::max())),
+                  word, 0, 0, line);
     return static_cast<int64_t>(last);
   }
 
@@ -177,7 +178,8 @@ class PlfParser : public TextTokens {
       if (which < 0 || num_scores_ < 0) continue;
       const PlfScores kind = kind_ == PlfScores::kAuto ? kind_of(which) : kind_;
       for (int64_t link = 0; link < text.num_links(); ++link) {
-        (acoustic ? text.acoustic : text.graph)[link] = cost(kind, scores_[link * num_scores_ + which], text.line[link]);
+        (acoustic ? text.acoustic : text.graph)[link] =
+            cost(kind, scores_[link * num_scores_ + which], text.line[link]);
       }
     }
   }

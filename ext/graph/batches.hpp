@@ -65,8 +65,8 @@ inline Results connect_each(const Items& items, const uint8_t* wanted = nullptr,
 }
 
 // Limit the depth of a lattice; `time` is the frame of each state.
-inline Results limit_depth_of(const Items& items, const Scales& scales, const int32_t* time,
-                              int64_t max_arcs_per_frame, bool arc_map) {
+inline Results limit_depth_of(const Items& items, const Scales& scales, const int32_t* time, int64_t max_arcs_per_frame,
+                              bool arc_map) {
   return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
     limit_depth(item.arcs, item.labels, scales, time, max_arcs_per_frame, selection);
   });
@@ -179,13 +179,16 @@ inline Results minimize_each(const Items& items, bool strings, bool weights, dou
 // describes the last lattice.
 inline bool determinize_pruned_all(const Items& items, double beam, float acoustic_scale, double retry_cutoff,
                                    const DeterminizeBounds& bounds, Items& results, DeterminizedLattice& last) {
-  return all(items, [&](const Item& item, Item& result) {
-    last = determinize_pruned(item.arcs, item.labels, beam, acoustic_scale, retry_cutoff, bounds);
-    if (last.num_states == 0) return false;
-    adopt(std::move(last), result);
-    result.compact = true;
-    return last.stopped_by == Bound::kNone && last.effective_beam >= beam;
-  }, results);
+  return all(
+      items,
+      [&](const Item& item, Item& result) {
+        last = determinize_pruned(item.arcs, item.labels, beam, acoustic_scale, retry_cutoff, bounds);
+        if (last.num_states == 0) return false;
+        adopt(std::move(last), result);
+        result.compact = true;
+        return last.stopped_by == Bound::kNone && last.effective_beam >= beam;
+      },
+      results);
 }
 
 // The words and costs of best paths.

@@ -14,7 +14,7 @@ namespace ninja {
 struct PathSize {
   int64_t num_words;
   int64_t num_labels;
-  double graph_cost;     // unscaled, including the final state
+  double graph_cost;  // unscaled, including the final state
   double acoustic_cost;
 };
 

@@ -84,7 +84,8 @@ class Composer {
 
   // Arcs [first, last) of a state with an input label.
   std::pair<int64_t, int64_t> with_label(int64_t state, int32_t label) const {
-    const auto range = std::equal_range(fst_.ilabel + fst_.arc_begin[state], fst_.ilabel + fst_.arc_begin[state + 1], label);
+    const auto range =
+        std::equal_range(fst_.ilabel + fst_.arc_begin[state], fst_.ilabel + fst_.arc_begin[state + 1], label);
     return {range.first - fst_.ilabel, range.second - fst_.ilabel};
   }
 

@@ -76,14 +76,14 @@ class ArcStrings {
 };
 
 struct Determinized {
-  bool too_large = false;                  // the bound was exceeded: the arrays are incomplete
-  std::vector<int64_t> arc_begin{0};       // states in topological order, state 0 is the start
+  bool too_large = false;             // the bound was exceeded: the arrays are incomplete
+  std::vector<int64_t> arc_begin{0};  // states in topological order, state 0 is the start
   std::vector<int32_t> dst, word;
-  std::vector<int64_t> taken_begin{0};     // [num_arcs + 1]
-  std::vector<int32_t> taken;              // old arcs that each arc replaces
-  std::vector<int32_t> final_state;        // old final state of each state, -1 = not final
+  std::vector<int64_t> taken_begin{0};        // [num_arcs + 1]
+  std::vector<int32_t> taken;                 // old arcs that each arc replaces
+  std::vector<int32_t> final_state;           // old final state of each state, -1 = not final
   std::vector<int64_t> final_taken_begin{0};  // [num_states + 1]
-  std::vector<int32_t> final_taken;        // old arcs that lead to that final state
+  std::vector<int32_t> final_taken;           // old arcs that lead to that final state
 };
 
 constexpr int64_t kElementsPerArc = 20;  // bounds memory if subsets are large

@@ -379,11 +379,11 @@ class PrunedDeterminizer {
   std::vector<int32_t> known_;         // [num_states], new state of the subset of this state alone, without residuals
   std::vector<double> forward_;        // cost of the best path to each new state
   std::vector<Task> tasks_;
-  std::vector<Step> kept_;             // of the tasks
+  std::vector<Step> kept_;  // of the tasks
   std::priority_queue<Waiting> queue_;
-  int64_t num_arcs_ = 0;               // includes final states
+  int64_t num_arcs_ = 0;  // includes final states
   SearchedLattice found_;
-  std::vector<Step> steps_;            // from here on: buffers
+  std::vector<Step> steps_;  // from here on: buffers
   std::vector<Element> subset_;
   std::vector<Node> nodes_;
   std::vector<int32_t> wanted_, place_, tie_[2];

@@ -35,11 +35,11 @@ struct ScaledLattice {
 };
 
 struct DeterminizeBounds {
-  float delta;         // subsets whose costs differ by no more are equal
-  int64_t max_mem;     // bytes, roughly; 0 or less is no bound, here and below
-  int64_t max_arcs;    // includes final states
+  float delta;       // subsets whose costs differ by no more are equal
+  int64_t max_mem;   // bytes, roughly; 0 or less is no bound, here and below
+  int64_t max_arcs;  // includes final states
   int64_t max_states;
-  int64_t max_loop;    // states that epsilons reach from one subset
+  int64_t max_loop;  // states that epsilons reach from one subset
 };
 
 // Reason to stop a search: none, a bound, or costs outside the range of single precision.
@@ -76,7 +76,7 @@ struct DeterminizedLattice : GrowingLattice {
   double beam = 0.0;            // of the last try
   double effective_beam = 0.0;  // reached by the last try
   int32_t retries = 0;
-  int32_t num_states = 0;       // 0 if no path was found within the bounds
+  int32_t num_states = 0;  // 0 if no path was found within the bounds
 };
 
 // Write the connected lattice in topological order, arcs in the order of their words, with unscaled costs.

@@ -26,16 +26,17 @@ struct Reached {
 
 // For every state and every epsilon path that leaves it, copy the arcs at the end of the path to the state. Of copies
 // with the same word and destination the best is kept. The result has only states on a path to a final state.
-inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale, int64_t max_arcs) {
+inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
+                                   int64_t max_arcs) {
   EpsilonFree result;
   const std::vector<uint8_t> leads = coaccessible(arcs);
   if (arcs.num_states == 0 || !leads[0]) return result;
 
   std::vector<uint8_t> wanted(arcs.num_states, 0);
   wanted[0] = 1;
-  std::map<int64_t, Reached> closure;                         // in topological order
-  std::map<std::pair<int32_t, int32_t>, size_t> place_of;     // (destination, word) -> index into kept
-  std::vector<std::pair<Costs, int64_t>> kept;                // (cost, arc), in the order they were found
+  std::map<int64_t, Reached> closure;                      // in topological order
+  std::map<std::pair<int32_t, int32_t>, size_t> place_of;  // (destination, word) -> index into kept
+  std::vector<std::pair<Costs, int64_t>> kept;             // (cost, arc), in the order they were found
   std::vector<int64_t> chain;
   const auto append_chain = [&](int64_t state, std::vector<int32_t>& pool) {
     chain.clear();

@@ -54,8 +54,7 @@ class Crossings {
   // time in their number; if there are too many, the last ones are dropped.
   void limit() {
     if (rest_.empty()) return;
-    if (best_.begin()->logprob == std::prev(rest_.end())->logprob &&
-        best_.size() + rest_.size() <= kMostTied) {
+    if (best_.begin()->logprob == std::prev(rest_.end())->logprob && best_.size() + rest_.size() <= kMostTied) {
       here_.assign(best_.begin(), best_.end());
       here_.insert(here_.end(), rest_.begin(), rest_.end());
       std::sort(here_.begin(), here_.end(), [](const Crossing& a, const Crossing& b) { return a.arc < b.arc; });
@@ -80,10 +79,10 @@ class Crossings {
   };
 
   const size_t most_;
-  std::vector<uint8_t>& keep_;     // [num_arcs]
-  std::vector<uint8_t> is_rest_;   // [num_arcs]
+  std::vector<uint8_t>& keep_;              // [num_arcs]
+  std::vector<uint8_t> is_rest_;            // [num_arcs]
   std::set<Crossing, ByRank> best_, rest_;  // at most `most_` arcs, and the others
-  std::vector<int64_t> waiting_;   // arcs that moved to the rest and are not dropped yet
+  std::vector<int64_t> waiting_;            // arcs that moved to the rest and are not dropped yet
   std::vector<Crossing> here_;
 };
 
@@ -102,9 +101,9 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
     }
     best = std::min(best, forward[state] + single_final_cost(arcs, state, scales));
   }
-  const std::vector<double> backward =
-      cost_to_end(arcs, [&](int64_t arc) { return single_arc_cost(arcs, arc, scales); },
-                  [&](int64_t state) { return single_final_cost(arcs, state, scales); });
+  const std::vector<double> backward = cost_to_end(
+      arcs, [&](int64_t arc) { return single_arc_cost(arcs, arc, scales); },
+      [&](int64_t state) { return single_final_cost(arcs, state, scales); });
   best = 0.5 * (best + backward[0]);
 
   selection.resize(arcs);

@@ -56,7 +56,7 @@ class Minimizer {
     const int64_t first = begin[of], last = begin[of + 1] - 1;
     if (last < first) return 0;
     return keyed_hash_with(static_cast<uint64_t>(last - first + 1),
-                 static_cast<uint64_t>(pool[first]) << 32 | static_cast<uint32_t>(pool[last]));
+                           static_cast<uint64_t>(pool[first]) << 32 | static_cast<uint32_t>(pool[last]));
   }
 
   // The properties of an arc that are compared.
@@ -91,7 +91,8 @@ class Minimizer {
   void place(int64_t state) {
     uint64_t hash = is_final(arcs_, state) ? 1 + digest(labels_.final_ali, labels_.final_ali_begin, state) : 0;
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
-      hash += keyed_hash_with(keyed_hash_with(arcs_.num_states, way(arc)), digest(labels_.ali, labels_.ali_begin, arc));  // independent of the order
+      hash += keyed_hash_with(keyed_hash_with(arcs_.num_states, way(arc)),
+                              digest(labels_.ali, labels_.ali_begin, arc));  // independent of the order
     }
     hash_[state] = hash;
     out_.same[state] = static_cast<int32_t>(state);
@@ -123,7 +124,8 @@ class Minimizer {
         (!near(arcs_.final_graph[state] - rest_[state].graph, arcs_.final_graph[other] - rest_[other].graph) ||
          !near(arcs_.final_acoustic[state] - rest_[state].acoustic,
                arcs_.final_acoustic[other] - rest_[other].acoustic) ||
-         !same_labels(labels_.final_ali, labels_.final_ali_begin, state, other))) return false;
+         !same_labels(labels_.final_ali, labels_.final_ali_begin, state, other)))
+      return false;
     spell(other, its_);
     for (size_t i = 0; i < mine_.size(); ++i) {
       const Key &a = mine_[i], &b = its_[i];

@@ -63,16 +63,16 @@ class NBest {
   static constexpr int32_t kNone = -1;
   static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
-  struct Element {     // one state of a place
-    double cost;       // of the best path with the prefix
+  struct Element {  // one state of a place
+    double cost;    // of the best path with the prefix
     int32_t state;
     int32_t arc;       // its last arc
     int32_t previous;  // the element before that arc
   };
   struct Candidate {  // the best word sequence through a place
     double cost;
-    int32_t first;  // the place has the elements first .. first + count
-    int32_t count;  // 0 if the sequence ends in `first`
+    int32_t first;                                  // the place has the elements first .. first + count
+    int32_t count;                                  // 0 if the sequence ends in `first`
     bool operator<(const Candidate& other) const {  // the front of a heap is the largest: cheapest, then earliest
       return cost != other.cost ? cost > other.cost : first > other.first;
     }
@@ -285,15 +285,15 @@ class NBest {
 
   Arcs arcs_{};
   int64_t n_ = 0;
-  double largest_ = 0.0;  // absolute cost of an arc
+  double largest_ = 0.0;                    // absolute cost of an arc
   std::vector<double> cost_, through_;      // [num_arcs], cost of the arc; with the best cost to the end
   std::vector<double> to_end_, stop_cost_;  // [num_states]
   std::vector<int32_t> best_arc_;           // [num_states], kNone if it is best to stop
   std::vector<uint8_t> kind_;               // [num_states]
   std::vector<int32_t> element_of_;         // [num_states], of the place being closed
   std::vector<Element> pool_;
-  std::vector<Candidate> candidates_;       // heap, cheapest first
-  std::vector<double> best_costs_;          // heap, most expensive first: costs of the n best known word sequences
+  std::vector<Candidate> candidates_;  // heap, cheapest first
+  std::vector<double> best_costs_;     // heap, most expensive first: costs of the n best known word sequences
   std::vector<Result> results_;
   std::vector<int32_t> agenda_, words_seen_;
   std::vector<Step> steps_;

@@ -15,11 +15,11 @@ struct Oracle {
   int64_t substitutions = 0;
   int64_t insertions = 0;
   int64_t deletions = 0;
-  bool reached = false;           // a path leads to a final state
-  bool touches_band = false;      // the path touches the edge of the largest table: it may not have the fewest edits
-  std::vector<int64_t> arc;       // the path, including epsilons
-  std::vector<int32_t> before;    // number of words of the reference before each arc
-  std::vector<char> touched;      // [num_states]; 1 if the window of the state is too narrow for the path
+  bool reached = false;         // a path leads to a final state
+  bool touches_band = false;    // the path touches the edge of the largest table: it may not have the fewest edits
+  std::vector<int64_t> arc;     // the path, including epsilons
+  std::vector<int32_t> before;  // number of words of the reference before each arc
+  std::vector<char> touched;    // [num_states]; 1 if the window of the state is too narrow for the path
 
   int64_t edits() const { return substitutions + insertions + deletions; }
 };
@@ -93,7 +93,7 @@ class RestEdits {
 // Mark the states of a path around which more than one word in three is an edit, within the width of their window on both
 // sides: a path looks like this if the band is too narrow. `edit` is the number of words before each edit.
 inline void mark_dense_edits(const Arcs& arcs, const Band& band, int64_t length, const std::vector<int64_t>& edit,
-                           Oracle& path) {
+                             Oracle& path) {
   const auto edits_before = [&](int64_t j) { return std::lower_bound(edit.begin(), edit.end(), j) - edit.begin(); };
   int64_t state = 0;
   for (size_t at = 0; at < path.arc.size(); ++at) {

@@ -41,7 +41,8 @@ inline std::vector<uint8_t> coaccessible(const Arcs& arcs) {
   std::vector<uint8_t> leads(arcs.num_states);
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
     leads[state] = is_final(arcs, state);
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) leads[state] |= leads[arcs.dst[arc]];
+    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc)
+      leads[state] |= leads[arcs.dst[arc]];
   }
   return leads;
 }

@@ -64,9 +64,9 @@ class Completion {
     return to;
   }
 
-  const int32_t* at = nullptr;   // remaining labels of the piece
+  const int32_t* at = nullptr;  // remaining labels of the piece
   const int32_t* end = nullptr;
-  int64_t state = -1;            // begin of the next piece, -1 if there is none
+  int64_t state = -1;  // begin of the next piece, -1 if there is none
 
  private:
   void take(const int32_t* pool, const int64_t* begin, int64_t of) {
@@ -88,7 +88,8 @@ inline int64_t common_labels(Completion a, Completion b, int64_t most) {
     } else if (b.at == b.end) {
       b.next();
     } else {
-      const int64_t here = std::min({static_cast<int64_t>(a.end - a.at), static_cast<int64_t>(b.end - b.at), most - count});
+      const int64_t here =
+          std::min({static_cast<int64_t>(a.end - a.at), static_cast<int64_t>(b.end - b.at), most - count});
       const int64_t same = std::mismatch(a.at, a.at + here, b.at).first - a.at;
       count += same;
       if (same < here) return count;
@@ -124,10 +125,10 @@ inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_
 
 // The same along complete completions; `shift` is the number of labels pushed from each later state.
 inline int64_t common_on_completions(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
-                              int64_t state) {
+                                     int64_t state) {
   const bool ends = is_final(arcs, state);
-  int64_t common = ends ? labels.final_ali_begin[state + 1] - labels.final_ali_begin[state]
-                        : std::numeric_limits<int64_t>::max();
+  int64_t common =
+      ends ? labels.final_ali_begin[state + 1] - labels.final_ali_begin[state] : std::numeric_limits<int64_t>::max();
   int64_t arc = arcs.arc_begin[state];
   const int64_t end = arcs.arc_begin[state + 1];
   for (int64_t out = arc; out < end; ++out) {
@@ -165,7 +166,7 @@ struct Pushing {
   std::vector<int64_t> shift;  // number of labels pushed from each state; empty if alignments are not pushed
   int64_t num_labels = 0;      // afterwards
   int64_t num_final_labels = 0;
-  std::vector<Costs> rest;     // of the best completion of each state; empty if costs are not pushed
+  std::vector<Costs> rest;  // of the best completion of each state; empty if costs are not pushed
 };
 
 inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool strings, bool weights,
@@ -179,7 +180,8 @@ inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool string
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     plan.num_labels -= plan.shift[state] * (arcs.arc_begin[state + 1] - arcs.arc_begin[state]);
     const bool ends = is_final(arcs, state);  // labels of states that are not final are dropped
-    plan.num_final_labels -= ends ? plan.shift[state] : labels.final_ali_begin[state + 1] - labels.final_ali_begin[state];
+    plan.num_final_labels -=
+        ends ? plan.shift[state] : labels.final_ali_begin[state + 1] - labels.final_ali_begin[state];
   }
   for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) plan.num_labels += plan.shift[arcs.dst[arc]];
   return plan;

@@ -16,16 +16,16 @@ struct Selection {
   std::vector<uint8_t> keep_final;  // [num_states]
   std::vector<uint8_t> alive;       // [num_states], a kept final state is reachable through kept arcs
 
-  std::vector<uint8_t> reached;     // [num_states], reachable from the start through kept arcs
-  std::vector<int64_t> arc;         // old arc of each new arc
-  std::vector<int64_t> arc_begin;   // [new states]
-  std::vector<int32_t> old_state;   // old state of each new state
-  std::vector<int32_t> new_state;   // new state of each old state, undefined for dropped states
+  std::vector<uint8_t> reached;    // [num_states], reachable from the start through kept arcs
+  std::vector<int64_t> arc;        // old arc of each new arc
+  std::vector<int64_t> arc_begin;  // [new states]
+  std::vector<int32_t> old_state;  // old state of each new state
+  std::vector<int32_t> new_state;  // new state of each old state, undefined for dropped states
   int64_t num_states = 0;
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
   int64_t num_final_labels = 0;
-  bool everything = false;          // nothing was dropped: the old lattice is the result
+  bool everything = false;  // nothing was dropped: the old lattice is the result
 
   void resize(const Arcs& arcs) {
     keep_arc.resize(arcs.num_arcs);

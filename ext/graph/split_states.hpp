@@ -14,11 +14,11 @@ namespace ninja {
 
 // States in topological order, including dead ends.
 struct SplitLattice {
-  bool too_large = false;          // more than max_arcs arcs: the arrays are incomplete
-  std::vector<int64_t> arc_begin;  // [num_states + 1]
-  std::vector<int32_t> dst;        // [num_arcs]
-  std::vector<int64_t> arc_map;    // [num_arcs] old arc
-  std::vector<int32_t> state_map;  // [num_states] old state
+  bool too_large = false;                // more than max_arcs arcs: the arrays are incomplete
+  std::vector<int64_t> arc_begin;        // [num_states + 1]
+  std::vector<int32_t> dst;              // [num_arcs]
+  std::vector<int64_t> arc_map;          // [num_arcs] old arc
+  std::vector<int32_t> state_map;        // [num_states] old state
   std::vector<int32_t> automaton_state;  // [num_states]
 };
 

@@ -27,7 +27,8 @@ struct Operand {
 // All operands must be connected and free of epsilons.
 class Uniter {
  public:
-  Uniter(const std::vector<Operand>& operands, double acoustic_scale, double delta, int64_t max_arcs, int64_t max_labels)
+  Uniter(const std::vector<Operand>& operands, double acoustic_scale, double delta, int64_t max_arcs,
+         int64_t max_labels)
       : operands_(operands), scale_(acoustic_scale), step_(1.0 / delta), max_arcs_(max_arcs), max_labels_(max_labels) {}
 
   GrowingLattice unite() {
@@ -89,7 +90,8 @@ class Uniter {
     for (size_t i = 0; i < subset_.size(); ++i) {
       const Element &a = elements_[set.begin + static_cast<int64_t>(i)], &b = subset_[i];
       if (a.state != b.state || a.string != b.string || rounded(a.graph) != rounded(b.graph) ||
-          rounded(a.acoustic) != rounded(b.acoustic)) return false;
+          rounded(a.acoustic) != rounded(b.acoustic))
+        return false;
     }
     return true;
   }
@@ -147,8 +149,8 @@ class Uniter {
       }
       for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
         const int64_t from = operand.labels.ali_begin[arc];
-        const uint64_t way = static_cast<uint64_t>(arcs.word[arc]) << 32 |
-                             static_cast<uint32_t>(operand.first + arcs.dst[arc]);
+        const uint64_t way =
+            static_cast<uint64_t>(arcs.word[arc]) << 32 | static_cast<uint32_t>(operand.first + arcs.dst[arc]);
         steps_.push_back({way, operand.labels.ali + from, operand.labels.ali_begin[arc + 1] - from, element.string,
                           static_cast<int32_t>(steps_.size()), residual + arc_costs(arcs, arc, scale_)});
       }
@@ -252,7 +254,7 @@ class Uniter {
 };
 
 inline GrowingLattice unite(const std::vector<Operand>& operands, double acoustic_scale, double delta, int64_t max_arcs,
-                    int64_t max_labels) {
+                            int64_t max_labels) {
   return Uniter(operands, acoustic_scale, delta, max_arcs, max_labels).unite();
 }
 

@@ -241,14 +241,14 @@ class ArpaReader {
   std::string error_;
   int64_t line_ = 0;
   Part part_ = kPreamble;
-  std::vector<int64_t> count_;   // [orders] as promised
-  int32_t order_ = 0;            // of the section
-  int64_t found_ = 0;            // n-grams of the section so far
+  std::vector<int64_t> count_;  // [orders] as promised
+  int32_t order_ = 0;           // of the section
+  int64_t found_ = 0;           // n-grams of the section so far
   WordList words_;
   std::unique_ptr<NgramBuilder> builder_;
   std::string last_word_[kMaxOrder];  // of the last line, and their ids
   int32_t last_id_[kMaxOrder] = {};
-  std::vector<int32_t> context_; // words of the last line's context
+  std::vector<int32_t> context_;  // words of the last line's context
   int32_t context_node_ = 0;
 };
 

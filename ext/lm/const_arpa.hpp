@@ -28,9 +28,9 @@ namespace ninja {
 // A model read from a file that numbers words and does not spell them. If `error` is not empty nothing else holds.
 struct NumberedNgrams {
   std::string error;
-  int64_t byte = -1;             // where the file is malformed; -1: well formed, but no language model
+  int64_t byte = -1;  // where the file is malformed; -1: well formed, but no language model
   NgramModel model;
-  std::vector<int32_t> word_id;  // [num_words] the file's id of each word of the model, ascending
+  std::vector<int32_t> word_id;          // [num_words] the file's id of each word of the model, ascending
   int32_t bos = -1, eos = -1, unk = -1;  // words of the model; -1: none
 };
 
@@ -59,7 +59,8 @@ inline T scalar(Cursor& cursor, const char* what) {
 inline int64_t table(Cursor& cursor, int64_t size, int64_t width, const char* what) {
   if (size < 0 || size > cursor.left() / width) {
     throw Malformed{std::string(what) + " claims " + std::to_string(size) + " entries, but " +
-                    std::to_string(cursor.left()) + " bytes are left", cursor.at()};
+                        std::to_string(cursor.left()) + " bytes are left",
+                    cursor.at()};
   }
   const int64_t begin = cursor.at();
   cursor.skip(size * width);
@@ -199,8 +200,7 @@ class Reader {
           place = entry(overflow_ + 8 * -static_cast<int64_t>(what / 2));
         }
       }
-      const double logprob =
-          is_state ? probability(place) : checked(load<float>(byte_of(at + 1)), at + 1);
+      const double logprob = is_state ? probability(place) : checked(load<float>(byte_of(at + 1)), at + 1);
       const int32_t node = builder.add(parent.node, new_id[id], parent.length + 1, logprob, byte_of(at));
       if (is_state) visit(builder, place, node, parent.length + 1);
     }
@@ -209,11 +209,11 @@ class Reader {
   const char* bytes_;
   Cursor cursor_;
   int32_t bos_ = 0, eos_ = 0, unk_ = 0, order_ = 0;
-  int64_t states_ = 0, num_states_ = 0;        // where the table begins, and its size
+  int64_t states_ = 0, num_states_ = 0;  // where the table begins, and its size
   int64_t unigrams_ = 0, overflow_ = 0;
   int32_t num_unigrams_ = 0, num_overflow_ = 0;
-  int64_t taken_ = 0;                          // words of LmStates that states took
-  std::vector<Context> open_;                  // whose children are still to be read
+  int64_t taken_ = 0;          // words of LmStates that states took
+  std::vector<Context> open_;  // whose children are still to be read
 };
 
 }  // namespace const_arpa

@@ -108,13 +108,13 @@ class NgramTable {
 
 struct NgramModel {
   NgramTable table;
-  std::vector<NgramArc> row;      // [num_words] arcs of the root; -inf where it lacks the word
-  std::vector<Backoff> backoff;   // [num_states]
+  std::vector<NgramArc> row;     // [num_words] arcs of the root; -inf where it lacks the word
+  std::vector<Backoff> backoff;  // [num_states]
   int32_t root = 0;
-  int32_t start = 0;              // state after <s>
+  int32_t start = 0;  // state after <s>
   int32_t order = 0;
   int64_t num_ngrams = 0;
-  int32_t unknown = -1;           // the word made by `add_unknown`, if any
+  int32_t unknown = -1;  // the word made by `add_unknown`, if any
 
   // Make one word of all that the model lacks: its score is the same after every history, no back-off weight is paid,
   // and what follows it is scored as after an empty history. Returns the word.
@@ -147,8 +147,7 @@ struct NgramModel {
       int64_t open = std::min(kBlock, count - begin);
       for (int64_t i = 0; i < open; ++i) {
         const int64_t place = begin + i;
-        if (static_cast<uint64_t>(state[place]) >= backoff.size() ||
-            static_cast<uint32_t>(word[place]) >= row.size()) {
+        if (static_cast<uint64_t>(state[place]) >= backoff.size() || static_cast<uint32_t>(word[place]) >= row.size()) {
           return place;
         }
         question[i] = {word[place] == unknown ? root : static_cast<int32_t>(state[place]), word[place], place, 0.0};

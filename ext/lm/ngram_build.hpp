@@ -17,7 +17,7 @@ namespace ninja {
 class NgramBuilder {
  public:
   static constexpr int32_t kRoot = 0;
-  static constexpr int32_t kLeaf = -1;        // an n-gram as long as the order: no context, so no node
+  static constexpr int32_t kLeaf = -1;  // an n-gram as long as the order: no context, so no node
 
   explicit NgramBuilder(int32_t order) : order_(order) { add_node(kRoot, 0, 0); }
 

@@ -20,7 +20,7 @@ inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double m
   if (!(total < kNoPath)) return false;
   const double most = -std::log(min_posterior);  // arcs within this cost of the total get separate copies
   StateCopies copies(arcs, max_arcs, out);
-  std::vector<LogSum> reach(1);                  // [copies] cost of all paths to the copy
+  std::vector<LogSum> reach(1);  // [copies] cost of all paths to the copy
   std::vector<int32_t> shared(arcs.num_states, kNone);
   reach[copies.add(0)].add(0.0);
   for (int64_t state = 0; state < arcs.num_states; ++state) {

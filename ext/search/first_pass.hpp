@@ -12,11 +12,11 @@
 namespace ninja {
 
 struct FirstPass {
-  double best = kNever;            // cost of the best path, kNever if there is none
-  std::vector<double> ahead;       // [num_states] cost of the best completion
-  std::vector<int32_t> next_arc;   // [num_states] its first arc; -1 for the end of the path
-  std::vector<char> alive;         // [num_arcs] lies on a path within the beam
-  std::vector<int32_t> order;      // states on such paths, level by level
+  double best = kNever;              // cost of the best path, kNever if there is none
+  std::vector<double> ahead;         // [num_states] cost of the best completion
+  std::vector<int32_t> next_arc;     // [num_states] its first arc; -1 for the end of the path
+  std::vector<char> alive;           // [num_arcs] lies on a path within the beam
+  std::vector<int32_t> order;        // states on such paths, level by level
   std::vector<int32_t> level_begin;  // [num_levels + 1] into `order`
 };
 
@@ -31,7 +31,8 @@ inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word
   pass.ahead.assign(n, kNever);
   pass.next_arc.assign(n, -1);
   for (int64_t state = n - 1; state >= 0; --state) {
-    double best = is_final(arcs, state) ? acoustic_scale * arcs.final_acoustic[state] + arcs.final_graph[state] : kNever;
+    double best =
+        is_final(arcs, state) ? acoustic_scale * arcs.final_acoustic[state] + arcs.final_graph[state] : kNever;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       double through = cost(arc) + pass.ahead[arcs.dst[arc]];
       if (through < best) {  // strict: the final cost, then the earlier arc, wins a tie

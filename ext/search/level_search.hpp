@@ -106,9 +106,7 @@ class LevelSearch final : public Search {
   };
 
   double old_cost(int32_t arc) const { return arc_cost(arc, arcs_.graph[arc]); }
-  double ahead(int32_t state) const {
-    return options_.look_ahead ? pass_.ahead[state] + correction_[state] : 0.0;
-  }
+  double ahead(int32_t state) const { return options_.look_ahead ? pass_.ahead[state] + correction_[state] : 0.0; }
 
   // The first pass's best path comes first: its new cost bounds the best one, and how far the models differ along it
   // corrects the look-ahead (Kaldi's delta, known before the search instead of estimated during it).
@@ -351,16 +349,16 @@ class LevelSearch final : public Search {
   std::vector<int32_t> best_histories_;  // held until the search ends
   size_t position_ = 0;
   int32_t best_end_ = 0;
-  std::vector<double> correction_;       // [num_states] of the look-ahead
+  std::vector<double> correction_;  // [num_states] of the look-ahead
   double per_word_ = 0.0;
   double best_complete_ = kNever;
 
   int32_t level_ = -1;
   int32_t first_live_ = 0;  // hypotheses from here on hold their histories
-  std::vector<Live> live_;     // [num_hypotheses]
+  std::vector<Live> live_;  // [num_hypotheses]
   std::vector<Candidate> candidates_;
-  std::vector<int32_t> free_;  // places in candidates_
-  std::vector<int32_t> head_;  // [num_states] first candidate waiting there
+  std::vector<int32_t> free_;         // places in candidates_
+  std::vector<int32_t> head_;         // [num_states] first candidate waiting there
   std::vector<int32_t> kept_on_arc_;  // [num_arcs] hypotheses that live on through this arc
 
   std::vector<Ask> asks_;  // the rest is scratch space of one level

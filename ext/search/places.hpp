@@ -9,9 +9,9 @@
 
 namespace ninja {
 
-struct Place {     // a state, and the cost of the best path to it with some words
-  double total;    // scaled
-  double graph;    // unscaled
+struct Place {   // a state, and the cost of the best path to it with some words
+  double total;  // scaled
+  double graph;  // unscaled
   double acoustic;
   int32_t state;
 };

@@ -21,15 +21,9 @@ class Prefixes {
  public:
   Prefixes(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, double beam, int64_t max_nodes,
            int32_t merge_order, int64_t max_places)
-      : arcs_(arcs),
-        scales_(scales),
-        lm_word_(lm_word),
-        eos_(eos),
-        max_nodes_(max_nodes > 0 ? max_nodes : std::numeric_limits<int64_t>::max()),
-        merge_order_(merge_order),
-        max_places_(max_places),
-        ahead_(costs_ahead(arcs, scales)),
-        places_(arcs, scales, lm_word, kNoWord) {
+      : arcs_(arcs), scales_(scales), lm_word_(lm_word), eos_(eos),
+        max_nodes_(max_nodes > 0 ? max_nodes : std::numeric_limits<int64_t>::max()), merge_order_(merge_order),
+        max_places_(max_places), ahead_(costs_ahead(arcs, scales)), places_(arcs, scales, lm_word, kNoWord) {
     if (!(ahead_[0] < kNoPath)) return;
     // A small margin, as rounding may put the best path outside a beam of 0.
     limit_ = std::min(ahead_[0] + beam + 1e-9 * (1.0 + std::abs(ahead_[0])), std::numeric_limits<double>::max());
@@ -110,7 +104,7 @@ class Prefixes {
     double prospect;
     int32_t parent;
     int32_t word;
-    int32_t first, last;  // steps
+    int32_t first, last;                            // steps
     bool operator<(const Candidate& other) const {  // the heap's front is the largest: the cheapest, then the latest
       return prospect != other.prospect ? prospect > other.prospect : first < other.first;
     }
@@ -152,7 +146,8 @@ class Prefixes {
         if (through <= limit_) steps_.push_back({lm_word_[arc], through, next});
       }
     }
-    if (static_cast<int64_t>(pool_.size() + steps_.size()) > max_places_) throw std::overflow_error("too many prefixes");
+    if (static_cast<int64_t>(pool_.size() + steps_.size()) > max_places_)
+      throw std::overflow_error("too many prefixes");
     std::sort(steps_.begin() + first_step, steps_.end());
     for (size_t from = first_step, to; from < steps_.size(); from = to) {
       double prospect = kNoPath;
@@ -257,16 +252,16 @@ class Prefixes {
   const int64_t max_places_;
   const std::vector<double> ahead_;  // [num_states] cost of the best completion
   Places places_;
-  double limit_ = 0.0;               // cost of a path at the edge of the beam
+  double limit_ = 0.0;  // cost of a path at the edge of the beam
   bool bounded_ = false;
-  Trie trie_;                        // nodes in order of prospect
-  Trie ends_;                        // a state, and backwards the last words of the prefixes that lead to it
+  Trie trie_;  // nodes in order of prospect
+  Trie ends_;  // a state, and backwards the last words of the prefixes that lead to it
   std::vector<Place> pool_;
-  std::vector<int64_t> place_begin_; // [nodes + 1] in `pool_`, behind the places of the empty prefix
+  std::vector<int64_t> place_begin_;  // [nodes + 1] in `pool_`, behind the places of the empty prefix
   std::vector<Step> steps_;
-  std::vector<Candidate> candidates_;          // heap, the best in front
-  std::vector<double> known_;                  // heap, the highest in front: the best prospects
-  std::vector<std::vector<int32_t>> nodes_at_; // [num_states]
+  std::vector<Candidate> candidates_;           // heap, the best in front
+  std::vector<double> known_;                   // heap, the highest in front: the best prospects
+  std::vector<std::vector<int32_t>> nodes_at_;  // [num_states]
 };
 
 }  // namespace ninja

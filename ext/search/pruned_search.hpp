@@ -72,7 +72,7 @@ class PrunedSearch final : public Search {
     float correction = 0.0f;  // of the first pass's best completion
     int32_t exit = 0;         // the next one to expand
     int32_t depth = 0;
-    int32_t previous = -1;    // on the best way here
+    int32_t previous = -1;  // on the best way here
     int32_t first_link = -1;
     int32_t last_link = -1;
     float final_graph = kInfinity;
@@ -364,12 +364,12 @@ class PrunedSearch final : public Search {
   std::vector<int32_t> order_;      // of states
 
   std::vector<Score> scores_;
-  PairMap score_place_;             // (history, word) -> score
+  PairMap score_place_;                            // (history, word) -> score
   std::vector<std::pair<int32_t, int32_t>> asks_;  // of this wave: a score and the place of its answer
-  int32_t round_ = 0;               // number of waves so far
+  int32_t round_ = 0;                              // number of waves so far
   std::vector<Foreseen> foreseen_;
-  std::vector<Entry> next_;         // of foreseen_, a heap like the queue
-  PairMap seen_;                    // (lattice state, history) -> round it was foreseen in
+  std::vector<Entry> next_;  // of foreseen_, a heap like the queue
+  PairMap seen_;             // (lattice state, history) -> round it was foreseen in
 };
 
 }  // namespace ninja

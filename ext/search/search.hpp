@@ -18,15 +18,15 @@ struct SearchOptions {
   double beam;
   double first_pass_beam;
   double growth_ratio;  // pruned: growth of the expansion between two updates
-  int32_t max_hyps;    // 0: unlimited
-  int32_t max_active;  // 0: unlimited
-  int64_t max_arcs;    // of one expansion; pruned stops there, the lattice fails otherwise
+  int32_t max_hyps;     // 0: unlimited
+  int32_t max_active;   // 0: unlimited
+  int64_t max_arcs;     // of one expansion; pruned stops there, the lattice fails otherwise
   int32_t merge_order;  // words of history that count, 0: all
   int32_t eos;
-  bool pruned;         // best arc first, else level by level
-  bool per_arc;        // hypotheses compete per arc (arc-beam), else per state (push-forward)
-  bool look_ahead;     // prospects count the first pass's best completion
-  bool calibrate;      // correct it by the new model's cost of the first pass's best path
+  bool pruned;      // best arc first, else level by level
+  bool per_arc;     // hypotheses compete per arc (arc-beam), else per state (push-forward)
+  bool look_ahead;  // prospects count the first pass's best completion
+  bool calibrate;   // correct it by the new model's cost of the first pass's best path
 };
 
 enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };

@@ -24,7 +24,8 @@ struct Unfolded {
 // numbered.
 class StateCopies {
  public:
-  StateCopies(const Arcs& arcs, int64_t max_arcs, Unfolded& out) : of_state_(arcs.num_states), max_arcs_(max_arcs), out_(out) {
+  StateCopies(const Arcs& arcs, int64_t max_arcs, Unfolded& out)
+      : of_state_(arcs.num_states), max_arcs_(max_arcs), out_(out) {
     out_.arc_begin.push_back(0);
   }
 

@@ -55,15 +55,32 @@ FUZZ_TARGET(mutate_drawn) {
   ninja::LatticeArrays row = fuzz::draw_lattice(draw);
   for (int changes = draw.ConsumeIntegralInRange<int>(0, 3); changes > 0; --changes) {
     switch (draw.ConsumeIntegralInRange<int>(0, 8)) {
-      case 0: change(draw, row.arc_begin); break;
-      case 1: change(draw, row.dst); break;
-      case 2: change(draw, row.word); break;
-      case 3: change(draw, row.graph); break;
-      case 4: change(draw, row.acoustic); break;
-      case 5: change(draw, row.final_graph); break;
-      case 6: change(draw, row.final_acoustic); break;
-      case 7: change(draw, row.ali_begin); break;
-      default: change(draw, row.final_ali_begin);
+      case 0:
+        change(draw, row.arc_begin);
+        break;
+      case 1:
+        change(draw, row.dst);
+        break;
+      case 2:
+        change(draw, row.word);
+        break;
+      case 3:
+        change(draw, row.graph);
+        break;
+      case 4:
+        change(draw, row.acoustic);
+        break;
+      case 5:
+        change(draw, row.final_graph);
+        break;
+      case 6:
+        change(draw, row.final_acoustic);
+        break;
+      case 7:
+        change(draw, row.ali_begin);
+        break;
+      default:
+        change(draw, row.final_ali_begin);
     }
   }
   const fuzz::DrawnLattice drawn(row);

@@ -134,8 +134,10 @@ FUZZ_TARGET(mutate_drawn) {
       if (const int32_t word = of_arc[made.arc_map[arc]]; word >= 0) {
         const double logprob = word == unknown ? -7 : table.score(history, word);
         graph += scale * (cost[made.arc_map[arc]] - logprob);
-        if (word == unknown) history.clear();
-        else history.push_back(word);
+        if (word == unknown)
+          history.clear();
+        else
+          history.push_back(word);
       }
       fuzz::expect(fuzz::near(graph, made.graph[arc]), "an arc costs what the model says");
     }

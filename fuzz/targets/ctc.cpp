@@ -39,8 +39,8 @@ FUZZ_TARGET(mutate_drawn) {
   const ninja::CtcLexicon lexicon{static_cast<int64_t>(is_word.size()), begins.data(), unit_of.data(), children.data(),
                                   words.data()};
   // Without a beam the prefixes of eight frames are millions.
-  ninja::CtcBeam beam{draw.ConsumeIntegralInRange<int64_t>(num_frames > 4 ? 1 : 0, 6),
-                            draw.ConsumeBool() ? 1e300 : 3.0, draw.ConsumeIntegralInRange<int64_t>(0, num_units)};
+  ninja::CtcBeam beam{draw.ConsumeIntegralInRange<int64_t>(num_frames > 4 ? 1 : 0, 6), draw.ConsumeBool() ? 1e300 : 3.0,
+                      draw.ConsumeIntegralInRange<int64_t>(0, num_units)};
   std::vector<double> logprob;
   for (int64_t cell = 0; cell < num_frames * num_units; ++cell) {
     const uint8_t drawn = draw.ConsumeIntegral<uint8_t>();
@@ -58,7 +58,7 @@ FUZZ_TARGET(mutate_drawn) {
   const fuzz::Array<double> matrix(logprob);
   ninja::CtcResult found;
   ninja::CtcSearch(units, lexicon, beam).search(matrix.data(), num_frames, found);
-  const size_t num_hypotheses = found.total.size(), num_words = found.place.size();
+  const size_t num_hypotheses = found.total.size(), num_words = found.node.size();
   fuzz::expect(found.word_begin.size() == num_hypotheses + 1 &&
                    found.word_begin.back() == static_cast<int64_t>(num_words) && found.first.size() == num_words &&
                    found.end.size() == num_words && found.cost.size() == num_words &&
@@ -67,11 +67,11 @@ FUZZ_TARGET(mutate_drawn) {
   for (size_t word = 0; word < num_words; ++word) {
     fuzz::expect(found.first[word] >= 0 && found.first[word] < found.end[word] && found.end[word] <= num_frames,
                  "a word has its frames");
-    fuzz::expect(found.place[word] >= 0 && found.place[word] < static_cast<int32_t>(found.parent.size()),
-                 "a word has its place");
+    fuzz::expect(found.node[word] >= 0 && found.node[word] < static_cast<int32_t>(found.parent.size()),
+                 "a word has its node");
   }
   if (num_hypotheses == 0) return;
-  // As ninja.ctc gives them on, with a word id for each place.
+  // As ninja.decoding passes them on, with a word id for each node.
   std::vector<int64_t> number(num_hypotheses), id_begin(found.parent.size() + 1);
   std::vector<int32_t> same(found.parent.size()), id(found.parent.size());
   for (size_t each = 0; each < number.size(); ++each) number[each] = static_cast<int64_t>(each);
@@ -84,7 +84,7 @@ FUZZ_TARGET(mutate_drawn) {
                                    number.data(),
                                    found.total.data(),
                                    found.word_begin.data(),
-                                   found.place.data(),
+                                   found.node.data(),
                                    found.first.data(),
                                    found.end.data(),
                                    found.cost.data(),

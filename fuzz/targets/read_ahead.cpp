@@ -24,7 +24,8 @@ std::vector<std::string> read_whole(const std::string& file) {
 FUZZ_TARGET(mutate_any) {
   const uint8_t how = draw.ConsumeIntegral<uint8_t>();
   const std::string file = fuzz::rest(draw);
-  const int64_t chunk = how & 1 ? 1 + how / 8 : 1 + how * 16, ahead = how & 2 ? 1 : 1000, leave = how & 4 ? how / 16 : -1;
+  const int64_t chunk = how & 1 ? 1 + how / 8 : 1 + how * 16, ahead = how & 2 ? 1 : 1000,
+                leave = how & 4 ? how / 16 : -1;
   const int64_t largest = how & 8 ? 1 + how : 1 << 20;
   const int handle = ::memfd_create("archive", 0);
   fuzz::expect(handle >= 0 && ::write(handle, file.data(), file.size()) == static_cast<ssize_t>(file.size()),

@@ -13,9 +13,12 @@ int32_t draw_integer(fuzz::Draw& draw) {
 
 double draw_number(fuzz::Draw& draw) {
   switch (draw.ConsumeIntegralInRange<int>(0, 4)) {
-    case 0: return draw_integer(draw) / 8.0;
-    case 1: return draw_integer(draw) * 1e-3;
-    case 2: return draw_integer(draw) * 1e12;
+    case 0:
+      return draw_integer(draw) / 8.0;
+    case 1:
+      return draw_integer(draw) * 1e-3;
+    case 2:
+      return draw_integer(draw) * 1e12;
     default: {
       uint64_t bits = draw.ConsumeIntegral<uint64_t>();  // any number, infinities and NaN among them
       double number;
@@ -104,5 +107,6 @@ FUZZ_TARGET(mutate_drawn) {
   ninja::Output output;
   ninja::print_rows({name.begin(), prefix.size()}, columns, static_cast<int64_t>(first),
                     static_cast<int64_t>(text.size()), output);
-  fuzz::expect(std::string(output.data(), static_cast<size_t>(output.size())) == expected, "rows are as printf prints them");
+  fuzz::expect(std::string(output.data(), static_cast<size_t>(output.size())) == expected,
+               "rows are as printf prints them");
 }

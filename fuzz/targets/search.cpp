@@ -81,7 +81,8 @@ void expect_paths(const ninja::Arcs& made, const ninja::Copies& copies, const As
   const int32_t* lm_word = asked.lm_word->data();
   const ninja::FirstPass pass = ninja::first_pass(arcs, options.acoustic_scale, options.word_penalty, 1e30);
   std::vector<int64_t> best;
-  for (int32_t state = 0; pass.next_arc[state] >= 0; state = arcs.dst[best.back()]) best.push_back(pass.next_arc[state]);
+  for (int32_t state = 0; pass.next_arc[state] >= 0; state = arcs.dst[best.back()])
+    best.push_back(pass.next_arc[state]);
   const std::vector<fuzz::Path> paths = fuzz::all_paths(made);
   bool has_best = paths.empty() || options.pruned;
   for (const fuzz::Path& path : paths) {
@@ -199,8 +200,7 @@ FUZZ_TARGET(mutate_drawn) {
     fuzz::expect(wave < 20000, "a search ends");
     if (added < asked.size()) {
       const Asked& next = *asked[added++];
-      const int32_t ticket =
-          expander.add(next.lattice.arcs(), next.lm_word->data(), next.extra->data(), next.context);
+      const int32_t ticket = expander.add(next.lattice.arcs(), next.lm_word->data(), next.extra->data(), next.context);
       fuzz::expect(running.emplace(ticket, &next).second, "a ticket is free");
     }
     for (const int32_t ticket : expander.ended()) {
@@ -216,7 +216,8 @@ FUZZ_TARGET(mutate_drawn) {
         case ninja::SearchStatus::kTooLarge:
           fuzz::expect(!options.pruned && options.max_arcs < 100000, "there are too many arcs");
           break;
-        default: fuzz::expect(!has_path || shape.wild, "there is no path");
+        default:
+          fuzz::expect(!has_path || shape.wild, "there is no path");
       }
       expander.remove(ticket);
       running.erase(ticket);

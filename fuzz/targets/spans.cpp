@@ -18,7 +18,9 @@ struct Strings {
     }
     begin.push_back(static_cast<int64_t>(phone.size()));
   }
-  std::vector<int32_t> at(int64_t string) const { return {phone.begin() + begin[string], phone.begin() + begin[string + 1]}; }
+  std::vector<int32_t> at(int64_t string) const {
+    return {phone.begin() + begin[string], phone.begin() + begin[string + 1]};
+  }
 };
 
 struct Problem {
@@ -46,7 +48,8 @@ struct Problem {
   }
 
   // The least distance of a string to what arcs in a row may sound like, the last of them to a sound.
-  double distance(const std::vector<int32_t>& said, const int64_t* arc, size_t count, std::vector<int32_t>& heard) const {
+  double distance(const std::vector<int32_t>& said, const int64_t* arc, size_t count,
+                  std::vector<int32_t>& heard) const {
     if (count == 0) return distance(said, heard);
     double least = INFINITY;
     for (int64_t sound = first[unit[*arc]]; sound < first[unit[*arc] + 1]; ++sound) {
@@ -159,8 +162,8 @@ void expect_spans(const Problem& problem, const ninja::Spans& spans) {
       if (distance == INFINITY) continue;
       const double sum = span.excess + weight * distance;
       least[span.end] = std::min(least[span.end], sum);
-      const bool within = span.excess <= problem.limits.beam - 1e-3 &&
-                          distance <= problem.limits.max_distance * length - 1e-3;
+      const bool within =
+          span.excess <= problem.limits.beam - 1e-3 && distance <= problem.limits.max_distance * length - 1e-3;
       if (!within) surely[span.end] = std::min(surely[span.end], sum);  // what may push a better one out
     }
     for (int64_t state = 0; state < arcs.num_states; ++state) {
@@ -181,7 +184,8 @@ FUZZ_TARGET(mutate_drawn) {
   Problem problem;
   problem.limits.acoustic_scale = draw.ConsumeIntegralInRange<int>(0, 8) / 4.0;
   problem.limits.weight = static_cast<float>(draw.ConsumeIntegralInRange<int>(1, 16) / 4.0);
-  problem.limits.beam = draw.ConsumeBool() ? 1000.0f : static_cast<float>(draw.ConsumeIntegralInRange<int>(0, 200) / 8.0);
+  problem.limits.beam =
+      draw.ConsumeBool() ? 1000.0f : static_cast<float>(draw.ConsumeIntegralInRange<int>(0, 200) / 8.0);
   problem.limits.max_distance = static_cast<float>(draw.ConsumeIntegralInRange<int>(0, 16) / 8.0);
   problem.limits.max_spans = draw.ConsumeBool() ? 1000 : draw.ConsumeIntegralInRange<int32_t>(1, 3);
   const auto num_phones = draw.ConsumeIntegralInRange<int32_t>(1, 4);
@@ -196,10 +200,12 @@ FUZZ_TARGET(mutate_drawn) {
   }
   const int32_t num_units = draw.ConsumeIntegralInRange<int32_t>(1, 4);
   for (int32_t unit = 0; unit < num_units; ++unit) {
-    for (int left = draw.ConsumeIntegralInRange<int>(0, 2); left > 0; --left) problem.sounds.draw_one(draw, 0, 3, num_phones);
+    for (int left = draw.ConsumeIntegralInRange<int>(0, 2); left > 0; --left)
+      problem.sounds.draw_one(draw, 0, 3, num_phones);
     problem.first.push_back(static_cast<int64_t>(problem.sounds.begin.size()) - 1);
   }
-  for (int left = draw.ConsumeIntegralInRange<int>(0, 20); left > 0; --left) problem.strings.draw_one(draw, 1, 5, num_phones);
+  for (int left = draw.ConsumeIntegralInRange<int>(0, 20); left > 0; --left)
+    problem.strings.draw_one(draw, 1, 5, num_phones);
   const fuzz::DrawnLattice drawn(draw, shape);
   problem.arcs = drawn.arcs();
   for (int64_t arc = 0; arc < problem.arcs.num_arcs; ++arc) problem.unit.push_back(problem.arcs.word[arc] % num_units);
@@ -208,11 +214,12 @@ FUZZ_TARGET(mutate_drawn) {
   const fuzz::Array<int64_t> first(problem.first), sound_begin(problem.sounds.begin), begin(problem.strings.begin);
   const fuzz::Array<float> substitution(problem.substitution), insertion(problem.insertion), deletion(problem.deletion);
   const auto num_strings = static_cast<int64_t>(problem.strings.begin.size()) - 1;
-  const ninja::Sounds sounds{unit.data(), first.data(),
+  const ninja::Sounds sounds{unit.data(),
+                             first.data(),
                              {static_cast<int64_t>(problem.sounds.begin.size()) - 1, sound_begin.data(), sound.data()}};
-  const ninja::Spans spans = ninja::find_spans(problem.arcs, sounds, {num_strings, begin.data(), phone.data()},
-                                               {num_phones, substitution.data(), insertion.data(), deletion.data()},
-                                               problem.limits);
+  const ninja::Spans spans =
+      ninja::find_spans(problem.arcs, sounds, {num_strings, begin.data(), phone.data()},
+                        {num_phones, substitution.data(), insertion.data(), deletion.data()}, problem.limits);
   const size_t count = spans.string.size();
   fuzz::expect(spans.start.size() == count && spans.end.size() == count && spans.excess.size() == count &&
                    spans.distance.size() == count && spans.arc_begin.size() == count + 1 &&

@@ -120,11 +120,11 @@ int32_t& one_of(Source& source, std::vector<int32_t>& all) {
 void ask_histories(Source& source) {
   ninja::Histories histories(1);
   ninja::Wave wave;
-  std::map<int32_t, int32_t> held;                 // how often; but for the root
-  std::map<std::vector<int32_t>, int32_t> known;   // histories that are held
+  std::map<int32_t, int32_t> held;                // how often; but for the root
+  std::map<std::vector<int32_t>, int32_t> known;  // histories that are held
   std::map<int32_t, std::vector<int32_t>> words{{ninja::Histories::root(), {}}};
   std::set<int64_t> slots{1};
-  std::vector<int32_t> holder;                     // each history once for each time that it is held
+  std::vector<int32_t> holder;  // each history once for each time that it is held
   int64_t next_slot = 2;
   const auto drop = [&](int32_t history) {
     if (--held[history] == 0) known.erase(words[history]);
@@ -221,8 +221,8 @@ void fill_places(Source& source) {
     const int32_t place = places.add(tail, said, num_words);
     fuzz::expect(place == expected->second, "equal words of a tail are one place");
     const ninja::Place& found = places[place];
-    fuzz::expect(found.tail == tail && content.second == std::vector<int32_t>(places.words(found),
-                                                                                places.words(found) + found.num_words),
+    fuzz::expect(found.tail == tail &&
+                     content.second == std::vector<int32_t>(places.words(found), places.words(found) + found.num_words),
                  "a place has its words");
     if (const int32_t first = source.below(num_words + 1); source.below(4) == 0) {
       const Content rest{tail, {said + first, said + num_words}};
@@ -238,11 +238,20 @@ void fill_places(Source& source) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Source source(data, size);
   switch (source.below(5)) {
-    case 0: fill_pairs(source); break;
-    case 1: number_pairs(source); break;
-    case 2: fill_trie(source); break;
-    case 3: ask_histories(source); break;
-    default: fill_places(source);
+    case 0:
+      fill_pairs(source);
+      break;
+    case 1:
+      number_pairs(source);
+      break;
+    case 2:
+      fill_trie(source);
+      break;
+    case 3:
+      ask_histories(source);
+      break;
+    default:
+      fill_places(source);
   }
   return 0;
 }

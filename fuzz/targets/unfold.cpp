@@ -41,8 +41,9 @@ ninja::LatticeArrays expect_unfolded(const ninja::Unfolded& made, const ninja::A
                "the arrays of an unfolding fit each other");
   for (size_t copy = 0; copy < made.dst.size(); ++copy) {
     const int32_t node = made.arc_node[copy], word = lm_word[made.arc_map[copy]];
-    fuzz::expect(word < 0 ? node == ninja::kNoNode : node >= 0 && node < made.trie.size() && made.trie.word(node) == word,
-                 "an arc takes the score of its word");
+    fuzz::expect(
+        word < 0 ? node == ninja::kNoNode : node >= 0 && node < made.trie.size() && made.trie.word(node) == word,
+        "an arc takes the score of its word");
   }
   for (size_t copy = 0; copy < made.final_node.size(); ++copy) {
     const int32_t node = made.final_node[copy];
@@ -186,9 +187,7 @@ FUZZ_TARGET(mutate_drawn) {
       fuzz::expect(fuzz::num_paths(copies.arcs()) == all, "all paths are there once");
       if (all <= 60) expect_histories_of_best_paths(covered, copies.arcs(), scales, lm_word.data());
     }
-  } catch (const std::overflow_error&) {
-    fuzz::expect(max_arcs < 100000, "there are too many arcs");
-  }
+  } catch (const std::overflow_error&) { fuzz::expect(max_arcs < 100000, "there are too many arcs"); }
   try {
     ninja::Prefixes grown(arcs, scales, lm_word.data(), kEos, beam, max_nodes, merge_order, max_arcs);
     fuzz::expect(grown.empty() == (all == 0), "there is a path or none");
@@ -203,7 +202,5 @@ FUZZ_TARGET(mutate_drawn) {
       fuzz::expect(fuzz::near(best_of(kept, copies.arcs(), scales), best_of(paths, arcs, scales)),
                    "the best path is kept");
     }
-  } catch (const std::overflow_error&) {
-    fuzz::expect(max_arcs < 100000, "there are too many prefixes");
-  }
+  } catch (const std::overflow_error&) { fuzz::expect(max_arcs < 100000, "there are too many prefixes"); }
 }
