@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_graph import costs_of, paths
-from reference_word_align import Unit, model_of, paths_as_units, segmentations, units_of_path
-from strategies_align import PHONES, SPELLINGS, Spoken, spelled, spoken_rows, spoken_trees
+from reference_word_align import Unit, least_costs, model_of, paths_as_units, segmentations, units_of_path
+from strategies_align import PHONES, SPELLINGS, Spoken, growing, one_path, spelled, spoken_rows, spoken_trees
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats.kaldi.word_phones import read_align_lexicon
@@ -30,22 +30,9 @@ AMBIGUOUS = [*COMPLETE, (2, 9, 3, 4), (2, 2, 1, 3, 4), (4, 4, 7), (5, 5, 3, 5), 
 AMBIGUOUS.remove((2, 2, 3, 4))
 
 
-def made(entries: list[tuple[int, ...]]) -> AlignLexicon:
-    flat = [each for entry in entries for each in entry]
-    return AlignLexicon(np.array(flat, np.int32), np.cumsum([0, *map(len, entries)]), "small_lexicon.int")
-
-
-def one_path(*arcs: tuple[int, list[int]]) -> Lattice:
-    size = len(arcs)
-    return from_arcs(
-        "utt",
-        range(size),
-        range(1, size + 1),
-        [word for word, _ in arcs],
-        [1.0] * size,
-        finals={size: 0.25},
-        labels=[labels for _, labels in arcs],
-    )
+def lexicon_of(entries: list[tuple[int, ...]]) -> AlignLexicon:
+    numbers = [number for entry in entries for number in entry]
+    return AlignLexicon(np.array(numbers, np.int32), np.cumsum([0, *map(len, entries)]), "small_lexicon.int")
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -59,7 +46,7 @@ def test_words_are_all_ways_to_cut_the_phones(spoken: Spoken, entries: list[tupl
         words = [word for word, _ in units if word]
         for cut in segmentations(words, phones, lexicon):
             expected.setdefault(cut, set()).add(costs_of(spoken.lattice, path))
-    aligner = LexiconAligner(spoken.model, made(entries), LexiconAlignment(reorder=spoken.reorder))
+    aligner = LexiconAligner(spoken.model, lexicon_of(entries), LexiconAlignment(reorder=spoken.reorder))
     aligned = aligner(spoken.lattice)
     if not expected:
         assert aligned.fault is not None
@@ -69,19 +56,11 @@ def test_words_are_all_ways_to_cut_the_phones(spoken: Spoken, entries: list[tupl
     check(aligned.lattice)
     found = paths_as_units(aligned.lattice)
     assert all(costs <= expected[units] for units, costs in found.items())
-
-    def best(of: dict[tuple[Unit, ...], set[tuple[float, float]]]) -> dict[tuple[int, ...], float]:
-        cheapest: dict[tuple[int, ...], float] = {}
-        for units, costs in of.items():
-            words = tuple(word for word, _ in units)
-            cheapest[words] = min([*map(sum, costs), cheapest.get(words, np.inf)])
-        return cheapest
-
-    assert best(found) == best(expected)
+    assert least_costs(found) == least_costs(expected)
 
 
 def test_words_are_put_for_others_and_for_silence() -> None:
-    lexicon = made([(0, 70, 1), (1, 8, 6), (2, 0, 3, 4)])
+    lexicon = lexicon_of([(0, 70, 1), (1, 8, 6), (2, 0, 3, 4)])
     found = align_words_lexicon(one_path((1, [2, 12]), (2, [6, 8])), MODEL, lexicon)
     assert list(paths_as_units(found)) == [((70, (2,)), (8, (12,)), (0, (6, 8)))]
 
@@ -90,12 +69,12 @@ def test_an_epsilon_of_other_phones_takes_no_word_away() -> None:
     lattice = from_arcs(
         "utt", [0, 0, 1], [1, 1, 2], [0, 0, 5], [1.0, 2.0, 0.0], finals={2: 0.0}, labels=[[4], [6], [8]]
     )  # the cheaper arc is of a phone that no entry begins with
-    aligned = align_words_lexicon(lattice, MODEL, made([(5, 5, 3, 4)]))
+    aligned = align_words_lexicon(lattice, MODEL, lexicon_of([(5, 5, 3, 4)]))
     assert paths_as_units(aligned) == {((5, (6, 8)),): {(2.0, 0.0)}}
 
 
 def test_a_word_may_have_no_phones() -> None:
-    lexicon = made([(0, 0, 1), (1, 1, 6), (7, 7)])
+    lexicon = lexicon_of([(0, 0, 1), (1, 1, 6), (7, 7)])
     found = align_words_lexicon(one_path((7, [2]), (1, [12])), MODEL, lexicon)
     assert ((7, ()), (0, (2,)), (1, (12,))) in paths_as_units(found)
     found = align_words_lexicon(one_path((1, []), (7, [12])), MODEL, lexicon)
@@ -104,7 +83,7 @@ def test_a_word_may_have_no_phones() -> None:
 
 def test_a_word_the_lexicon_lacks_is_named() -> None:
     with pytest.raises(LatticeError, match=r"key .utt.: cannot be aligned: word 5 is not in small_lexicon.int$"):
-        align_words_lexicon(one_path((1, [12]), (5, [6, 8])), MODEL, made(COMPLETE[:3]))
+        align_words_lexicon(one_path((1, [12]), (5, [6, 8])), MODEL, lexicon_of(COMPLETE[:3]))
 
 
 def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
@@ -120,7 +99,7 @@ def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
             words=SymbolTable([("<eps>", 0), ("one", 1), ("two", 2), ("five", 5)]),
         )
 
-    aligner = LexiconAligner(MODEL, made(COMPLETE[:4]))
+    aligner = LexiconAligner(MODEL, lexicon_of(COMPLETE[:4]))
     found = aligner(between(5))
     assert found.fault == "word 'five' (5) is not in small_lexicon.int"
     assert found.lattice is not None
@@ -137,11 +116,11 @@ def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
 @given(st.one_of(spoken_trees(max_words=5), spoken_rows(max_length=3)), st.sampled_from([1, 2, 3, 4, 5, 6]))
 def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lacks(spoken: Spoken, word: int) -> None:
     options = LexiconAlignment(reorder=spoken.reorder)
-    short = made([entry for entry in COMPLETE if entry[0] != word])
+    short = lexicon_of([entry for entry in COMPLETE if entry[0] != word])
     found = LexiconAligner(spoken.model, short, options)(spoken.lattice)
     try:
         rest = select_arcs(spoken.lattice, spoken.lattice.word != word)
-        expected = LexiconAligner(spoken.model, made(COMPLETE), options)(rest)
+        expected = LexiconAligner(spoken.model, lexicon_of(COMPLETE), options)(rest)
     except LatticeError:  # no path is left, or none with labels
         assert found.fault is not None
         return
@@ -153,8 +132,8 @@ def test_a_lattice_is_aligned_as_if_it_had_no_paths_with_a_word_the_lexicon_lack
         assert found.fault == expected.fault
 
 
-def test_what_no_entry_fits_is_reported_and_handed_out_as_a_whole() -> None:
-    lexicon = made([(0, 0, 1), (1, 1, 6), (2, 2, 3, 4)])
+def test_phones_that_match_no_entry_are_reported_and_returned_whole() -> None:
+    lexicon = lexicon_of([(0, 0, 1), (1, 1, 6), (2, 2, 3, 4)])
     aligned = LexiconAligner(MODEL, lexicon, LexiconAlignment(partial_word_label=9))(
         one_path((1, [12]), (2, [6]), (0, []))
     )
@@ -166,27 +145,16 @@ def test_what_no_entry_fits_is_reported_and_handed_out_as_a_whole() -> None:
         aligned.whole("utt")
 
 
-def test_only_what_cannot_be_an_entry_is_forced_out() -> None:
-    aligned = LexiconAligner(MODEL, made([(1, 1, 6), (2, 2, 3, 4)]))(one_path((1, []), (2, [12])))
+def test_only_phones_that_match_no_entry_become_a_word_of_their_own() -> None:
+    aligned = LexiconAligner(MODEL, lexicon_of([(1, 1, 6), (2, 2, 3, 4)]))(one_path((1, []), (2, [12])))
     assert aligned.fault is not None
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (2, ()))]
 
 
 def test_max_expand_refuses_lattices_that_grow() -> None:
-    size = 12
-    src = [state for state in range(size) for _ in range(2)]
-    lattice = from_arcs(
-        "grows",
-        src,
-        [state + 1 for state in src],
-        [1, 2] * size,
-        range(2 * size),
-        finals={size: 0.0},
-        labels=[[] for _ in src],
-        final_labels={size: [12] * size},
-    )
-    lexicon = made([(1, 1, 6), (2, 2, 6)])
+    lattice = growing(12)
+    lexicon = lexicon_of([(1, 1, 6), (2, 2, 6)])
     assert LexiconAligner(MODEL, lexicon)(lattice).fault is None
     bounded = LexiconAligner(MODEL, lexicon, LexiconAlignment(max_expand=0.01))(lattice)
     assert bounded.lattice is None
@@ -194,7 +162,7 @@ def test_max_expand_refuses_lattices_that_grow() -> None:
 
 
 def test_aligners_are_sent_to_other_processes() -> None:
-    aligner = LexiconAligner(MODEL, made(COMPLETE))
+    aligner = LexiconAligner(MODEL, lexicon_of(COMPLETE))
     lattice = one_path((1, [2, 12]), (2, [6, 8]))
     expected = aligner(lattice).lattice
     found = pickle.loads(pickle.dumps(aligner))(lattice).lattice

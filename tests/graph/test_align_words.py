@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from reference_graph import best_sequences
-from reference_word_align import Kinds, Unit, aligned_paths, model_of, paths_as_units
-from strategies_align import BOUNDARY, PHONES, Spoken, anything, damaged, spoken_rows, spoken_trees
+from reference_word_align import Kinds, Unit, aligned_paths, least_costs, model_of, paths_as_units
+from strategies_align import BOUNDARY, PHONES, Spoken, anything, damaged, growing, one_path, spoken_rows, spoken_trees
 
 from ninja import _align
 from ninja.errors import LatticeError, OptionError
@@ -53,15 +53,7 @@ def assert_paths_agree(found: Lattice, expected: Paths, *, every: bool) -> None:
     for units, costs in paths.items():
         assert costs <= expected[units]
     assert not every or paths.keys() == expected.keys()
-
-    def best(of: Paths) -> dict[tuple[int, ...], float]:
-        cheapest: dict[tuple[int, ...], float] = {}
-        for units, costs in of.items():
-            words = tuple(word for word, _ in units)
-            cheapest[words] = min([*map(sum, costs), cheapest.get(words, np.inf)])
-        return cheapest
-
-    assert best(paths) == best(expected)
+    assert least_costs(paths) == least_costs(expected)
 
 
 def assert_agrees(aligned: Aligned, spoken: Spoken, kinds: Kinds | None, *, every: bool = False) -> None:
@@ -83,7 +75,7 @@ def test_words_are_those_of_each_path_cut_on_its_own(spoken: Spoken) -> None:
 
 @slowly
 @given(st.one_of(spoken_trees(), spoken_rows()))
-def test_what_decoders_make_goes_the_fast_way(spoken: Spoken) -> None:
+def test_lattices_of_decoders_take_the_fast_way(spoken: Spoken) -> None:
     aligner = WordAligner(spoken.model, BOUNDARY, WordAlignment(reorder=spoken.reorder))
     with mock.patch.object(_align, "align_generally", side_effect=AssertionError):
         aligner(spoken.lattice)
@@ -202,23 +194,6 @@ def test_arrays_of_an_aligned_lattice_cannot_be_written_to_and_outlive_it() -> N
     assert all(other.identical(others[0]) for other in others)
 
 
-def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
-    """A lattice of one path: words and labels."""
-    size = len(arcs)
-    return from_arcs(
-        "utt",
-        range(size),
-        range(1, size + 1),
-        [word for word, _ in arcs],
-        [1.0] * size,
-        [0.5] * size,
-        finals={size: (0.25, 0.125)},
-        labels=[labels for _, labels in arcs],
-        final_labels={size: final or []},
-        frame_shift=0.03,
-    )
-
-
 def test_a_word_ends_where_the_next_phone_begins() -> None:
     # Silence (1), then phones 3 and 4: the word stands on the arc with the silence, its labels partly on the next.
     lattice = one_path((2, [2, 1, 1, 6]), (1, [5, 8, 7]), final=[12, 11, 2])
@@ -263,12 +238,12 @@ def test_times_need_a_frame_shift_and_labels() -> None:
         (one_path((1, [11, 2, 12])), "a phone changes before the transition that ends it"),
     ],
 )
-def test_what_is_wrong_with_a_lattice_is_told(lattice: Lattice, message: str) -> None:
+def test_the_error_names_the_fault_of_a_lattice(lattice: Lattice, message: str) -> None:
     with pytest.raises(LatticeError, match=f"key 'utt': cannot be aligned: {message}"):
         align_words(lattice, MODEL, BOUNDARY)
 
 
-def test_what_can_be_aligned_is_handed_out() -> None:
+def test_the_part_that_can_be_aligned_is_returned() -> None:
     aligned = WordAligner(MODEL, BOUNDARY, WordAlignment(partial_word_label=9))(one_path((1, [12]), (0, [6])))
     assert aligned.lattice is not None
     assert list(paths_as_units(aligned.lattice)) == [((1, (12,)), (9, (6,)))]
@@ -338,22 +313,6 @@ def test_the_largest_word_id_does_no_harm() -> None:
     assert align_words(lattice, MODEL, BOUNDARY).word.tolist() == [2**31 - 1, 0]
 
 
-def growing(size: int) -> Lattice:
-    """Two words that sound alike, many times over: no place can be shared, for their labels come last."""
-    src = [state for state in range(size) for _ in range(2)]
-    labels = [[] for _ in src]
-    return from_arcs(
-        "grows",
-        src,
-        [state + 1 for state in src],
-        [1, 2] * size,
-        range(2 * size),
-        finals={size: 0.0},
-        labels=labels,
-        final_labels={size: [12] * size},
-    )
-
-
 def test_max_expand_gives_lattices_up_that_grow() -> None:
     lattice = growing(14)
     free = WordAligner(MODEL, BOUNDARY)(lattice)
@@ -410,7 +369,7 @@ def test_an_arc_may_be_read_in_two_ways() -> None:
     assert_agrees(aligned, Spoken(MODEL, lattice, True), PHONES)
 
 
-def test_what_is_left_of_an_arc_depends_on_the_way_to_it() -> None:
+def test_the_rest_of_an_arc_depends_on_the_path_to_it() -> None:
     # Behind word 1 silence has begun, and the last arc's first label ends it; behind word 2 that is all of the silence.
     lattice = from_arcs(
         "utt",

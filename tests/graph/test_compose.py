@@ -50,12 +50,6 @@ def test_composition_of_lattices_adds_their_costs(a: Lattice, b: Lattice) -> Non
 
 
 @settings(max_examples=60)
-@given(SMALL, st.sampled_from([0.25, 0.5, 0.75]))
-def test_interpolation_of_a_lattice_with_itself_is_itself(lattice: Lattice, alpha: float) -> None:
-    assert equivalent(interp(lattice, lattice, alpha), lattice)
-
-
-@settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.25, 0.5]), st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 4.0]))
 def test_scaling_and_interpolating_with_the_inverse_weights_invert(
     lattice: Lattice, alpha: float, graph_scale: float, acoustic_scale: float

@@ -92,19 +92,6 @@ def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[st
     assert [path.cost(scaled(scales)) for path in found] == sorted(expected.values())[:n]
 
 
-@given(lattices(max_states=7), SCALES)
-def test_the_best_of_the_nbest_is_the_best_path(lattice: Lattice, scales: dict[str, float]) -> None:
-    assert nbest(lattice, 1, scaled(scales))[0].cost(scaled(scales)) == best_path(lattice, scaled(scales)).cost(
-        scaled(scales)
-    )
-
-
-@given(lattices(max_states=7, max_word=2), st.integers(1, 10))
-def test_fewer_are_the_first_of_more(lattice: Lattice, n: int) -> None:
-    more = [path.cost() for path in nbest(lattice, 1000)]
-    assert [path.cost() for path in nbest(lattice, n)] == more[:n]
-
-
 def test_nbest_finds_the_few_sequences_among_exponentially_many_paths() -> None:
     # 2**60 paths spell two word sequences: counting paths would never end.
     src = [state for state in range(60) for _ in range(3)]

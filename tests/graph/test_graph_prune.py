@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from linear_time import assert_linear
-from reference_graph import cost_of, end_of, labels_of, paths, through_costs, words_of
+from reference_graph import cost_of, end_of, labels_of, paths, through_costs
 from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
 
@@ -65,13 +65,6 @@ def test_selected_arcs_stay_as_far_as_they_form_paths(lattice: Lattice, data: st
     assert_is_part(selected, lattice, arc_map)
     with pytest.raises(LatticeError, match="keep has shape"):
         select_arcs(lattice, np.ones(size + 1, bool))
-
-
-@given(lattices(connected=False))
-def test_connect_twice_is_connect_once(lattice: Lattice) -> None:
-    assume(paths(lattice))
-    connected = connect(lattice)
-    assert connect(connected) is connected
 
 
 @given(lattices(max_states=7, connected=False), costs(0, 20), SCALES)
@@ -200,13 +193,3 @@ def test_limit_depth_takes_time_in_proportion_to_arcs_that_all_overlap(levels: i
 def test_limit_depth_refuses_a_limit_below_one() -> None:
     with pytest.raises(OptionError, match="max_arcs_per_frame is 0, but must be 1 or more"):
         limit_depth(from_arcs("a", [0], [1], [1], [0], finals={1: 0}), 0)
-
-
-@given(lattices(max_states=6))
-def test_no_kernel_changes_its_argument(lattice: Lattice) -> None:
-    before = [words_of(lattice, path) for path in paths(lattice)], lattice.graph.copy(), lattice.final_graph.copy()
-    prune(lattice, 0.5)
-    best_path(lattice)
-    assert [words_of(lattice, path) for path in paths(lattice)] == before[0]
-    assert np.array_equal(lattice.graph, before[1])
-    assert np.array_equal(lattice.final_graph, before[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -205,3 +206,12 @@ def segmentations(
                 unit = (lexicon[(word, *spelled)], labels)
                 for rest in segmentations(left, phones[length:], lexicon):
                     yield (unit, *rest)
+
+
+def least_costs(paths: Mapping[tuple[Unit, ...], set[tuple[float, float]]]) -> dict[tuple[int, ...], float]:
+    """Return the least total cost of each word sequence."""
+    costs: dict[tuple[int, ...], float] = {}
+    for units, pairs in paths.items():
+        words = tuple(word for word, _ in units)
+        costs[words] = min([*map(sum, pairs), costs.get(words, math.inf)])
+    return costs

@@ -170,3 +170,30 @@ def anything(draw: st.DrawFn) -> Spoken:
 def spelled(entries: Sequence[tuple[int, ...]]) -> str:
     """Write lines of integers."""
     return "".join(" ".join(map(str, entry)) + "\n" for entry in entries)
+
+
+def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
+    """Make a lattice of one path from the word and the labels of each arc."""
+    size = len(arcs)
+    return from_arcs(
+        "utt",
+        range(size),
+        range(1, size + 1),
+        [word for word, _ in arcs],
+        [1.0] * size,
+        [0.5] * size,
+        finals={size: (0.25, 0.125)},
+        labels=[labels for _, labels in arcs],
+        final_labels={size: final or []},
+        frame_shift=0.03,
+    )
+
+
+def growing(size: int) -> Lattice:
+    """Two words that sound alike, many times over: no place can be shared, for their labels come last."""
+    src = [state for state in range(size) for _ in range(2)]
+    labels: list[list[int]] = [[] for _ in src]
+    final = {size: [12] * size}
+    dst = [state + 1 for state in src]
+    graph, finals = range(2 * size), {size: 0.0}
+    return from_arcs("grows", src, dst, [1, 2] * size, graph, finals=finals, labels=labels, final_labels=final)
