@@ -26,7 +26,7 @@ PLANTED = {
         ("search/history.hpp", "if (((next - home) & mask) >= ((next - hole) & mask))", "if (next > home)"),
         ("search/history.hpp", "if (entry.slot == kNoSlot) --entries_[parent].waiting;", ""),
         ("search/wave.hpp", "if (entry.epoch == epoch_) find(entry.key) = entry;", ""),
-        ("align/align_places.hpp", "has_words(others_[each], word, num_words)", "true"),
+        ("align/align_places.hpp", "has_words(others_[item], word, num_words)", "true"),
         ("align/align_places.hpp", "known.labels.length == labels.length &&", ""),
     ],
 }

@@ -233,7 +233,7 @@ def _id_of(network: LanguageModel, word: str, as_ids: bool, path: str, line: int
     if as_ids:
         if not word.isdecimal() or not int(word) < len(network.vocabulary):
             last = len(network.vocabulary) - 1
-            raise FormatError(f"{word[:40]!r} is no word id of the model; these are 0 to {last}", path, line=line)
+            raise FormatError(f"{word[:40]!r} is not a word id of the model; these are 0 to {last}", path, line=line)
         return int(word)
     number = network.vocabulary.id(word)
     if number is None and network.unk is None:

@@ -231,7 +231,7 @@ def _tune_boosts(
     if mixed is not None and context.augmentation is not None:
         mixed = with_unknown(mixed)  # as `Contextual` does
     with current_console().progress("lattices", by_reading=True):
-        sides = list(inputs.lattices()), list(replace(inputs, names=general).lattices())
+        sides = list(inputs.lattices()), list(inputs.with_names(general).lattices())
         references = read_text(ref), read_text(general_ref)
         tuned = tune_context(
             _dev_set(inputs, sides[0], references[0], stage, old),
@@ -319,7 +319,7 @@ def _tune_pointer(
         general_set = None
         if general_ref is not None:
             others = replace(context, entities=general_entities or context.entities)
-            general_set = part(replace(inputs, names=general).lattices(), general_ref, others)
+            general_set = part(inputs.with_names(general).lattices(), general_ref, others)
         tuned = tune_pointer(contextual, general_set, lm, options, context.options, max_general_rise)
     for trial in (tuned.before, *tuned.trials):
         current_console().say(str(trial))

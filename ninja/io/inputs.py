@@ -80,6 +80,10 @@ class Inputs:
         if self.sources is None:
             self.sources = Sources(self.places, allow_pipes=self.allow_pipes, guard=self.guard)
 
+    def with_names(self, names: Sequence[str]) -> Inputs:
+        """Return the inputs of other names, with the same options and symbol table."""
+        return replace(self, names=names, sources=self.sources.select(names), tables=None, _begun=None, _current=None)
+
     @property
     def places(self) -> tuple[str, ...]:
         """The names, as strings."""

@@ -213,7 +213,7 @@ def test_difference_reads_words_where_there_is_a_table(ninja: Run, first: str, t
     ref.write_text("u1 one nine\n")
     code, _, errors = ninja("difference", first, "--ref", ref, "-o", out)
     assert code == 1
-    assert "'one' is no word id" in errors
+    assert "'one' is not a word id" in errors
 
 
 def test_push_and_minimize_do_what_their_functions_do(ninja: Run, first: str, tmp_path: Path) -> None:

@@ -129,9 +129,9 @@ def test_a_text_is_read_from_stdin(ninja, bed, monkeypatch):
         ("rnnlm", "k a </s>\n", [], ":1: </s> in the text; remove it, it is implied"),
         ("rnnlm", "k <s> a\n", [], ":1: <s> in the text; remove it, it is implied"),
         ("rnnlm", "k a\n\n", [], ":2: the line is empty; a key is needed, or give --no-keys"),
-        ("rnnlm", "k 3 8\n", ["--int"], ":1: '8' is no word id of the model; these are 0 to 7"),
-        ("rnnlm", "k 3 -1\n", ["--int"], ":1: '-1' is no word id"),
-        ("rnnlm", "k 3 a\n", ["--int"], ":1: 'a' is no word id"),
+        ("rnnlm", "k 3 8\n", ["--int"], ":1: '8' is not a word id of the model; these are 0 to 7"),
+        ("rnnlm", "k 3 -1\n", ["--int"], ":1: '-1' is not a word id"),
+        ("rnnlm", "k 3 a\n", ["--int"], ":1: 'a' is not a word id"),
         ("rnnlm", "k \udcff\n", [], ":1: not UTF-8"),
     ],
 )

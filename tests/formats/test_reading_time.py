@@ -29,7 +29,7 @@ from benchmarks.stress import bounds
 from ninja.errors import NinjaError
 from ninja.formats.format import HEAD, by_mark, formats
 from ninja.formats.torch_file import load, opened
-from ninja.io import sources
+from ninja.io import reading
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import read_arpa, read_const_arpa
 
@@ -61,7 +61,7 @@ def read_whole(name: str) -> Read:
     """Return a reader of all entries of a file of a format, in this thread."""
 
     def read(path: str) -> object:
-        with mock.patch.object(sources, "read_ahead", lambda batches: batches):
+        with mock.patch.object(reading, "read_ahead", lambda batches: batches):
             return [None for _ in ninja.read(path, format=name, on_error=lambda *_: None)]
 
     return read

@@ -73,7 +73,7 @@ def test_lattices_and_transcripts_are_not_scored_together(slf, tmp_path, ninja, 
     sources = [(tmp_path / "hyp.txt", slf[0])[place] for place in order]
     code, printed, said = ninja("score", tmp_path / "ref", *sources)
     assert (code, printed) == (2, "")
-    assert f"{slf[0]} holds lattices, but {tmp_path / 'hyp.txt'} transcripts; score them apart" in said
+    assert f"{slf[0]} contains lattices, but {tmp_path / 'hyp.txt'} transcripts; score them separately" in said
 
 
 @pytest.mark.parametrize("content", [None, b""])

@@ -26,7 +26,7 @@ def test_failures_cost_what_they_interrupt():
     sound = simulate(36_000.0, 0.0, 360, replace(EVEN, workers=4), MEASURED)
     failures = shaky.attempts - 360
     assert 5 < failures < 60  # 5 hours of 4 workers, one failure every half an hour: 20
-    assert shaky.again * 36_000 == pytest.approx(50 * failures, rel=0.4)  # half a shard each
+    assert shaky.repeated * 36_000 == pytest.approx(50 * failures, rel=0.4)  # half a shard each
     assert sound.seconds < shaky.seconds < sound.seconds + 100 + NOTICED + failures * 110 / 4 + 100
 
 

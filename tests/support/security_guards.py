@@ -29,7 +29,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("kernels of a hub are not fetched", MODELS + "test_kernels_of_a_hub_are_not_fetched", "ninja/lm/huggingface/loading.py", "    _check_kernels(config, path)\n"),
         Promise("operators of ONNX that are not on a list are refused", "lm/test_onnx_check.py::test_operators_outside_the_list_and_bodies_are_refused_by_name", "ninja/lm/imported/onnx_check.py", "if node.domain not in DOMAINS or node.op_type not in OPERATORS:", "if False:"),
         Promise("operators of Caffe2 that Ninja does not know are refused", "lm/test_caffe2.py::test_an_unknown_operator_is_named_with_its_place", "ninja/lm/imported/caffe2.py", "if operator.type not in OPERATORS:", "if False:"),
-        Promise("commands in script files are not run", "io/test_tables.py::test_allowing_pipes_does_not_allow_them_in_script_files", "ninja/files/place.py", "if not unpacked:", "if False:"),
+        Promise("commands in script files are not run", "io/test_tables.py::test_allowing_pipes_does_not_allow_them_in_script_files", "ninja/files/place.py", "if not (unpacked := _unpacked(command)):", "unpacked = _unpacked(command) or [command]\n        if False:"),
         Promise("a file of options allows no command, no cluster", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "or option.name in COMMAND_LINE_ONLY", ""),
         Promise("scripts of sed run and write nothing", "cli/test_score_grid.py::test_a_script_of_sed_runs_and_writes_nothing", "ninja/evaluate/word_filters.py", '"--sandbox", '),
         Promise("URLs are of stores, and not chained", "files/test_remote.py::test_messages_name_what_is_missing", "ninja/files/remote.py", "if protocol not in SCHEMES:", "if False:"),
