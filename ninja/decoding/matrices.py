@@ -22,7 +22,7 @@ from ninja.formats.kaldi.matrices import OnError, read_archive, read_one
 from ninja.formats.kaldi.objects import BINARY, LONGEST_KEY
 from ninja.formats.torch_file import FLOATS, PLAIN, Tensor
 from ninja.formats.unsupported import refusal
-from ninja.io.file_lists import names_in
+from ninja.io.detection import names_in
 from ninja.io.sources import Source, kind_of, tables
 from ninja.lattice import Array
 

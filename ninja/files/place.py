@@ -317,3 +317,32 @@ def _checked(target: Target) -> Target:
         if target.script in ("", STDIN, target.archive):
             raise OptionError(f"the script file {target.script!r} is no file name of its own")
     return target
+
+
+def by_suffix(path: str) -> Literal["scp"] | None:
+    """Return the kind of a table by its extension; None for other extensions than ``.scp``."""
+    return "scp" if path.endswith(".scp") else None
+
+
+def files_of(folder: str) -> list[str]:
+    """Return the files of a folder in their natural order, without hidden ones."""
+    if is_remote(folder):
+        return sorted(remote.listing(folder)[0], key=natural)
+    entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]
+    return sorted((entry.path for entry in entries), key=natural)
+
+
+def size_of(table: Table) -> int | None:
+    """Return the bytes of a file or of the files of a folder; None if unknown, as of a pipe."""
+    path = table.place.path
+    if table.place.end is not None:
+        return table.place.end - table.place.offset
+    try:
+        if is_remote(path):
+            return None
+        if table.kind == "folder":
+            return sum(map(os.path.getsize, files_of(path)))
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) and table.place.command is None else None

@@ -17,8 +17,7 @@ from ninja.io.lookup import Lookup
 from ninja.io.reading import Reading, ReadOptions
 from ninja.io.scales import ChosenScales, find_scales
 from ninja.io.sources import Source, SourceFile, Sources, as_sources
-from ninja.io.symbol_tables import find_table
-from ninja.io.words import Words
+from ninja.io.symbol_tables import Words, find_table
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
-from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.files.output import Guard
 from ninja.files.place import Place
 from ninja.files.stream import BOM, Stream, without_mark
-from ninja.files.threads import num_cores
+from ninja.files.threads import num_cores, starting_threads
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC
 from ninja.formats.textual import check_encoding
-from ninja.io import folder
-from ninja.io.read_ahead import read_ahead
+from ninja.io import detection
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, SourceFile, Sources, is_kaldi, kind_of, recognised
-from ninja.io.words import Words
+from ninja.io.symbol_tables import Words
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
 BATCH = 64  # lattices of a batch
+CREDITS = 32  # how far to read ahead, in units of
+CREDIT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +179,9 @@ class Reading:
             if message := parent.describe_lattices():
                 self.options.on_note(f"{path}: {message}")
             return
-        by_content: dict[folder.Holds, list[SourceFile]] = {}
+        by_content: dict[detection.Holds, list[SourceFile]] = {}
         for file in parent.files:
-            holds = file.holds if self.options.format is None else folder.holds_by_name(file.path)
+            holds = file.holds if self.options.format is None else detection.holds_by_name(file.path)
             by_content.setdefault(holds, []).append(file)
             if holds in ("lattices", "damage"):
                 yield from self._read_file(file)
@@ -189,12 +192,12 @@ class Reading:
                 file.close()
             else:
                 yield from self._read_file(file)
-        others = [*folder.below(path), *(file.path for file in by_content.get("nothing", []))]
+        others = [*detection.below(path), *(file.path for file in by_content.get("nothing", []))]
         if not by_content.keys() - {"nothing", "companion"}:
             companions = [file.path for file in by_content.get("companion", [])]
-            message = folder.left_out(path, [*others, *companions], [])
+            message = detection.left_out(path, [*others, *companions], [])
             raise FormatError(f"no lattices lie in this directory{message and '; '}{message}", path)
-        if message := folder.left_out(path, others, [file.path for file in skipped]):
+        if message := detection.left_out(path, others, [file.path for file in skipped]):
             self.options.on_note(f"{path}: {message}")
 
     def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
@@ -307,3 +310,53 @@ def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
         yield from rest
     finally:
         rest.close()  # type: ignore[attr-defined]
+
+
+def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes of file (or one batch).
+
+    The thread ends with the batches, with the first exception (which is raised here), or soon after the generator is
+    closed.
+
+    Raises:
+        InputError: This process was forked meanwhile: the thread stayed behind.
+    """
+    process = os.getpid()
+    ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
+    credits: SimpleQueue[bool] = SimpleQueue()  # one for each unit that may be read; False: stop
+    for _ in range(CREDITS):
+        credits.put(True)
+
+    def run() -> None:
+        end: BaseException | None = None
+        try:
+            for batch in batches:
+                for _ in range(_cost(batch)):
+                    if not credits.get():
+                        return
+                ready.put(batch)
+        except BaseException as error:  # it is the caller's to see, whatever it is
+            end = error
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+            ready.put(end)
+
+    thread = threading.Thread(target=run, name="ninja-read-ahead", daemon=True)
+    with starting_threads():
+        thread.start()
+    try:
+        while isinstance(batch := ready.get(), Batch):
+            yield batch
+            if os.getpid() != process:
+                raise InputError("these files were opened before this process was forked; open them again")
+            for _ in range(_cost(batch)):
+                credits.put(True)
+        if batch is not None:
+            raise batch
+    finally:
+        for _ in range(CREDITS):
+            credits.put(False)
+
+
+def _cost(batch: Batch) -> int:
+    return min(CREDITS, 1 + batch.size // CREDIT_BYTES)

@@ -15,8 +15,8 @@ from ninja.files import remote, toml
 from ninja.files.output import Guard, PartFile, part_of, reported
 from ninja.files.place import is_file, is_read_once, is_remote
 from ninja.formats.format import HEAD
-from ninja.io import folder
-from ninja.io.folder import SCALES_NAME, SCALES_SUFFIX
+from ninja.io import detection
+from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
 from ninja.io.sources import Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.lattice import Scales
 
@@ -149,7 +149,7 @@ def header_scales_of(sources: Sources) -> Iterator[tuple[str, Scales]]:
 def _header_files(file: SourceFile) -> Iterator[SourceFile]:
     if file.kind == "folder":
         for member in file.files:
-            if not folder.is_companion(member.path):
+            if not detection.is_companion(member.path):
                 yield member
                 member.close_surplus()
     elif file.kind in ("ark", "list"):

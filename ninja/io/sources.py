@@ -18,20 +18,22 @@ from ninja.files.place import (
     STDIN,
     Place,
     Table,
+    by_suffix,
+    files_of,
     is_read_once,
     is_remote,
     matching,
     resolve,
     resolve_listed,
+    size_of,
 )
 from ninja.files.stream import BOM, Stream, open_stream
 from ninja.files.text import decoded
 from ninja.formats.format import HEAD, Reader, by_mark, detect
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import KALDI_IMAGE
-from ninja.io import folder
-from ninja.io.file_lists import LIST_HEAD, advice, by_suffix, is_list, names_in, names_script, other_kind
-from ninja.io.folder import Holds
+from ninja.io import detection
+from ninja.io.detection import LIST_HEAD, Holds, advice, is_list, names_in, names_script, other_kind
 
 # Marks of Kaldi's own archives; for other files the registry of formats is asked, which takes longer to load.
 _KALDI_TEXT = re.compile(
@@ -74,7 +76,7 @@ class SourceFile:
     @cached_property
     def size(self) -> int | None:
         """Bytes of the file or of the files of a folder; None if unknown, as of a pipe."""
-        return folder.size_of(self.table)
+        return size_of(self.table)
 
     def inspect(self) -> Stream:
         """Open the file, and keep it open, to look at its first bytes with ``head``."""
@@ -187,15 +189,15 @@ class SourceFile:
     @cached_property
     def files(self) -> list[SourceFile]:
         """All files of a folder, in natural order."""
-        return [SourceFile(Table(Place(path)), self._guard, self) for path in folder.files(self.path)]
+        return [SourceFile(Table(Place(path)), self._guard, self) for path in files_of(self.path)]
 
     @cached_property
     def holds(self) -> Holds:
         """Content of a file of a folder, detected by its first bytes and its name."""
-        is_companion = folder.is_companion(self.path)
+        is_companion = detection.is_companion(self.path)
         holds: Holds
         try:
-            holds = folder.holds(self.inspect().head(HEAD), self.path)
+            holds = detection.holds(self.inspect().head(HEAD), self.path)
         except (InputError, FormatError):
             holds = "damage"
         if holds in ("damage", "nothing") and is_companion:
@@ -219,7 +221,7 @@ class SourceFile:
         subject = "files of lattices are" if len(names) > 1 else "file of lattices is"
         if not names:
             return ""
-        return f"{len(names)} {subject} left out beside the lists of the folder: {named(names, folder.NAMED)}"
+        return f"{len(names)} {subject} left out beside the lists of the folder: {named(names, detection.NAMED)}"
 
     def holds_lattices(self) -> bool:
         """Return whether the first file holds lattices rather than transcripts, by its first bytes."""
@@ -234,7 +236,7 @@ class SourceFile:
                 return any(file.holds_lattices() for file in self._first_listed(head))
             return is_kaldi(head) or recognised(head, self.name) is not None
         except NinjaError:
-            return folder.needs_content(self.name)  # reading reports the error
+            return detection.needs_content(self.name)  # reading reports the error
 
     def _first_listed(self, head: bytes) -> list[SourceFile]:
         """Return the first file that a list or a script file names; an empty list if it may not name it."""
@@ -324,7 +326,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
     Raises:
         FormatError: The file is compressed, empty, or of a known kind without lattices.
     """
-    if not head.removeprefix(BOM).strip() and folder.needs_content(name):
+    if not head.removeprefix(BOM).strip() and detection.needs_content(name):
         raise FormatError("the file is empty, which no file of this name is: was it being written?", name)
     format = detect(head, name)
     if (format is None or format.name == "text") and by_mark(head) is None:  # the extension .txt says little

@@ -22,7 +22,7 @@ from ninja.files.place import Place, Table, is_specifier, resolve_listed, target
 from ninja.files.stream import open_stream
 from ninja.formats.format import of_folder, reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
-from ninja.io import folder
+from ninja.io import detection
 from ninja.io.resume import State, state_of
 from ninja.io.sources import KALDI_READ, Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.pipeline.archive_positions import LONGEST_HEAD, next_lattice_begin
@@ -246,7 +246,7 @@ def _files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
             elif format is None:
                 yield from file.lattice_files
             else:
-                yield from (member for member in file.files if not folder.is_companion(member.path))
+                yield from (member for member in file.files if not detection.is_companion(member.path))
         elif file.kind == "list":
             files, errors = file.listed
             if errors:

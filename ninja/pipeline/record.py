@@ -17,7 +17,7 @@ from typing import Any, get_args
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import LONGEST_NAME, reported
 from ninja.io import resume
-from ninja.io.folder import SCALES_SUFFIX
+from ninja.io.detection import SCALES_SUFFIX
 from ninja.io.symbol_tables import table_beside
 from ninja.pipeline.plan import MAX_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
 from ninja.pipeline.shard_folder import ShardFolder

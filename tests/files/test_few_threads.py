@@ -12,7 +12,7 @@ import ninja as package
 from ninja.errors import ThreadError
 from ninja.files.threads import in_order
 from ninja.graph import from_arcs
-from ninja.io.read_ahead import read_ahead
+from ninja.io.reading import read_ahead
 
 ROOT = Path(__file__).resolve().parents[2]
 SAID = "no thread can be started: the system has no more for this process; use fewer --jobs"

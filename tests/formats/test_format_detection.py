@@ -33,7 +33,7 @@ from ninja.formats.plf import PlfWriteOptions, write_plf
 from ninja.formats.slf import write_slf
 from ninja.formats.sphinx import write_sphinx
 from ninja.graph import connect, from_arcs, nbest
-from ninja.io import folder
+from ninja.io import detection
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -125,7 +125,7 @@ def name_of(content):
 
 def holds_lattices(content):
     """Return what a file that begins so holds when it lies in a folder."""
-    return folder.holds(content, "file")
+    return detection.holds(content, "file")
 
 
 def says_nothing(writer, content, lattice, words):

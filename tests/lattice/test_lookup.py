@@ -16,7 +16,7 @@ from ninja.graph import from_arcs
 from ninja.io import lookup
 from ninja.io.lookup import Lookup
 from ninja.io.reading import ReadOptions
-from ninja.io.words import Words
+from ninja.io.symbol_tables import Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -22,7 +22,7 @@ from ninja.cli.main import group
 from ninja.cli.progress_bar import ProgressBar
 from ninja.io.reading import Reading, ReadOptions
 from ninja.io.sources import Sources
-from ninja.io.words import Words
+from ninja.io.symbol_tables import Words
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = EXAMPLES / "words.txt"

@@ -61,7 +61,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("in entities", OWN + "test_nesting_ends_in_a_refusal", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
         Promise("in n-best lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
         Promise("in configurations of models", MODELS + "test_a_deep_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
-        Promise("lists of files name no lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/file_lists.py", 'by_suffix(name) or "ark"', '"any"'),
+        Promise("lists of files name no lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
         Promise("regular expressions are linear in what is repeated", OWN + "test_no_regular_expression_goes_back_again_and_again", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
         Promise("a pipe is no `file` of an entity list", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "utf8.read(path, plain=True)", "utf8.read(path)"),
         Promise("a pipe or a device in a list is not read", "pipeline/test_outputs_by_file.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),

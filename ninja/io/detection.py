@@ -1,0 +1,186 @@
+"""Detection of the content of sources by first bytes and names: lists of files, script files, files of a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal
+
+from ninja.errors import FormatError, NinjaError
+from ninja.errors import named as shortened
+from ninja.files.kind import kind_of
+from ninja.files.place import STDIN, Place, Table, by_suffix, check_listed, is_file, is_remote, natural
+from ninja.files.remote import listing
+from ninja.files.stream import BOM
+from ninja.formats.format import by_extension, by_mark
+from ninja.formats.unsupported import is_utf_16, refusal
+
+_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
+LIST_HEAD = 1 << 13  # bytes by which a list is detected
+_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # archive and offset of a lattice
+_LONGEST_NAME = 4096  # bytes
+_ROWS = 100  # lines by which a list is detected
+_ARC = re.compile(rb"[\x00-\x08]|^-?[\d.]+(?:,|$)")  # in lines of archives, also damaged ones
+_NAMED_BY = {
+    "a language model in ARPA format": "; language models are named with --rnnlm or --lm",
+    "a Kaldi archive of matrices": "; matrices of a CTC model: ninja ctc-decode",
+    "a numpy array": "; matrices of a CTC model: ninja ctc-decode",
+}
+SCALES_SUFFIX = ".scales.toml"  # after the name of a file of lattices
+SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # in a folder of lattices
+# Files and folders beside lattices: tables, texts about them, and output of Kaldi's recipes.
+COMPANIONS = re.compile(
+    r"(?:.*\.)?(?:(?:words|phones)\.txt(?:\.gz)?|scales\.toml)|(?:README|LICENSE|COPYING|SOURCE).*|.*\.(?:md|log|mdl)|"
+    r"num_jobs|frame_subsampling_factor|(?:cmvn|splice|delta)_opts|(?:best_)?[wc]er(?:_.*)?|text|utt2spk|spk2utt|"
+    r"segments|word_boundary\.(?:int|txt)|(?:log|q|scoring(?:_.*)?)/"
+)
+_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions of files of any content
+_KALDI_OBJECT = re.compile(rb"\S{1,4096} \0B")  # matrices, vectors, alignments
+_PACKED = re.compile(r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$")
+NAMED = 5  # skipped files in a message
+
+
+Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
+
+
+def is_list(head: bytes) -> bool:
+    """Return whether most of the first lines of a file name existing files."""
+    rows = first_rows(head)
+    return 2 * sum(map(_names_file, rows)) >= len(rows) > 0
+
+
+def names_script(head: bytes) -> bool:
+    """Return whether a file is a script file: its first lines have a key and an existing file, or an offset."""
+    rows = [row.split(None, 1) for row in first_rows(head)]
+    return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or _names_file(row[1])) for row in rows)
+
+
+def other_kind(head: bytes) -> str | None:
+    """Describe a file of another kind, and how to name it; None if it may be a damaged archive."""
+    if (kind := kind_of(head)) is not None:
+        return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
+    rows = [row.split() for row in first_rows(head)]
+    if len(rows) > 1 and all(len(row) == 2 and row[1].isdigit() for row in rows):
+        return "this looks like a symbol table, a word and its id on each line; name it with --words (words=)"
+    if len(rows) > 1 and all(len(row) > 1 and not any(map(_ARC.search, row)) for row in rows):
+        return "this looks like transcripts, a key and words on each line, not lattices; are two arguments swapped?"
+    return None
+
+
+def first_rows(head: bytes) -> list[bytes]:
+    """Return the complete first lines, without blanks around them; an empty list for binary data."""
+    rows = head.split(b"\n")
+    rows = rows[:-1] if len(head) >= LIST_HEAD else rows
+    return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
+
+
+def _names_file(name: bytes) -> bool:
+    """Return whether a name in a list is that of an existing file; a URL without blanks is taken for one."""
+    if len(name) > _LONGEST_NAME:
+        return False
+    return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
+
+
+def advice(head: bytes, name: str) -> str | None:
+    """Return advice on a text of no known format, if there is any."""
+    rows = first_rows(head)
+    if not rows:
+        return None
+    path = STDIN if name == Place(STDIN).name else name
+    if names_script(head):
+        return f"it looks like a script file; read it as scp:{path}"
+    if all(_NAME.fullmatch(row) or _names_file(row) for row in rows):
+        missing = next((row for row in rows if not _names_file(row)), None)
+        if missing is not None:
+            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
+        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
+    return None
+
+
+def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaError]]:
+    """Return the files that a list names, one in each line, and an error for each name that is not allowed.
+
+    Args:
+        content: Bytes of the list.
+        listed_in: Path or URL of the list.
+    """
+    files: list[Table] = []
+    errors: list[NinjaError] = []
+    for number, row in enumerate(content.removeprefix(BOM).split(b"\n"), start=1):
+        if name := os.fsdecode(row.strip()):
+            try:
+                check_listed(name, listed_in)
+            except FormatError as error:
+                error.path, error.line = listed_in, number
+                errors.append(error)
+            else:
+                files.append(Table(Place(name, plain=True), by_suffix(name) or "ark"))
+    return files, errors
+
+
+def below(folder: str) -> list[str]:
+    """Return the folders in a folder, ending in a slash, without hidden ones and those of Kaldi's recipes."""
+    if is_remote(folder):
+        paths = listing(folder)[1]
+    else:
+        paths = [entry.path for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_dir()]
+    return sorted((f"{path}/" for path in paths if not COMPANIONS.fullmatch(f"{os.path.basename(path)}/")), key=natural)
+
+
+def left_out(folder: str, others: list[str], results: list[str]) -> str:
+    """Describe the files of a folder that are not read.
+
+    Args:
+        others: Files without lattices, and folders.
+        results: Files of results, which are not read beside lattices.
+    """
+    messages = []
+    for paths, description in ((others, "without lattices"), (results, "of results beside lattices")):
+        if paths:
+            names = [path.removeprefix(os.path.join(folder, "")) for path in paths]
+            subject = f"files {description} are" if len(paths) > 1 else f"file {description} is"
+            messages.append(f"{len(paths)} {subject} left out: {shortened(names, NAMED)}")
+    return "; ".join(messages)
+
+
+def is_companion(path: str) -> bool:
+    """Return whether a file belongs to lattices, by its name, such as the script file of an archive."""
+    if COMPANIONS.fullmatch(os.path.basename(path)):
+        return True
+    return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
+
+
+def holds_by_name(path: str) -> Holds:
+    """Detect by its name whether a file of a folder holds lattices of a given format."""
+    return "companion" if is_companion(path) else "lattices"
+
+
+def holds(head: bytes, name: str) -> Holds:
+    """Detect the content of a file by its first bytes and name; "damage" if it should hold lattices."""
+    format = by_mark(head)
+    if format is not None:
+        if format.in_folder is not None and not format.in_folder(head.removeprefix(BOM)):
+            return "nothing"
+        return "results" if format.results else "lattices"
+    return "damage" if seems_damaged(head, name) else "nothing"
+
+
+def seems_damaged(head: bytes, name: str) -> bool:
+    """Return whether a file of no format is a damaged file of lattices, by its encoding or name."""
+    if is_utf_16(head) or (not head and needs_content(name)):
+        return True
+    return _is_named(name if refusal(head) is None else _PACKED.sub("", name)) and not _KALDI_OBJECT.match(head)
+
+
+def needs_content(name: str) -> bool:
+    """Return whether an empty file of that name is damaged; empty Kaldi archives are not."""
+    if _is_named(name) and not name.removesuffix(".gz").endswith(".ark"):
+        return True
+    return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
+
+
+def _is_named(name: str) -> bool:
+    """Return whether the extension of a file is that of lattices or n-best lists."""
+    if name.removesuffix(".gz").lower().endswith(_SHARED):
+        return False
+    return bool(by_extension(name))
