@@ -77,7 +77,7 @@ def shown(key: str) -> str:
 def named(names: Sequence[str], most: int = NAMED) -> str:
     """Return the first names of files or keys as messages show them, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(each if each.isprintable() and len(each) < 80 else shown(each) for each in names[:most]) + more
+    return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
 
 class FormatError(NinjaError, ValueError):
@@ -164,7 +164,8 @@ def described(default: Default, help: str) -> Default:
 
 def documented(options: type[Options]) -> type[Options]:
     """List the fields of an options dataclass, with their help texts, in its docstring."""
-    lines = (f"        {each.name}: {each.metadata['help']}" for each in fields(options) if "help" in each.metadata)  # type: ignore[arg-type]
+    described_fields = [option for option in fields(options) if "help" in option.metadata]  # type: ignore[arg-type]
+    lines = (f"        {option.name}: {option.metadata['help']}" for option in described_fields)
     options.__doc__ = "\n".join([(options.__doc__ or "").rstrip(), "", "    Attributes:", *lines, "    "])
     return options
 
@@ -188,9 +189,9 @@ def check_range(
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return
     if above is not None:
-        wanted = f"above {above:g}"
+        bounds = f"above {above:g}"
     elif math.isfinite(least):
-        wanted = f"between {least:g} and {most:g}" if math.isfinite(most) else f"{least:g} or more"
+        bounds = f"between {least:g} and {most:g}" if math.isfinite(most) else f"{least:g} or more"
     else:
-        wanted = f"{most:g} or less" if math.isfinite(most) else "finite"
-    raise OptionError(f"{name} is {value}, but must be {wanted}")
+        bounds = f"{most:g} or less" if math.isfinite(most) else "finite"
+    raise OptionError(f"{name} is {value}, but must be {bounds}")

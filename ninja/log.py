@@ -26,13 +26,13 @@ class Log:
     repeated: list[str] = field(default_factory=list)  # keys that occurred before, once for each repetition
     lists_repeated: bool = False  # a note lists these keys
     output: int = 0  # number of the output that is being written, of several
-    _told: set[tuple[int, str]] = field(default_factory=set)  # notes, with the output of each
+    _reported: set[tuple[int, str]] = field(default_factory=set)  # notes, with the output of each
 
     def note(self, message: str) -> None:
         """Keep a message and show it to the user, once for each output."""
-        if (self.output, message) in self._told:
+        if (self.output, message) in self._reported:
             return
-        self._told.add((self.output, message))
+        self._reported.add((self.output, message))
         if message not in self.notes:
             self.notes.append(message)
         if self.on_note is not None:
@@ -48,10 +48,10 @@ class Log:
 
     def merge(self, part: Log) -> None:
         """Add the log of a thread or process; a note that is here already is not repeated."""
-        for each in fields(part):
-            value = getattr(part, each.name)
+        for counter in fields(part):
+            value = getattr(part, counter.name)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                setattr(self, each.name, getattr(self, each.name) + value)
+                setattr(self, counter.name, getattr(self, counter.name) + value)
         self.repeated += part.repeated
         for note in part.notes:
             self.note(note)

@@ -72,7 +72,7 @@ def random_lattices() -> list[Lattice]:
         if draw(2):
             final[1 + draw(states - 1)] = 0.5
         lm, acoustic = ([step * (draw(16) - 2) for _ in pairs] for _ in range(2))
-        dst, word = [each for _, each in pairs], [draw(4) for _ in pairs]
+        dst, word = [state for _, state in pairs], [draw(4) for _ in pairs]
         lattices.append(Lattice.from_arrays(f"u{number:02}", begin, dst, word, lm, acoustic, final, words=TABLE))
     return lattices
 
@@ -127,25 +127,25 @@ def _costs() -> None:
 
 def _best_path() -> None:
     for lattice in random_lattices():
-        found = walks(lattice)
+        paths = walks(lattice)
         cost = graph.best_path(lattice, SCALES).cost(SCALES)
-        check_close(f"{lattice.key}: the cost of the best path", cost, min(walk.cost for walk in found))
-        least = by_words(found)
-        listed = graph.nbest(lattice, 5, SCALES)
-        for path, cost in zip(listed, sorted(least.values()), strict=False):
+        check_close(f"{lattice.key}: the cost of the best path", cost, min(walk.cost for walk in paths))
+        least = by_words(paths)
+        nbest = graph.nbest(lattice, 5, SCALES)
+        for path, cost in zip(nbest, sorted(least.values()), strict=False):
             check_close(f"{lattice.key}: a cost of the n-best list", path.cost(SCALES), cost)
-        if len(listed) != min(5, len(least)):
-            raise Wrong(f"{lattice.key}: {len(listed)} word sequences rather than {min(5, len(least))}")
+        if len(nbest) != min(5, len(least)):
+            raise Wrong(f"{lattice.key}: {len(nbest)} word sequences rather than {min(5, len(least))}")
 
 
 def _posteriors() -> None:
     for lattice in random_lattices():
-        found = walks(lattice)
-        best = min(walk.cost for walk in found)
-        mass = math.fsum(math.exp(best - walk.cost) for walk in found)
+        paths = walks(lattice)
+        best = min(walk.cost for walk in paths)
+        mass = math.fsum(math.exp(best - walk.cost) for walk in paths)
         posteriors = graph.posteriors(lattice, SCALES).tolist()
         for arc in range(lattice.num_arcs):
-            expected = math.fsum(math.exp(best - walk.cost) for walk in found if arc in walk.arcs) / mass
+            expected = math.fsum(math.exp(best - walk.cost) for walk in paths if arc in walk.arcs) / mass
             check_close(f"{lattice.key}: the posterior of arc {arc}", posteriors[arc], expected)
         total = graph.forward_backward(lattice, SCALES).total
         check_close(f"{lattice.key}: the cost of all paths", total, best - math.log(mass))
@@ -153,12 +153,12 @@ def _posteriors() -> None:
 
 def _prune() -> None:
     for lattice in random_lattices():
-        found = walks(lattice)
-        best = min(walk.cost for walk in found)
-        wanted = sorted({arc for walk in found if walk.cost <= best + 1.03 for arc in walk.arcs})
-        kept = graph.prune(lattice, 1.03, SCALES, return_arc_map=True)[1].tolist()
-        if sorted(kept) != wanted:
-            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(kept)} rather than {wanted}")
+        paths = walks(lattice)
+        best = min(walk.cost for walk in paths)
+        expected = sorted({arc for walk in paths if walk.cost <= best + 1.03 for arc in walk.arcs})
+        pruned = graph.prune(lattice, 1.03, SCALES, return_arc_map=True)[1].tolist()
+        if sorted(pruned) != expected:
+            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(pruned)} rather than {expected}")
 
 
 def _determinize() -> None:
@@ -184,8 +184,8 @@ def _edits(first: tuple[int, ...], second: tuple[int, ...]) -> int:
 def _oracle() -> None:
     for lattice in random_lattices():
         for reference in ((1, 2), (3,), (2, 2, 1, 3)):
-            found = graph.oracle(lattice, reference)
-            errors = found.substitutions + found.insertions + found.deletions
+            best = graph.oracle(lattice, reference)
+            errors = best.substitutions + best.insertions + best.deletions
             check_close(
                 f"{lattice.key}: the fewest errors", errors, min(_edits(w.words, reference) for w in walks(lattice))
             )
@@ -193,23 +193,23 @@ def _oracle() -> None:
 
 def _consensus() -> None:
     for lattice in random_lattices():
-        found = mbr_decode(lattice, SCALES)
-        for at, begin in enumerate(found.bin_begin[:-1]):
-            share = float(found.posterior[begin : found.bin_begin[at + 1]].astype(np.float64).sum())
+        consensus = mbr_decode(lattice, SCALES)
+        for at, begin in enumerate(consensus.bin_begin[:-1]):
+            share = float(consensus.posterior[begin : consensus.bin_begin[at + 1]].astype(np.float64).sum())
             check_close(f"{lattice.key}: the posteriors of bin {at} together", share, 1.0, 1e-5)
         weights = by_words_mass(lattice)
-        risk = math.fsum(p * _edits(words, tuple(found.words.tolist())) for words, p in weights.items())
-        if not risk <= found.bayes_risk + 1e-4:
-            raise Wrong(f"{lattice.key}: the expected errors are {risk}, above the bound {found.bayes_risk} found")
+        risk = math.fsum(p * _edits(words, tuple(consensus.words.tolist())) for words, p in weights.items())
+        if not risk <= consensus.bayes_risk + 1e-4:
+            raise Wrong(f"{lattice.key}: the expected errors are {risk}, above the bound {consensus.bayes_risk} found")
 
 
 def by_words_mass(lattice: Lattice) -> dict[tuple[int, ...], float]:
     """Return the probability of each word sequence."""
-    found = walks(lattice)
-    best = min(walk.cost for walk in found)
-    mass = math.fsum(math.exp(best - walk.cost) for walk in found)
+    paths = walks(lattice)
+    best = min(walk.cost for walk in paths)
+    mass = math.fsum(math.exp(best - walk.cost) for walk in paths)
     share: dict[tuple[int, ...], float] = defaultdict(float)
-    for walk in found:
+    for walk in paths:
         share[walk.words] += math.exp(best - walk.cost) / mass
     return dict(share)
 
@@ -221,9 +221,12 @@ def _archive() -> None:
             with write(path) as output:
                 for lattice in random_lattices():
                     output.write(lattice)
-            for written, (_, lattice) in zip(random_lattices(), read(path), strict=True):
-                if written.graph.tobytes() != lattice.graph.tobytes() or written.dst.tobytes() != lattice.dst.tobytes():
-                    raise Wrong(f"{written.key}: reading {name} returns other costs or arcs than were written")
+            for original, (_, lattice) in zip(random_lattices(), read(path), strict=True):
+                if (
+                    original.graph.tobytes() != lattice.graph.tobytes()
+                    or original.dst.tobytes() != lattice.dst.tobytes()
+                ):
+                    raise Wrong(f"{original.key}: reading {name} returns other costs or arcs than were written")
         for cost in ("nan", "-inf", "inf"):
             Path(folder, "y.txt").write_text(f"u\n0 1 1 {cost},0,\n1\n\n")
             try:
@@ -244,11 +247,11 @@ def _language_model() -> None:
         Path(path).write_text(ARPA)
         lm = load(path)
     ids = [lm.vocabulary.id(word) for word in ("a", "b", "</s>")]
-    slots, given = lm.start(1), []
+    slots, logprobs = lm.start(1), []
     for word in ids:
-        given.append(float(lm.logprob(slots, np.array([word], np.int32))[0]))
+        logprobs.append(float(lm.logprob(slots, np.array([word], np.int32))[0]))
         slots = lm.advance(slots, np.array([word], np.int32))
-    for value, log10 in zip(given, (-0.25, -0.375, -0.875), strict=True):
+    for value, log10 in zip(logprobs, (-0.25, -0.375, -0.875), strict=True):
         check_close("a score of the n-gram model", value, log10 * math.log(10), 1e-6)
     grams = {(0, 1): -0.25, (1, 2): -0.375, (2, 4): -0.875}
     single, back = {1: -0.5, 2: -1.25, 3: -0.625, 4: -1.0}, {0: -0.5, 1: -0.25, 2: -0.125, 3: 0.0}
@@ -260,8 +263,8 @@ def _language_model() -> None:
                 score += grams.get((history, word), back[history] + single[word])
                 history = word
             expected = min(expected, walk.cost - 0.5 * math.log(10) * score)
-        ((_, found),) = rescore([(lattice.key, lattice)], lm, options)
-        cost = min(walk.cost for walk in walks(found, Scales(acoustic=0.1)))
+        ((_, result),) = rescore([(lattice.key, lattice)], lm, options)
+        cost = min(walk.cost for walk in walks(result, Scales(acoustic=0.1)))
         check_close(f"{lattice.key}: the cost of the rescored best path", cost, expected, 1e-5)
 
 

@@ -106,10 +106,10 @@ def mbr_decode(
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
     edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
     """
-    how = scales, decode_mbr, print_silence
+    options = scales, decode_mbr, print_silence
     if isinstance(lattices, Batch):
-        return decoded(lattices, hypothesis, *how)  # type: ignore[arg-type]
-    return decoded(lattices, None if hypothesis is None else [hypothesis], *how)[0]  # type: ignore[list-item]
+        return decoded(lattices, hypothesis, *options)  # type: ignore[arg-type]
+    return decoded(lattices, None if hypothesis is None else [hypothesis], *options)[0]  # type: ignore[list-item]
 
 
 def decoded(
@@ -123,8 +123,8 @@ def decoded(
     """Decode a lattice, or each of a batch, as ``mbr_decode`` does; `limits` of comparisons are the kernel's."""
     start = None
     if hypotheses is not None:
-        given = [_checked(hypothesis) for hypothesis in hypotheses]
-        start = np.concatenate([*given, np.zeros(0, np.int32)]), offsets([len(words) for words in given])
+        word_ids = [_checked(hypothesis) for hypothesis in hypotheses]
+        start = np.concatenate([*word_ids, np.zeros(0, np.int32)]), offsets([len(words) for words in word_ids])
     # An arc gets all labels of its word.
     lattices = to_compact(lattices)  # type: ignore[type-var]
     failed, of_words, (bins, bin_begin, bin_times), of_entries, (risk, rounds, touches_band) = _consensus.decode_mbr(

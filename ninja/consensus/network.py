@@ -96,8 +96,8 @@ def _in_a_row(lattice: Lattice) -> bool:
 
 def _of_posteriors(lattice: Lattice, lm_scale: float) -> bool:
     """Tell whether graph costs can be those of a mesh that was read."""
-    others = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
-    if lm_scale != 1.0 or others:
+    has_other_costs = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
+    if lm_scale != 1.0 or has_other_costs:
         return False
     pairs = lattice.src.astype(np.int64) << 32 | lattice.word
     if len(np.unique(pairs)) < lattice.num_arcs:
@@ -109,15 +109,15 @@ def _of_posteriors(lattice: Lattice, lm_scale: float) -> bool:
 
 def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> Lattice:
     """Return the words of each position, the most probable first, with their posteriors as graph costs."""
-    found: list[dict[int, float]] = [{} for _ in range(lattice.num_states - 1)]
+    shares_of: list[dict[int, float]] = [{} for _ in range(lattice.num_states - 1)]
     for place, word, share in zip(lattice.src.tolist(), lattice.word.tolist(), posterior.tolist(), strict=True):
-        found[place][word] = found[place].get(word, 0.0) + share
-    entries = [sorted(shares.items(), key=lambda entry: -entry[1]) for shares in found]
-    flat = [entry for each in entries for entry in each]
+        shares_of[place][word] = shares_of[place].get(word, 0.0) + share
+    entries = [sorted(shares_at.items(), key=lambda entry: -entry[1]) for shares_at in shares_of]
+    flat = [entry for position in entries for entry in position]
     return Lattice.from_arrays(
         lattice.key,
         np.cumsum([0, *map(len, entries), 0]),
-        np.repeat(np.arange(1, lattice.num_states), [len(each) for each in entries]),
+        np.repeat(np.arange(1, lattice.num_states), [len(position) for position in entries]),
         [word for word, _ in flat],
         [0.0 - math.log(min(share, 1.0)) if share > 0.0 else LARGEST_COST for _, share in flat],
         np.zeros(len(flat)),
@@ -131,5 +131,5 @@ def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> La
 def without_empty_bins(network: ConfusionNetwork) -> ConfusionNetwork:
     """Return a network without the bins in which there is no word, which SRILM's meshes do not have."""
     bins = [network.bin(place) for place in range(network.num_bins)]
-    kept = [entries for entries in bins if any(word is not None for word, *_ in entries)]
-    return ConfusionNetwork.from_bins(network.key, kept)
+    nonempty = [entries for entries in bins if any(word is not None for word, *_ in entries)]
+    return ConfusionNetwork.from_bins(network.key, nonempty)

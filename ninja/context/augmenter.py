@@ -99,6 +99,8 @@ def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confus
         return Retriever(encoder)
     if path is None:
         return None  # phones of another language: all phrases are compared
-    wanted = "phones" if encoder.takes_phones else "letters only"
-    reason = f"it knows {wanted}, not all phones of the confusion costs; leave it out, or train one with --confusion"
+    input_symbols = "phones" if encoder.takes_phones else "letters only"
+    reason = (
+        f"it knows {input_symbols}, not all phones of the confusion costs; leave it out, or train one with --confusion"
+    )
     raise ModelError(reason, os.fspath(path))

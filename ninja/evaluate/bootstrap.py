@@ -98,15 +98,15 @@ def bootstrap(
     if not words.any():
         raise FormatError("the references contain no word: there is no word error rate")
     errors = [np.array([edits(references[key], texts.get(key, ())) for key in keys], np.int64) for texts in systems]
-    drawn_words, *drawn = resample([words, *errors], replications, seed)
-    drawn = [errors_of_system[drawn_words > 0] for errors_of_system in drawn]
-    drawn_words = drawn_words[drawn_words > 0]
-    if not len(drawn_words):
+    resampled_words, *resampled = resample([words, *errors], replications, seed)
+    resampled = [errors_of_system[resampled_words > 0] for errors_of_system in resampled]
+    resampled_words = resampled_words[resampled_words > 0]
+    if not len(resampled_words):
         raise FormatError("no replication drew a reference word; use more replications")
-    rates = [100.0 * errors_of_system / drawn_words for errors_of_system in drawn]
+    rates = [100.0 * errors_of_system / resampled_words for errors_of_system in resampled]
     if others is None:
         return Bootstrap(_interval(rates[0]))
-    fewer = 100.0 * float((drawn[1] < drawn[0]).mean())
+    fewer = 100.0 * float((resampled[1] < resampled[0]).mean())
     return Bootstrap(_interval(rates[0]), _interval(rates[1]), _interval(rates[1] - rates[0]), fewer)
 
 

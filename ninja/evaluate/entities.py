@@ -78,8 +78,8 @@ def score_entities(
     for key in keys:
         reference, hypothesis = list(references[key]), list(hypotheses.get(key, ()))
         earlier = None if before is None or (key not in before and mode == "present") else before.get(key, ())
-        listed = phrases.get(key, ())
-        true = listed
+        entities_of_key = phrases.get(key, ())
+        true = entities_of_key
         if truth is not None:
             of_utterance = truth.get(key, ())
             for entity in of_utterance:
@@ -90,7 +90,7 @@ def score_entities(
         alignment = align(reference, hypothesis)
         rates[key] = alignment.rate()
         mentions += _mentions(key, _find(reference, true), alignment, hypothesis, earlier, is_known)
-        insertions += _insertions(key, listed, alignment, reference, hypothesis, earlier, is_known)
+        insertions += _insertions(key, entities_of_key, alignment, reference, hypothesis, earlier, is_known)
     return EntityReport(tuple(mentions), tuple(insertions), rates, count_absent(references, hypotheses))
 
 
@@ -160,45 +160,45 @@ def _occurrences(words: Sequence[str], text: str) -> int:
 
 def _mentions(
     key: str,
-    said: Sequence[_Occurrence],
+    mentions: Sequence[_Occurrence],
     alignment: Alignment,
     hypothesis: Sequence[str],
     earlier: Sequence[str] | None,
     is_known: Callable[[Entity], bool | None],
 ) -> list[Mention]:
-    aligned = [_aligned_words(alignment, 0, mention) for mention in said]
-    texts = [mention.entity.text for mention in said]
+    aligned = [_aligned_words(alignment, 0, mention) for mention in mentions]
+    texts = [mention.entity.text for mention in mentions]
     is_found = _assign(
         texts, [instead for _, instead in aligned], {text: _occurrences(hypothesis, text) for text in texts}
     )
-    is_found_before: Sequence[bool | None] = [None] * len(said)
+    is_found_before: Sequence[bool | None] = [None] * len(mentions)
     if earlier is not None:
         is_found_before = _assign(texts, texts, {text: _occurrences(earlier, text) for text in texts})
     return [
         Mention(key, entity, begin, found, instead, count_errors(pairs), found_before, is_known(entity))
         for (begin, _, entity), (pairs, instead), found, found_before in zip(
-            said, aligned, is_found, is_found_before, strict=True
+            mentions, aligned, is_found, is_found_before, strict=True
         )
     ]
 
 
 def _insertions(
     key: str,
-    listed: Sequence[Phrases],
+    entities_of_key: Sequence[Phrases],
     alignment: Alignment,
     reference: Sequence[str],
     hypothesis: Sequence[str],
     earlier: Sequence[str] | None,
     is_known: Callable[[Entity], bool | None],
 ) -> list[Insertion]:
-    recognised = _find(hypothesis, listed)
+    recognised = _find(hypothesis, entities_of_key)
     instead_of = [_aligned_words(alignment, 1, occurrence)[1] for occurrence in recognised]
     texts = [occurrence.entity.text for occurrence in recognised]
     is_correct = _assign(texts, instead_of, {text: _occurrences(reference, text) for text in texts})
     wrong = [i for i, correct in enumerate(is_correct) if not correct]
     is_found_before: Sequence[bool | None] = [None] * len(wrong)
     if earlier is not None:
-        counts = Counter(occurrence.entity.text for occurrence in _find(earlier, listed))
+        counts = Counter(occurrence.entity.text for occurrence in _find(earlier, entities_of_key))
         wrong_texts = [texts[i] for i in wrong]
         is_found_before = _assign(
             wrong_texts, wrong_texts, {text: count - _occurrences(reference, text) for text, count in counts.items()}

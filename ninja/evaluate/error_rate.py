@@ -125,11 +125,13 @@ def align_at_costs(
     first, second = (
         np.array([ids.setdefault(word, len(ids)) for word in words], np.int32) for words in (reference, hypothesis)
     )
-    left, right = (side.tolist() for side in _graph.align_words(first, second, insertion, deletion, substitution))
+    first_words, second_words = (
+        side.tolist() for side in _graph.align_words(first, second, insertion, deletion, substitution)
+    )
     return Alignment(
         tuple(
             (None if i < 0 else reference[i], None if j < 0 else hypothesis[j])
-            for i, j in zip(left, right, strict=True)
+            for i, j in zip(first_words, second_words, strict=True)
         )
     )
 

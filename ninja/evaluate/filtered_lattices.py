@@ -23,7 +23,7 @@ class LatticeFilter:
 
     def __init__(self, word_filter: WordFilter) -> None:
         if word_filter.mapping is not None and any(
-            len(left) > 1 for rules in word_filter.mapping.rules.values() for left, _ in rules
+            len(pattern) > 1 for rules in word_filter.mapping.rules.values() for pattern, _ in rules
         ):
             raise OptionError(
                 "the global mapping file has rules for several words, which cannot be applied to lattices"

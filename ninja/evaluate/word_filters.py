@@ -35,10 +35,10 @@ class GlobalMapping:
         place = 0
         compared = words if self.case_sensitive else [word.lower() for word in words]
         while place < len(words):
-            for left, right in self.rules.get(compared[place], ()):
-                if tuple(compared[place : place + len(left)]) == left:
-                    mapped += right
-                    place += len(left)
+            for pattern, replacement in self.rules.get(compared[place], ()):
+                if tuple(compared[place : place + len(pattern)]) == pattern:
+                    mapped += replacement
+                    place += len(pattern)
                     break
             else:
                 mapped.append(words[place])
@@ -125,13 +125,13 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
         match = _RULE.fullmatch(" ".join(row.split()))
         if match is None:
             raise FormatError(f"{row!r} is not a rule such as [UM] => [%HESITATION] / [ ] __ [ ]", path, line=number)
-        left, right, context = match.groups()
-        if right.startswith("{"):
+        pattern, replacement, context = match.groups()
+        if replacement.startswith("{"):
             raise FormatError(f"{row!r} has alternatives, which are not supported; keep one", path, line=number)
         if context is not None and not _BETWEEN_WORDS.fullmatch(context.strip()):
             raise FormatError(f"{row!r} requires a context; only / [ ] __ [ ] is supported", path, line=number)
-        words = left.strip("[] \t") if exact else left.strip("[] \t").lower()
+        words = pattern.strip("[] \t") if exact else pattern.strip("[] \t").lower()
         if not words:
             raise FormatError(f"{row!r} replaces nothing", path, line=number)
-        rules.setdefault(words.split()[0], []).append((tuple(words.split()), tuple(right.strip("[] \t").split())))
+        rules.setdefault(words.split()[0], []).append((tuple(words.split()), tuple(replacement.strip("[] \t").split())))
     return GlobalMapping(rules, exact)

@@ -50,9 +50,9 @@ class Unpacked:
         self._failures: tuple[type[Exception], ...] = ()
         self._members = 0  # that have begun
         self._begin = 0  # of the last of them, in the packed file
-        self._gave = False  # whether it has given a byte
+        self._has_output = False  # whether it has given a byte
         self._full = False  # whether the last buffer was filled to its end
-        self._given = 0  # bytes
+        self._unpacked_size = 0  # bytes
 
     @property
     def position(self) -> int:
@@ -79,10 +79,10 @@ class Unpacked:
                 self._unpacker = None
                 self._full = False
             if content:
-                self._gave = True
-                self._given += len(content)
-                if self._given > max(FREE, LARGEST_RATIO * self._read):
-                    message = f"{self._read:,} packed bytes unpack to more than {self._given:,}"
+                self._has_output = True
+                self._unpacked_size += len(content)
+                if self._unpacked_size > max(FREE, LARGEST_RATIO * self._read):
+                    message = f"{self._read:,} packed bytes unpack to more than {self._unpacked_size:,}"
                     raise FormatError(f"{message}; was it made to fill the memory? If not, unpack it first", self._name)
                 buffer[: len(content)] = content
                 return len(content)
@@ -102,13 +102,13 @@ class Unpacked:
                 byte=self._begin,
             )
         self._members += 1
-        self._gave = False
+        self._has_output = False
         self._unpacker, self._failures = _unpacker()
         return True
 
     def _refuse_strange(self) -> None:
         """Refuse a member behind others that broke before it gave a byte, or is too short for one of lattices."""
-        if self._members > 1 and (not self._gave or self._read - self._begin < SHORTEST_MEMBER):
+        if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
                 "the gzip stream ends here, and what follows is no whole one: is something else appended to the file, "
                 "or is it cut short?",
@@ -116,10 +116,10 @@ class Unpacked:
                 byte=self._begin,
             )
 
-    def _more(self, left: bytes = b"") -> bool:
+    def _more(self, rest: bytes = b"") -> bool:
         """Read more bytes; tell whether there were any."""
         more = self._raw.read(PACKED_CHUNK) or b""
-        self._packed = left + more
+        self._packed = rest + more
         self._read += len(more)
         return bool(more)
 

@@ -42,11 +42,13 @@ def state_of(url: str) -> tuple[int | None, str]:
     with _asking(url):
         system, name = _system(url)
         try:
-            found = system.info(name)
+            details = system.info(name)
         except FileNotFoundError:
             return None, ""
-    marks = (str(found[each]) for each in ("ETag", "etag", "mtime", "LastModified", "created") if found.get(each))
-    return int(found["size"]), next(marks, "")
+    marks = (
+        str(details[field]) for field in ("ETag", "etag", "mtime", "LastModified", "created") if details.get(field)
+    )
+    return int(details["size"]), next(marks, "")
 
 
 def matching(pattern: str) -> list[str]:
@@ -60,35 +62,35 @@ def matching(pattern: str) -> list[str]:
     with _asking(pattern):
         system, name = _system(pattern)
         system.invalidate_cache()
-        found = system.glob(name if "JOB" not in base else name[: -len(base)] + base.replace("JOB", "*"))
-        urls = [_inside(str(system.unstrip_protocol(each)), pattern, system) for each in found]
+        paths = system.glob(name if "JOB" not in base else name[: -len(base)] + base.replace("JOB", "*"))
+        urls = [_inside(str(system.unstrip_protocol(path)), pattern, system) for path in paths]
     shape = re.compile(re.escape(base).replace("JOB", r"\d+")) if "JOB" in base else re.compile(r"[^.].*", re.DOTALL)
     return [url for url in urls if shape.fullmatch(url.rpartition("/")[2])]
 
 
 def listing(folder: str) -> tuple[list[str], list[str]]:
     """Return the URLs of the files and of the folders in a folder, without hidden ones, in any order."""
-    found: tuple[list[str], list[str]] = [], []
+    urls: tuple[list[str], list[str]] = [], []
     with _asking(folder):
         system, name = _system(folder)
         system.invalidate_cache()
         for entry in system.ls(name, detail=True):
             url = _inside(str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system)
             if not url.rpartition("/")[2].startswith(".") and url != folder.rstrip("/"):
-                found[entry["type"] == "directory"].append(url)
-    return found
+                urls[entry["type"] == "directory"].append(url)
+    return urls
 
 
-def _inside(url: str, asked: str, system: Any) -> str:
+def _inside(url: str, request: str, system: Any) -> str:
     """Return a URL that a listing gave, if it lies where the store was asked.
 
     Raises:
         InputError: It does not.
     """
-    plain = _MAGIC.split(asked, maxsplit=1)[0].partition("JOB")[0]
+    plain = _MAGIC.split(request, maxsplit=1)[0].partition("JOB")[0]
     folder = str(system.unstrip_protocol(system._strip_protocol(plain.rpartition("/")[0])))
     if ".." in url.split("/") or not url.startswith(folder.rstrip("/") + "/"):
-        raise InputError(f"the store lists {url!r}, which does not lie there", asked)
+        raise InputError(f"the store lists {url!r}, which does not lie there", request)
     return url
 
 
@@ -228,12 +230,12 @@ class RemoteFile(io.RawIOBase):
         self._length = min(2 * self._length, LARGEST_RANGE) if follows else FIRST_RANGE
         begin, end = self._position, min(self._position + self._length, self.size)
         try:
-            found = self._system.cat_file(self._name, start=begin, end=end)
+            content = self._system.cat_file(self._name, start=begin, end=end)
         except Exception as error:  # of the store's library
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
-        if len(found) != end - begin:
-            raise StoreError(f"{len(found)} bytes came instead of {end - begin}; was it written over?", self._url)
-        self._range, self._begin = found, begin
+        if len(content) != end - begin:
+            raise StoreError(f"{len(content)} bytes came instead of {end - begin}; was it written over?", self._url)
+        self._range, self._begin = content, begin
 
 
 def _system(url: str) -> tuple[Any, str]:
@@ -267,8 +269,8 @@ def _asking(url: str, kind: type[InputError] | type[OutputError] = InputError) -
     except NinjaError:
         raise
     except Exception as error:
-        what = "cannot be read" if kind is InputError else "cannot be written"
-        raise kind(f"{what}: {_reason(error)}", url) from error
+        message = "cannot be read" if kind is InputError else "cannot be written"
+        raise kind(f"{message}: {_reason(error)}", url) from error
 
 
 def _reason(error: Exception) -> str:

@@ -33,8 +33,8 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
         np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int32), start
     )
     if cycle:
-        shown = [str(state) for state in cycle[:8]] + (["…"] if len(cycle) > 8 else []) + [str(cycle[0])]
-        raise LatticeError(f"the arcs form a cycle: {' → '.join(shown)}; a lattice must be acyclic", key=key)
+        path = [str(state) for state in cycle[:8]] + (["…"] if len(cycle) > 8 else []) + [str(cycle[0])]
+        raise LatticeError(f"the arcs form a cycle: {' → '.join(path)}; a lattice must be acyclic", key=key)
     return number
 
 

@@ -59,8 +59,8 @@ def equivalent(
 
     if not pywrapfst.equivalent(machine(first, arcs=False), machine(second, arcs=False)):
         return False
-    left = machine(first, arcs=True).invert().arcsort("olabel")
-    pairs = pywrapfst.compose(left, machine(second, arcs=True).arcsort("ilabel"))
+    transducer = machine(first, arcs=True).invert().arcsort("olabel")
+    pairs = pywrapfst.compose(transducer, machine(second, arcs=True).arcsort("ilabel"))
     joint = parse_image(pairs.write_to_string(), a.key).fst
 
     def by_label(lattice: Lattice, of_graph: float, of_acoustic: float) -> Any:

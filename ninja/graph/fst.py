@@ -100,11 +100,11 @@ def _remove_local_epsilons(fst: _Rows) -> None:
     for state, arcs in enumerate(fst.arcs):
         at = 0
         while at < len(arcs):  # arcs are appended
-            there = arcs[at][2]
-            if there != REMOVED:
-                if num_in[there] == 1 and num_out[there] > 1:
+            target = arcs[at][2]
+            if target != REMOVED:
+                if num_in[target] == 1 and num_out[target] > 1:
                     _join_all(fst, state, at, num_in, num_out)
-                elif num_out[there] == 1:
+                elif num_out[target] == 1:
                     _join_one(fst, state, at, num_in, num_out)
             at += 1
     for arcs in fst.arcs:
@@ -120,10 +120,10 @@ def _joined(a: Arc, b: Arc) -> Arc | None:
 def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
     """Join an arc with those that leave its destination, which no other arc enters; keep arcs that cannot be joined."""
     arc = fst.arcs[state][at]
-    there = arc[2]
+    target = arc[2]
     removed = remaining = math.inf  # best costs
     added: list[Arc] = []
-    for place, following in enumerate(fst.arcs[there]):
+    for place, following in enumerate(fst.arcs[target]):
         if following[2] == REMOVED:
             continue
         both = _joined(arc, following)
@@ -131,28 +131,28 @@ def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[
             remaining = min(remaining, following[3])
             continue
         removed = min(removed, following[3])
-        num_out[there] -= 1
+        num_out[target] -= 1
         num_in[following[2]] -= 1
-        fst.arcs[there][place] = (*following[:2], REMOVED, following[3])
+        fst.arcs[target][place] = (*following[:2], REMOVED, following[3])
         added.append(both)
-    if fst.final[there] < math.inf:
+    if fst.final[target] < math.inf:
         if arc[0] or arc[1]:
-            remaining = min(remaining, fst.final[there])
+            remaining = min(remaining, fst.final[target])
         else:
-            removed = min(removed, fst.final[there])
-            _end(fst, state, arc[3] + fst.final[there], num_out)
-            num_out[there] -= 1
-            fst.final[there] = math.inf
+            removed = min(removed, fst.final[target])
+            _end(fst, state, arc[3] + fst.final[target], num_out)
+            num_out[target] -= 1
+            fst.final[target] = math.inf
     if removed < math.inf:
         if remaining == math.inf:
             num_out[state] -= 1
-            num_in[there] -= 1
+            num_in[target] -= 1
             fst.arcs[state][at] = (*arc[:2], REMOVED, arc[3])
         else:  # keep the best cost of leaving the state
             more = remaining - min(removed, remaining)
             fst.arcs[state][at] = (*arc[:3], arc[3] + more)
-            fst.arcs[there][:] = [(*other[:3], other[3] - more) for other in fst.arcs[there]]
-            fst.final[there] -= more
+            fst.arcs[target][:] = [(*other[:3], other[3] - more) for other in fst.arcs[target]]
+            fst.final[target] -= more
     for both in added:
         num_out[state] += 1
         num_in[both[2]] += 1
@@ -162,30 +162,30 @@ def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[
 def _join_one(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
     """Join an arc with the only arc, or final cost, of its destination, which other arcs may enter."""
     arc = fst.arcs[state][at]
-    there = arc[2]
-    is_only = num_in[there] == 1
-    if fst.final[there] < math.inf:
+    target = arc[2]
+    is_only = num_in[target] == 1
+    if fst.final[target] < math.inf:
         if arc[0] or arc[1]:
             return
-        _end(fst, state, arc[3] + fst.final[there], num_out)
+        _end(fst, state, arc[3] + fst.final[target], num_out)
         if is_only:
-            num_out[there] -= 1
-            fst.final[there] = math.inf
+            num_out[target] -= 1
+            fst.final[target] = math.inf
     else:
-        place = next(place for place, other in enumerate(fst.arcs[there]) if other[2] != REMOVED)
-        following = fst.arcs[there][place]
+        place = next(place for place, other in enumerate(fst.arcs[target]) if other[2] != REMOVED)
+        following = fst.arcs[target][place]
         both = _joined(arc, following)
         if both is None:
             return
         if is_only:
-            num_out[there] -= 1
+            num_out[target] -= 1
             num_in[following[2]] -= 1
-            fst.arcs[there][place] = (*following[:2], REMOVED, following[3])
+            fst.arcs[target][place] = (*following[:2], REMOVED, following[3])
         num_out[state] += 1
         num_in[both[2]] += 1
         fst.arcs[state].append(both)
     num_out[state] -= 1
-    num_in[there] -= 1
+    num_in[target] -= 1
     fst.arcs[state][at] = (*arc[:2], REMOVED, arc[3])
 
 

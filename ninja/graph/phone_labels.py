@@ -109,14 +109,14 @@ def _renumbered(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
     Returns:
         The new number of each state, and the first new state of each arc.
     """
-    wanted = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
-    new_state = np.arange(lattice.num_states) + np.cumsum(wanted)
+    num_new = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
+    new_state = np.arange(lattice.num_states) + np.cumsum(num_new)
     order = np.argsort(lattice.dst, kind="stable")
     before = np.empty(lattice.num_arcs, np.int64)
     sorted_links = links[order]
     before[order] = np.cumsum(sorted_links) - sorted_links
-    first_of_state = np.cumsum(wanted) - wanted
-    return new_state, new_state[lattice.dst] - wanted[lattice.dst] + before - first_of_state[lattice.dst]
+    first_of_state = np.cumsum(num_new) - num_new
+    return new_state, new_state[lattice.dst] - num_new[lattice.dst] + before - first_of_state[lattice.dst]
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:

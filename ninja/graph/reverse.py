@@ -39,12 +39,12 @@ def reverse(lattice: Lattice) -> Lattice:
     first = 1 if initial else 0  # the old start is removed if its arcs become final states
     direct = ends.size == 1 and label_begin[of_final[0]] == label_end[of_final[0]]
     last = lattice.num_states - 1 if direct else lattice.num_states  # becomes state 0
-    kept = np.arange(lattice.num_arcs - 1, initial - 1, -1)  # arcs of state 0 are the first ones
-    kept = kept[np.argsort(last - dst[kept], kind="stable")]
+    inner = np.arange(lattice.num_arcs - 1, initial - 1, -1)  # arcs of state 0 are the first ones
+    inner = inner[np.argsort(last - dst[inner], kind="stable")]
     entry = np.empty(0, np.int64) if direct else of_final[::-1]
-    arc = np.concatenate((entry, kept))
-    new_src = np.concatenate((np.zeros(entry.size, np.int64), last - dst[kept]))
-    new_dst = np.concatenate((last - (entry - lattice.num_arcs), last - src[kept]))
+    arc = np.concatenate((entry, inner))
+    new_src = np.concatenate((np.zeros(entry.size, np.int64), last - dst[inner]))
+    new_dst = np.concatenate((last - (entry - lattice.num_arcs), last - src[inner]))
     num_states = last - first + 1
 
     final_graph = np.full(num_states, np.inf, np.float32)
@@ -71,7 +71,7 @@ def reverse(lattice: Lattice) -> Lattice:
     return lattice.replace(
         arc_begin=frozen(np.searchsorted(new_src, np.arange(num_states + 1))),
         dst=frozen(new_dst.astype(np.int32)),
-        word=frozen(np.concatenate((np.zeros(entry.size, np.int32), lattice.word[kept]))),
+        word=frozen(np.concatenate((np.zeros(entry.size, np.int32), lattice.word[inner]))),
         graph=frozen(graph[arc]),
         acoustic=frozen(acoustic[arc]),
         ali_begin=ali_begin,

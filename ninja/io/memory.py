@@ -55,8 +55,8 @@ def from_nbest(
     if isinstance(hypotheses, str):
         raise OptionError(f"hypotheses is a str, but a sequence of {ROW} is needed")
     sign = -1.0 if scores == "logprob" else 1.0
-    listed = tuple(_hypothesis(number, row, sign, key) for number, row in enumerate(hypotheses, start=1))
-    return nbest_lattice(NBest(key, listed), words)
+    rows = tuple(_hypothesis(number, row, sign, key) for number, row in enumerate(hypotheses, start=1))
+    return nbest_lattice(NBest(key, rows), words)
 
 
 def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
@@ -65,8 +65,8 @@ def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
     if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (2, 3):
         raise OptionError(f"{place} is {row!r:.60}, but {ROW} is needed")
     text, *values = row
-    named = text.split() if isinstance(text, str) else list(text) if isinstance(text, Sequence) else None
-    if named is None or not all(isinstance(word, str) for word in named):
+    words = text.split() if isinstance(text, str) else list(text) if isinstance(text, Sequence) else None
+    if words is None or not all(isinstance(word, str) for word in words):
         raise OptionError(f"{place} has the text {text!r:.60}, but a string or a sequence of words is needed")
     costs = []
     for value in values:
@@ -77,7 +77,7 @@ def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
         if not math.isfinite(costs[-1]):
             raise LatticeError(f"hypothesis {number} has the score {float(value)}; leave it out", key=key)
     acoustic, graph = costs if len(costs) == 2 else (*costs, 0.0)
-    return sentence(named, graph, acoustic)
+    return sentence(words, graph, acoustic)
 
 
 def from_k2(
@@ -106,9 +106,9 @@ def from_k2(
         FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
         LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
     """
-    named = [keys] if isinstance(keys, str) else keys
-    found = k2_lattices(fsa, K2Options(costs=scores_are), named)
-    return [(each.key, each if words is None else each.with_words(words)) for each in found]
+    key_list = [keys] if isinstance(keys, str) else keys
+    lattices = k2_lattices(fsa, K2Options(costs=scores_are), key_list)
+    return [(lattice.key, lattice if words is None else lattice.with_words(words)) for lattice in lattices]
 
 
 def to_k2(lattices: Lattice | Iterable[Keyed]) -> Any:
@@ -128,8 +128,8 @@ def to_k2(lattices: Lattice | Iterable[Keyed]) -> Any:
         DependencyError: k2 is not installed.
         LatticeError: No state of a lattice is final, or costs are beyond single precision.
     """
-    given = [lattices] if isinstance(lattices, Lattice) else [lattice for _, lattice in pairs(lattices)]
-    attributes = k2_attributes(given)
+    lattice_list = [lattices] if isinstance(lattices, Lattice) else [lattice for _, lattice in pairs(lattices)]
+    attributes = k2_attributes(lattice_list)
     try:
         import k2
     except ImportError as error:

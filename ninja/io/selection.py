@@ -47,18 +47,18 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     for key in keys:
         group = key if group_of is None else group_of[key]
         sizes[group] = sizes.get(group, 0) + 1
-    what = "lattices" if group_of is None else "speakers"
+    groups = "lattices" if group_of is None else "speakers"
     if not 1 <= num_parts <= len(sizes):
-        raise OptionError(f"{len(sizes)} {what} cannot be cut into {num_parts} parts")
+        raise OptionError(f"{len(sizes)} {groups} cannot be cut into {num_parts} parts")
     part: dict[str, int] = {}
-    taken = current = 0  # keys in the parts so far, the part being filled
+    num_assigned = current = 0  # keys in the parts so far, the part being filled
     groups_left = len(sizes)
     for group, size in sizes.items():
         share = (current + 1) * len(keys) / num_parts
         must = groups_left == num_parts - 1 - current  # the parts to come need one group each
-        if part and current < num_parts - 1 and (must or taken + size / 2 > share):
+        if part and current < num_parts - 1 and (must or num_assigned + size / 2 > share):
             current += 1
         part[group] = current
-        taken += size
+        num_assigned += size
         groups_left -= 1
     return {key: part[key if group_of is None else group_of[key]] for key in keys}

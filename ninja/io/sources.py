@@ -298,8 +298,8 @@ class Sources:
         if isinstance(name, SourceFile):
             return [name]
         if name not in self._files:
-            found = [name] if isinstance(name, Table) else tables(name, allow_pipes=self._allow_pipes)
-            self._files[name] = [SourceFile(table, self._guard) for table in found]
+            name_tables = [name] if isinstance(name, Table) else tables(name, allow_pipes=self._allow_pipes)
+            self._files[name] = [SourceFile(table, self._guard) for table in name_tables]
         return self._files[name]
 
     def text(self, name: str) -> str:

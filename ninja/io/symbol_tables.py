@@ -144,12 +144,14 @@ def find_table(source: Sequence[str]) -> str:
     if without is not None:
         message = f"{without}: no {' or '.join(TABLE_NAMES)} beside it"
         if tables:
-            other = next(name for name, places in beside.items() if places)
-            message = f"{message}, but there is one beside {other}"
+            second = next(name for name, places in beside.items() if places)
+            message = f"{message}, but there is one beside {second}"
         raise OptionError(f"{message}; give the words' spelling with --words")
-    for other in tables[1:]:
-        if not filecmp.cmp(tables[0], other, shallow=False):
-            raise OptionError(f"{tables[0]} and {other}, beside the lattices, differ; say with --words which one it is")
+    for second in tables[1:]:
+        if not filecmp.cmp(tables[0], second, shallow=False):
+            raise OptionError(
+                f"{tables[0]} and {second}, beside the lattices, differ; say with --words which one it is"
+            )
     return tables[0]
 
 
@@ -212,8 +214,8 @@ class TableOutput:
         if not self._needed and self._words_out is None:
             return
         if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
-            where = "on the standard output" if self._place == STDOUT else f"in {self._place}"
-            message = f"the words' ids would lose their names {where}; give --words, --words-out FILE (words_out=)"
+            position = "on the standard output" if self._place == STDOUT else f"in {self._place}"
+            message = f"the words' ids would lose their names {position}; give --words, --words-out FILE (words_out=)"
             raise OptionError(f"{message}, or --to a format that spells words")
         if not self._is_begun:
             self._begin(words)
@@ -278,8 +280,8 @@ class TableOutput:
             return self._words_out
         folder = os.path.isdir(self._place)
         path = os.path.join(self._place, TABLE_NAMES[0]) if folder else table_beside(self._place)
-        own = words is not None and (words.path is None or words.path.endswith(_BESIDE))
-        return path if own or is_file(path) else None
+        is_derived = words is not None and (words.path is None or words.path.endswith(_BESIDE))
+        return path if is_derived or is_file(path) else None
 
 
 class Names:
@@ -292,9 +294,9 @@ class Names:
 
     def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
         self._words = words
-        self._is_given = words is not None
+        self._has_table = words is not None
         self._shared = shared
-        self._is_settled = self._is_given
+        self._is_settled = self._has_table
 
     def check(self, lattice: Lattice, key: str) -> None:
         """Refuse a lattice whose words have other names.
@@ -302,17 +304,17 @@ class Names:
         Raises:
             SymbolError: Its table contradicts the output's.
         """
-        own = lattice.words
-        if own is self._words or not self._is_settled or (own is None and self._is_given):
+        table = lattice.words
+        if table is self._words or not self._is_settled or (table is None and self._has_table):
             return
-        if own is None or self._words is None or not agree(own, self._words, lattice):
-            before = "the one that was given" if self._is_given else "that of the lattices before"
+        if table is None or self._words is None or not agree(table, self._words, lattice):
+            before = "the one that was given" if self._has_table else "that of the lattices before"
             message = f"its symbol table gives its words other names than {before}; read all with one table: words= "
             raise SymbolError(message + "(--words), for example that of ninja.vocabulary(source)", key=key)
 
     def are_of(self, words: SymbolTable | None) -> bool:
         """Return whether all lattices of a table can be written without a check of their words."""
-        return words is self._words or not self._is_settled or (words is None and self._is_given)
+        return words is self._words or not self._is_settled or (words is None and self._has_table)
 
     def take(self, lattice: Lattice) -> None:
         """Note that a lattice was written."""

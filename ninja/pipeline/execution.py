@@ -106,21 +106,21 @@ def run(
     check_stage(stage)
     start, log = time.perf_counter(), inputs.log
     before = Counts.of(log)
-    how = _Run(jobs, read, on_result, progress, may_be_empty)
-    with how.checking_words(stage, log):
+    loop = _RunLoop(jobs, read, on_result, progress, may_be_empty)
+    with loop.checking_words(stage, log):
         if isinstance(output, TextOutput):
             with text_output(output.name) as text:
-                for _, lines in how.results(inputs, stage):
+                for _, lines in loop.results(inputs, stage):
                     text.write(lines)
                     if on_result is not None:
                         on_result(lines)
         else:
             with output_folder(output):
-                _write_outputs(inputs, stage, output, how)
+                _write_outputs(inputs, stage, output, loop)
     return Summary(
         log.lattices - before.lattices,
-        how.written,
-        how.arcs,
+        loop.written,
+        loop.arcs,
         tuple(log.failures[before.failures :]),
         log.skipped - before.skipped,
         tuple(log.repeated[before.repeated :]),
@@ -163,35 +163,37 @@ def stream(
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
     check_stage(stage)
-    return _stream(inputs, stage, _Run(jobs, read, None, progress, may_be_empty), done)
+    return _stream(inputs, stage, _RunLoop(jobs, read, None, progress, may_be_empty), done)
 
 
-def _stream(inputs: Inputs, stage: Stage[Result], how: _Run, done: Collection[str]) -> Iterator[tuple[str, Result]]:
-    with how.checking_words(stage, inputs.log):
-        yield from how.results(inputs, stage, done)
+def _stream(
+    inputs: Inputs, stage: Stage[Result], loop: _RunLoop, done: Collection[str]
+) -> Iterator[tuple[str, Result]]:
+    with loop.checking_words(stage, inputs.log):
+        yield from loop.results(inputs, stage, done)
 
 
-def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _Run) -> None:
+def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, loop: _RunLoop) -> None:
     """Write each of the outputs."""
     inputs.spells_words |= output.resolved.spells_words
     outputs = outputs_of(output, inputs)
     if len(outputs) == 1:
-        how.write(outputs[0][1], stage, outputs[0][0])
+        loop.write(outputs[0][1], stage, outputs[0][0])
         return
-    for one, _ in outputs:
-        if one.resume and one.chosen is not None:  # before any of them is written
-            refuse_other_scales(target(one.name).archive, one.chosen)
+    for file_output, _ in outputs:
+        if file_output.resume and file_output.chosen is not None:  # before any of them is written
+            refuse_other_scales(target(file_output.name).archive, file_output.chosen)
     log = inputs.log
     before = _counts(log)
-    may_be_empty, how.may_be_empty = how.may_be_empty, True
-    for number, (one, part) in enumerate(outputs):
+    may_be_empty, loop.may_be_empty = loop.may_be_empty, True
+    for number, (file_output, part) in enumerate(outputs):
         log.output = number
         try:
-            how.write(part, stage, one)
+            loop.write(part, stage, file_output)
         except (LatticeError, VocabularyError) as error:
             if error.key is not None or log.on_error is None:
                 raise
-            error.path = error.path or one.name  # no lattice of this input can be used; others are written
+            error.path = error.path or file_output.name  # no lattice of this input can be used; others are written
             log.fail(error)
     log.output = 0
     if _counts(log) == before and not may_be_empty:
@@ -199,7 +201,7 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, how: _
 
 
 @dataclass(slots=True)
-class _Run:
+class _RunLoop:
     """The options of a run, and its loop."""
 
     jobs: int | None
@@ -401,7 +403,7 @@ class _Source:
         self._read = read
         self._done = Counter(done)
         self._on_lattice = on_lattice
-        self._seen: set[str] = set()
+        self._keys: set[str] = set()
         self._shares: deque[tuple[str, float | None]] = deque()  # of lattices that have no result yet
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
@@ -423,8 +425,8 @@ class _Source:
         for batch in self._inputs.batches() if self._read is None else collect_batches(self._pairs()):
             keys = batch.keys
             distinct = set(keys)
-            if len(distinct) == len(keys) and self._seen.isdisjoint(distinct):
-                self._seen.update(distinct)
+            if len(distinct) == len(keys) and self._keys.isdisjoint(distinct):
+                self._keys.update(distinct)
             else:
                 for key in keys:
                     self._note(key)
@@ -447,9 +449,9 @@ class _Source:
         return self._inputs.lattices() if self._read is None else self._read(self._inputs)
 
     def _note(self, key: str) -> None:
-        if key in self._seen:
+        if key in self._keys:
             self._inputs.log.repeated.append(key)
-        self._seen.add(key)
+        self._keys.add(key)
 
     def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
         """Return a batch without the lattices that are done, each as often as its key is."""

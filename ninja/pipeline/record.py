@@ -147,7 +147,7 @@ def _plan(folder: str, facts: dict[str, Any]) -> Plan:
     for option, name, kind in facts["outputs"]:
         _check(isinstance(option, str) and isinstance(name, str) and kind in get_args(OutputKind))
         outputs.append(PartOutput(option, renamed(name, lambda base: os.path.join(beside, _base(base))), kind))
-    names = [name for each in outputs for name in each.names]
+    names = [name for file in outputs for name in file.names]
     _check(len(set(names)) == len(names))
     if names[0] + SUFFIX != os.path.basename(folder):
         raise FormatError(f"is the plan of {names[0]!r}; its folder must be {names[0] + SUFFIX}", f"{folder}/{PLAN}")

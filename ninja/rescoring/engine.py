@@ -349,15 +349,15 @@ class BatchedLM(LanguageModel):
         start = time.perf_counter()
         if released.size:
             self.release(released)
-        made = self.advance(advance_slot, advance_word)
+        new_slots = self.advance(advance_slot, advance_word)
         fresh = score_slot < 0
-        score_slot[fresh] = made[-1 - score_slot[fresh]]
+        score_slot[fresh] = new_slots[-1 - score_slot[fresh]]
         try:
             logprob = self.logprob(score_slot, score_word)
         except BaseException:
-            self.release(made)
+            self.release(new_slots)
             raise
-        return made, logprob, time.perf_counter() - start
+        return new_slots, logprob, time.perf_counter() - start
 
     def _in_pieces(self, method: str, slots: Slots, words: Words, empty: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Call a method with as many slots at once as memory and limit allow."""

@@ -135,16 +135,16 @@ class BoundModels:
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
-        self._given: LanguageModel | Mixture
+        self._unbound: LanguageModel | Mixture
         if lm is not None and old_lm is not None:
-            self._given = Mixture(((lm, 1.0), (old_lm, -1.0)), names=(NEW, OLD))
+            self._unbound = Mixture(((lm, 1.0), (old_lm, -1.0)), names=(NEW, OLD))
         elif old_lm is not None:
-            self._given = Mixture(((old_lm, -1.0),), names=(OLD,))
+            self._unbound = Mixture(((old_lm, -1.0),), names=(OLD,))
         elif lm is not None:
-            self._given = lm
+            self._unbound = lm
         else:
             raise OptionError("there is neither a language model nor an old one; give at least one of them")
-        self._lm: LanguageModel | None = None if isinstance(self._given, Mixture) else self._given
+        self._lm: LanguageModel | None = None if isinstance(self._unbound, Mixture) else self._unbound
         self._map: WordMap | None = None
         self._parts: Sequence[WordMap] = ()
 
@@ -154,8 +154,8 @@ class BoundModels:
         for lm in self.lm.for_threads(count):
             bound = copy.copy(self)
             bound._lm = lm
-            if not isinstance(self._given, Mixture):
-                bound._given = lm
+            if not isinstance(self._unbound, Mixture):
+                bound._unbound = lm
             copies.append(bound)
         return copies
 
@@ -205,19 +205,19 @@ class BoundModels:
 
     def named_models(self) -> list[tuple[str, LanguageModel]]:
         """Return the models, those of mixtures one by one, with their names."""
-        given = self._given
-        return [*given.named_models()] if isinstance(given, Mixture) else [(NEW, given)]
+        unbound = self._unbound
+        return [*unbound.named_models()] if isinstance(unbound, Mixture) else [(NEW, unbound)]
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
         """Return the model's map of a symbol table that holds all words of a lattice."""
         if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options
-        if not isinstance(self._given, Mixture):
+        if not isinstance(self._unbound, Mixture):
             self._map = WordMap(words, self.lm, options.unk_penalty, map_words=options.map_words)
             return self._map
         if self._lm is None:
-            self._lm = self._given.over(words, options.unk_penalty, options.map_words)
+            self._lm = self._unbound.over(words, options.unk_penalty, options.map_words)
         assert isinstance(self._lm, MixtureLM)
         self._lm.cover(words)
         self._parts = tuple(self._lm.parts())

@@ -37,20 +37,21 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
 
     algorithm: str | None = option(
         None,
-        f"Search algorithm: {', '.join(f'{each.name} ({each.about})' for each in ALGORITHMS.values())}.  [default: "
-        f"{DEFAULT_ALGORITHM}; {DEFAULT_LIST_ALGORITHM} where the first lattice is an n-best list]",
+        "Search algorithm: "
+        f"{', '.join(f'{algorithm.name} ({algorithm.about})' for algorithm in ALGORITHMS.values())}.  "
+        f"[default: {DEFAULT_ALGORITHM}; {DEFAULT_LIST_ALGORITHM} where the first lattice is an n-best list]",
         choices=tuple(ALGORITHMS),
     )
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        for each in fields(self):
-            value, low, high = getattr(self, each.name), each.metadata["low"], each.metadata["high"]
+        for setting in fields(self):
+            value, low, high = getattr(self, setting.name), setting.metadata["low"], setting.metadata["high"]
             if isinstance(value, int | float) and not low <= value <= high:  # NaN fails too
-                raise OptionError(f"{each.name} is {value}, but must lie in [{low}, {high}]")
-            choices = each.metadata["choices"] or CHOICES.get(each.name)
-            if choices and value not in choices and (value is not None or each.default is not None):
-                raise OptionError(f"{each.name} is {value!r}, but must be one of {', '.join(choices)}")
+                raise OptionError(f"{setting.name} is {value}, but must lie in [{low}, {high}]")
+            choices = setting.metadata["choices"] or CHOICES.get(setting.name)
+            if choices and value not in choices and (value is not None or setting.default is not None):
+                raise OptionError(f"{setting.name} is {value!r}, but must be one of {', '.join(choices)}")
         if self.max_ngram_order == 1:
             raise OptionError(f"max_ngram_order is 1, but must be 0 or lie in [2, {LARGEST}]")
         for name in ("acoustic_scale", "word_penalty", "unk_penalty"):
@@ -66,4 +67,4 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
         return ALGORITHMS[self.algorithm or DEFAULT_ALGORITHM]
 
 
-HELP: dict[str, str] = {each.name: each.metadata["help"] for each in fields(RescoreOptions)}
+HELP: dict[str, str] = {setting.name: setting.metadata["help"] for setting in fields(RescoreOptions)}

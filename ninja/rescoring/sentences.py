@@ -230,7 +230,10 @@ class SentenceEngine(Engine):
     def _rescore(self, batch: list[Unfolding], lm: BatchedLM) -> None:
         """Score the words of a batch and keep its lattices; where memory does not hold it, half by half."""
         forest = WordTrie()
-        nodes = [forest.add_trie(each.unfolded.parent, each.unfolded.word, self._below(forest, each)) for each in batch]
+        nodes = [
+            forest.add_trie(unfolding.unfolded.parent, unfolding.unfolded.word, self._below(forest, unfolding))
+            for unfolding in batch
+        ]
         parent, word = forest.parent, forest.word
         start = time.perf_counter()
         try:
@@ -251,50 +254,50 @@ class SentenceEngine(Engine):
             self.report.scores += parent.size
             self.report.histories += np.unique(parent[parent >= 0]).size
         self.note(lm.notes)
-        for each, node in zip(batch, nodes, strict=True):
+        for unfolding, node in zip(batch, nodes, strict=True):
             try:
-                self.finish(each.utterance, *self._result(each, score[node]))
+                self.finish(unfolding.utterance, *self._result(unfolding, score[node]))
             except NinjaError as error:
-                self.fail(each.utterance, error)
+                self.fail(unfolding.utterance, error)
 
-    def _below(self, forest: WordTrie, each: Unfolding) -> int:
+    def _below(self, forest: WordTrie, unfolding: Unfolding) -> int:
         """Return the node behind the context words of an utterance, -1 if there are none."""
-        context = np.array(each.utterance.first_words, np.int32)
+        context = np.array(unfolding.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
     def _count_call(self) -> None:
         with self.in_flight.lock:
             self.report.calls += 1
 
-    def _result(self, each: Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
+    def _result(self, unfolding: Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
         """Return a lattice with its new costs, and the words carried over to the next utterances."""
-        options, unfolded, source = self.options, each.unfolded, each.source
+        options, unfolded, source = self.options, unfolding.unfolded, unfolding.source
         if not np.isfinite(score).all():
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
         scales = options.scales
         with self.in_flight.lock:
             self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
-        graph, final_graph = self._costs(each, score)
+        graph, final_graph = self._costs(unfolding, score)
         words: list[int] = []
-        if options.output == "best" or each.utterance.recording is not None:
+        if options.output == "best" or unfolding.utterance.recording is not None:
             best = _best(unfolded, source, graph, final_graph, scales)
-            if each.utterance.recording is not None:
+            if unfolding.utterance.recording is not None:
                 words = self.models.carried_words(source, best.word)
             if options.output == "best":
                 return best, words
         if options.output == "input":
             arcs = (unfolded.state_map, unfolded.arc_begin, unfolded.dst, unfolded.arc_map)
-            found = _search.replaced(source, *arcs, graph, final_graph, scales.acoustic, scales.word_penalty)
-            return with_replaced_costs(source, *found), words
+            costs = _search.replaced(source, *arcs, graph, final_graph, scales.acoustic, scales.word_penalty)
+            return with_replaced_costs(source, *costs), words
         return self.prune(unfolded.lattice(source, graph, final_graph)), words
 
-    def _costs(self, each: Unfolding, score: Floats) -> tuple[Floats, Floats]:
+    def _costs(self, unfolding: Unfolding, score: Floats) -> tuple[Floats, Floats]:
         """Return the new graph costs of the unfolded arcs and final states."""
         share, scale = self.models.graph_share, self.models.lm_scale
-        unfolded, source = each.unfolded, each.source
+        unfolded, source = unfolding.unfolded, unfolding.source
         spoken = unfolded.arc_node != NO_NODE
         new = np.zeros(spoken.size)
-        new[spoken] = each.extra[unfolded.arc_map[spoken]] - score[unfolded.arc_node[spoken]].astype(np.float64)
+        new[spoken] = unfolding.extra[unfolded.arc_map[spoken]] - score[unfolded.arc_node[spoken]].astype(np.float64)
         graph = share * source.graph[unfolded.arc_map].astype(np.float64) + scale * new
         final_graph = np.full(unfolded.state_map.size, np.inf)
         ends = unfolded.final_node != NO_NODE

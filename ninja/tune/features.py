@@ -99,12 +99,12 @@ def features(
             (log or Log()).fail(error)
     if not sentences:
         raise FormatError("no lattice that could be rescored has a reference; are these utterance ids of the same set?")
-    begin = np.cumsum([0, *chain.from_iterable(np.diff(one.begin) for one in sentences)])
-    graph = np.concatenate([one.graph for one in sentences])
+    begin = np.cumsum([0, *chain.from_iterable(np.diff(sentence.begin) for sentence in sentences)])
+    graph = np.concatenate([sentence.graph for sentence in sentences])
     old: Floats | None = None
     if len(models) == 1 and options.lm_weight >= LEAST_WEIGHT:
         old_share = graph if old_lm is not None else (1.0 - options.lm_weight) * graph
-        new = np.concatenate([one.new for one in sentences])
+        new = np.concatenate([sentence.new for sentence in sentences])
         token_begin = np.arange(begin.size)
         logprob = ((old_share - new) / options.lm_weight).astype(np.float32)[None]
         old = None if old_lm is None else np.zeros(graph.size, np.float32)
@@ -115,16 +115,16 @@ def features(
         if old_lm is not None:
             logprob, old = logprob[:-1], logprob[-1]
     return Features(
-        lattice=np.repeat(np.arange(len(sentences)), [one.errors.size for one in sentences]),
-        errors=np.concatenate([one.errors for one in sentences]),
+        lattice=np.repeat(np.arange(len(sentences)), [sentence.errors.size for sentence in sentences]),
+        errors=np.concatenate([sentence.errors for sentence in sentences]),
         graph=graph,
-        acoustic=np.concatenate([one.acoustic for one in sentences]),
+        acoustic=np.concatenate([sentence.acoustic for sentence in sentences]),
         num_words=np.diff(begin),
         token_begin=token_begin,
         logprob=logprob,
         old_logprob=old,
-        reference_words=sum(one.reference_words for one in sentences),
-        first_pass_errors=sum(one.first_pass_errors for one in sentences),
+        reference_words=sum(sentence.reference_words for sentence in sentences),
+        first_pass_errors=sum(sentence.first_pass_errors for sentence in sentences),
     )
 
 
@@ -181,8 +181,8 @@ def _scored(
             look_up = (options.unk_penalty, options.map_words)
             bare = [model.over(bound, *look_up) if isinstance(model, Mixture) else model for model in models]
             maps = [WordMap(bound, model, look_up[0], map_words=look_up[1]) for model in bare]
-        begin = np.cumsum([0, *chain.from_iterable(np.diff(one.begin) for one in batch)])
-        word = np.concatenate([one.word for one in batch])
+        begin = np.cumsum([0, *chain.from_iterable(np.diff(sentence.begin) for sentence in batch)])
+        word = np.concatenate([sentence.word for sentence in batch])
         spoken = maps[0].lm_word[word] != NO_WORD
         token_begin = np.concatenate([[0], np.cumsum(spoken)])[begin] + np.arange(begin.size)
         scores = [_logprob(words, word[spoken], token_begin, backward=options.backward) for words in maps]
@@ -193,12 +193,12 @@ def _batches(sentences: Sequence[_Sentences]) -> Iterator[list[_Sentences]]:
     """Group lattices with the same symbol table, up to MAX_TOKENS words."""
     batch: list[_Sentences] = []
     num_tokens = 0
-    for one in sentences:
-        if batch and (num_tokens + one.word.size > MAX_TOKENS or one.words is not batch[0].words):
+    for sentence in sentences:
+        if batch and (num_tokens + sentence.word.size > MAX_TOKENS or sentence.words is not batch[0].words):
             yield batch
             batch, num_tokens = [], 0
-        batch.append(one)
-        num_tokens += one.word.size
+        batch.append(sentence)
+        num_tokens += sentence.word.size
     yield batch
 
 

@@ -27,13 +27,13 @@ class Axis:
     at_low: str = ""  # explanation if the best value is at an end; "" advises to search beyond
     at_high: str = ""
 
-    def line(self, here: float, share: float, count: int) -> list[float]:
+    def line(self, current: float, share: float, count: int) -> list[float]:
         """Return values around one, on a fraction of the first line."""
         step = self.step * share
         if self.is_ratio:
-            values = np.geomspace(max(self.low, here * 2.0**-step), min(self.high, here * 2.0**step), count)
+            values = np.geomspace(max(self.low, current * 2.0**-step), min(self.high, current * 2.0**step), count)
         else:
-            values = np.linspace(max(self.low, here - step), min(self.high, here + step), count)
+            values = np.linspace(max(self.low, current - step), min(self.high, current + step), count)
         return list(dict.fromkeys(map(self.rounded, values.tolist())))
 
     def inside(self, values: Iterable[float], start: float) -> list[float]:
@@ -83,7 +83,7 @@ class Search(ABC, Generic[Point]):
     def moved(self, point: Point, axis: int, value: float) -> Point:
         """Return the point with another value on an axis."""
 
-    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], here: float) -> int:
+    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
         """Return the index of the best value of a line: the middle of the longest range of ties, the lower of two."""
         longest = max(ranges, key=len)
         return longest[(len(longest) - 1) // 2]
@@ -101,8 +101,8 @@ class Search(ABC, Generic[Point]):
 
     def _refined(self, best: Point, rank: Any, axis: int, share: float) -> tuple[Point, Any]:
         """Try values of one axis around the best point; of a range of ties, choose the middle."""
-        here = self.value(best, axis)
-        values = self.axes[axis].line(here, share, self.num_on_line)
+        current = self.value(best, axis)
+        values = self.axes[axis].line(current, share, self.num_on_line)
         line = [self.moved(best, axis, value) for value in values]
         ranks = self.ranks(line)
         least = min(ranks)
@@ -110,7 +110,7 @@ class Search(ABC, Generic[Point]):
             return best, rank
         equal = np.flatnonzero([rank == least for rank in ranks])
         ranges = np.split(equal, np.flatnonzero(np.diff(equal) > 1) + 1)
-        return line[self.middle(values, [tie.tolist() for tie in ranges], here)], least
+        return line[self.middle(values, [tie.tolist() for tie in ranges], current)], least
 
     def edges(self, best: Point) -> list[str]:
         """Describe the values at the ends of their ranges."""

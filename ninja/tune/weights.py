@@ -247,10 +247,10 @@ class _Search(Search[Weights]):
         rest[model] = value
         return replace(point, mixture=tuple(rest))
 
-    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], here: float) -> int:
+    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
         """Return the middle of the longest range of ties, the nearer of two."""
         line = np.array(values)
-        longest = max(ranges, key=lambda tie: (len(tie), -abs(line[tie].mean() - here)))
+        longest = max(ranges, key=lambda tie: (len(tie), -abs(line[tie].mean() - current)))
         return longest[len(longest) // 2]
 
 

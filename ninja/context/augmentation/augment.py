@@ -261,15 +261,15 @@ class Augmenter:
     def _selected(self, lattice: Lattice, spans: Iterable[_Span]) -> list[_Span]:
         """Return the likeliest spans within the bounds, without those that would repeat a path of the lattice."""
         selected: list[_Span] = []
-        seen: set[tuple[int, int, tuple[int, ...]]] = set()
+        visited: set[tuple[int, int, tuple[int, ...]]] = set()
         per_phrase: Counter[tuple[int, ...]] = Counter()
         free = self.options.max_arcs
         for span in sorted(spans, key=lambda span: span[:4]):
             words = span.variant.words
             place = (span.start, span.end, words)
-            if per_phrase[words] >= self.options.max_spans or len(words) > free or place in seen:
+            if per_phrase[words] >= self.options.max_spans or len(words) > free or place in visited:
                 continue
-            seen.add(place)
+            visited.add(place)
             if not _connects(lattice, span.start, span.end, words):
                 selected.append(span)
                 per_phrase[words] += 1
@@ -292,7 +292,7 @@ def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:
 
 def _connects(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:
     """Tell whether a path between two states has exactly these words, epsilons aside."""
-    stack, seen = [(start, 0)], set()
+    stack, visited = [(start, 0)], set()
     while stack:
         state, num_read = stack.pop()
         if state == end and num_read == len(words):
@@ -302,8 +302,8 @@ def _connects(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> b
             if dst > end or (word != EPSILON and (num_read == len(words) or word != words[num_read])):
                 continue
             place = (dst, num_read + (word != EPSILON))
-            if place not in seen:
-                seen.add(place)
+            if place not in visited:
+                visited.add(place)
                 stack.append(place)
     return False
 

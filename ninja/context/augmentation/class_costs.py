@@ -83,7 +83,7 @@ class ClassCosts:
         before = [words_along(lattice, best_in, lattice.src, state, self._map.lm_word, reach)[::-1] for state in states]
         slots = self._lm.start(len(states))
         for place in range(reach):
-            here = np.flatnonzero([len(words) > place for words in before])
-            word = np.array([before[row][place] for row in here.tolist()], np.int64)
-            _, slots[here] = self._lm.step(slots[here], self._map.lm_word[word])
+            active = np.flatnonzero([len(words) > place for words in before])
+            word = np.array([before[row][place] for row in active.tolist()], np.int64)
+            _, slots[active] = self._lm.step(slots[active], self._map.lm_word[word])
         return slots

@@ -63,10 +63,12 @@ class OldCosts:
         slots = self._lm.start(len(sentences))
         cost = np.zeros(len(sentences))
         for place in range(int(length.max(initial=0))):
-            here = np.flatnonzero(length > place)
-            word = np.array([sentences[row][place] for row in here.tolist()], np.int64)
-            logprob, slots[here] = self._lm.step(slots[here], self._map.lm_word[word])
-            cost[here] += np.where(place >= unchanged[here], self._map.extra[word] - logprob.astype(np.float64), 0.0)
+            active = np.flatnonzero(length > place)
+            word = np.array([sentences[row][place] for row in active.tolist()], np.int64)
+            logprob, slots[active] = self._lm.step(slots[active], self._map.lm_word[word])
+            cost[active] += np.where(
+                place >= unchanged[active], self._map.extra[word] - logprob.astype(np.float64), 0.0
+            )
         final = self._lm.logprob(slots, np.full(len(slots), self._lm.eos, np.int32))
         return cost - np.where(ends, final.astype(np.float64), 0.0)
 

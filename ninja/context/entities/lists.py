@@ -78,8 +78,8 @@ class Entities:
         for section in sections:
             first = by_kind[section.kind].setdefault(section.name, section)
             if first is not section:
-                where = f", first in line {first.place.line}" if first.place.line else ""
-                section.refuse(f"is given twice{where}; merge the two")
+                position = f", first in line {first.place.line}" if first.place.line else ""
+                section.refuse(f"is given twice{position}; merge the two")
         builder = _Builder(spell)
         self.path = path
         self.lists: Mapping[str, PhraseList] = {
@@ -162,7 +162,7 @@ class Entities:
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
         shared = dict.fromkeys(phrases for scope in scopes for phrases in scope.lists)
-        return (*shared, *(scope.own for scope in scopes if scope.own is not None))
+        return (*shared, *(scope.inline for scope in scopes if scope.inline is not None))
 
     def phrases(self, keys: Iterable[str]) -> dict[str, list[Phrases]]:
         """Return the phrases of some utterances for ``ninja.evaluate.score_entities``."""
@@ -201,7 +201,7 @@ class Entities:
     def all_lists(self) -> list[PhraseList]:
         """All lists: shared ones, that for all utterances, those of groups and of utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
-        return [*self.lists.values(), *(scope.own for scope in scopes if scope.own is not None)]
+        return [*self.lists.values(), *(scope.inline for scope in scopes if scope.inline is not None)]
 
     def __repr__(self) -> str:
         source = f" of {self.path}" if self.path else ""
@@ -213,7 +213,7 @@ class _Scope:
     """The lists of one section."""
 
     lists: tuple[PhraseList, ...] = ()
-    own: PhraseList | None = None
+    inline: PhraseList | None = None
 
 
 @dataclass(slots=True)
@@ -232,8 +232,8 @@ class _Builder:
         for name in section.lists:
             if name not in lists:
                 section.refuse(f"the list {name!r} is defined nowhere")
-        own = self.phrases(section, {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}[section.kind])
-        return _Scope(tuple(lists[name] for name in section.lists), own if own.classes else None)
+        inline = self.phrases(section, {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}[section.kind])
+        return _Scope(tuple(lists[name] for name in section.lists), inline if inline.classes else None)
 
     def phrases(self, section: Section, name: str) -> PhraseList:
         classes: dict[str, dict[str, Phrase]] = {}
@@ -258,8 +258,8 @@ class _Builder:
             section.refuse_entry(f"a phrase of {len(entry.text)} characters; {MAX_CHARACTERS} are the most", entry)
         text = self.spell(entry.text)
         if not text:
-            what = f"{entry.text!r} is only punctuation" if entry.text.strip() else "the phrase is empty"
-            section.refuse_entry(f"{what}; take it out", entry)
+            fault = f"{entry.text!r} is only punctuation" if entry.text.strip() else "the phrase is empty"
+            section.refuse_entry(f"{fault}; take it out", entry)
         if text.count(" ") >= MAX_WORDS:
             section.refuse_entry(f"a phrase of {text.count(' ') + 1} words; {MAX_WORDS} are the most", entry)
         if not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text):
@@ -267,24 +267,24 @@ class _Builder:
         if self.epsilon is not None and self.epsilon in text and self.epsilon in text.split(" "):
             section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is no word; take it out", entry)
         if not abs(entry.weight) <= MAX_WEIGHT:  # NaN, too
-            what = f"{text[:60]!r} has the weight {entry.weight:g}; it must be finite, and {MAX_WEIGHT:g} is the most"
-            section.refuse_entry(what, entry)
+            fault = f"{text[:60]!r} has the weight {entry.weight:g}; it must be finite, and {MAX_WEIGHT:g} is the most"
+            section.refuse_entry(fault, entry)
         if not entry.pronunciations:
             return Phrase(text, entry.weight)
         return Phrase(text, entry.weight, tuple(dict.fromkeys(_phones(section, entry))))
 
     def _merged(self, section: Section, first: Phrase, earlier: Entry, again: Phrase, entry: Entry) -> Phrase:
         """Merge a phrase with its earlier entry; only another pronunciation is a reason for a second entry."""
-        what = f"{first.text!r} of {entry.class_name or 'no class'}"
+        phrase_name = f"{first.text!r} of {entry.class_name or 'no class'}"
         home = section.place.path
         if again.weight != first.weight:
             weights = f"the weight {again.weight:g}, but {first.weight:g} at {earlier.place.seen_from(home)}"
-            section.refuse_entry(f"{what} has {weights}; take one out", entry)
+            section.refuse_entry(f"{phrase_name} has {weights}; take one out", entry)
         if set(again.pronunciations) - set(first.pronunciations):
             pronunciations = dict.fromkeys((*first.pronunciations, *again.pronunciations))
             return Phrase(first.text, first.weight, tuple(pronunciations))
         places = f"{earlier.place.seen_from(home)} and {entry.place.seen_from(home)}"
-        self.duplicates.append(f"{what} in {section.label} at {places}")
+        self.duplicates.append(f"{phrase_name} in {section.label} at {places}")
         return first
 
 

@@ -245,8 +245,8 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
             section.refuse(f'"weight" must be a number, not {_shown(weight)}', place, key)
         spoken = value.get("pronunciations", [])
         if not isinstance(spoken, list | tuple) or not all(isinstance(phones, str) for phones in spoken):
-            what = f'"pronunciations" must be a list of texts such as "T AA M", not {_shown(spoken)}'
-            section.refuse(what, place, key)
+            fault = f'"pronunciations" must be a list of texts such as "T AA M", not {_shown(spoken)}'
+            section.refuse(fault, place, key)
         yield Entry(cls, text, _number(section, weight, place, key), tuple(spoken), place)
 
 

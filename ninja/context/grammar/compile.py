@@ -21,14 +21,14 @@ from ninja.openfst import from_fst, pywrapfst_module, to_fst
 class CompiledList:
     """A phrase list as acceptors."""
 
-    wanted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
-    unwanted: tuple[_context.Phrases, ...]  # phrases of negative weight, of all classes
+    boosted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
+    suppressed: tuple[_context.Phrases, ...]  # phrases of negative weight, of all classes
     num_phrases: int  # without those with words that the symbol table lacks
 
     @property
     def num_bytes(self) -> int:
         """Memory of the acceptors."""
-        return sum(acceptor.num_bytes for acceptor in (*self.wanted.values(), *self.unwanted))
+        return sum(acceptor.num_bytes for acceptor in (*self.boosted.values(), *self.suppressed))
 
 
 def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
@@ -36,16 +36,16 @@ def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
 
     Phrases with a word that the table lacks are left out (`Entities.unknown` reports them).
     """
-    wanted, unwanted, count = {}, [], 0
+    boosted, suppressed, count = {}, [], 0
     for name, members in phrases.classes.items():
         spelled = _spelled(members, words)
         count += len(spelled)
         good = {ids: weight for ids, weight in spelled.items() if weight >= 0}
         if good:
-            wanted[name] = _acceptor(good, as_partial=True)
+            boosted[name] = _acceptor(good, as_partial=True)
         if len(good) < len(spelled):
-            unwanted.append(_acceptor({ids: w for ids, w in spelled.items() if w < 0}, as_partial=False))
-    return CompiledList(wanted, tuple(unwanted), count)
+            suppressed.append(_acceptor({ids: w for ids, w in spelled.items() if w < 0}, as_partial=False))
+    return CompiledList(boosted, tuple(suppressed), count)
 
 
 def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, ...], float]:

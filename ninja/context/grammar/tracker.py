@@ -107,15 +107,15 @@ class Tracker:
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
         """Return the state before the first word of an utterance with these lists of phrases."""
-        wanted: list[tuple[_context.Phrases, int]] = []
-        unwanted: list[_context.Phrases] = []
+        boosted: list[tuple[_context.Phrases, int]] = []
+        suppressed: list[_context.Phrases] = []
         names: list[str] = []
         for compiled in self._compiler.of(lists):
-            for name, phrases in compiled.wanted.items():
-                wanted.append((phrases, self._class_word.get(name, NO_WORD)))
+            for name, phrases in compiled.boosted.items():
+                boosted.append((phrases, self._class_word.get(name, NO_WORD)))
                 names.append(name)
-            unwanted += compiled.unwanted
-        state: int = self._tracker.start(wanted, unwanted)
+            suppressed += compiled.suppressed
+        state: int = self._tracker.start(boosted, suppressed)
         self._names[state] = tuple(names)
         return state
 

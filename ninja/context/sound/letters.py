@@ -37,7 +37,7 @@ def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confu
     Of more than `confusion.MAX_PHONES` distinct letters those of the most texts are included; phrases and words with
     others cannot be compared.
     """
-    phrases = (phrase.text for one in lists for members in one.classes.values() for phrase in members)
+    phrases = (phrase.text for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     counts = Counter(letter for text in chain(phrases, words) for letter in {*_letters(text)})
     letters = tuple(sorted(letter for letter, _ in counts.most_common(MAX_PHONES))) or ("a",)
     costs = Confusion.uniform(letters)
