@@ -1,4 +1,4 @@
-"""docs/security.md: every promise names its test, and each test fails without its guard (NINJA_SLOW)."""
+"""docs/security.md: each guarantee has a test, which fails without its guard (NINJA_SLOW)."""
 
 from __future__ import annotations
 

@@ -1,77 +1,77 @@
 # ruff: noqa: E501
-"""The promises of docs/security.md: the test of each, and its guard, which `test_security_guards` takes out."""
+"""The guarantees of docs/security.md: the test and the guard of each, which `test_security_guards` removes."""
 
 from typing import NamedTuple
 
 
 class Promise(NamedTuple):
-    """What is promised, which test holds it, and the line without which that test fails."""
+    """A guarantee, its test, and the line of code without which that test fails."""
 
     says: str
     test: str  # file::function
     file: str  # of the guard
     guard: str
-    without: str = ""  # what stands in its place
+    without: str = ""  # replacement of the guard
 
 
-RUNS, OUTSIDE, BOUNDS, SHOWN = "No code is run", "No other file", "Bounded memory and time", "Nothing injected"
+RUNS, OUTSIDE, BOUNDS, SHOWN = "No code is run", "No other file", "Bounded memory and time", "No injection"
 MODELS = "project/test_security_models.py::"
 OWN = "project/test_security.py::"
 
 PROMISES: dict[str, list[Promise]] = {
     RUNS: [
-        Promise("no pickle in a checkpoint", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("nor in an encoder of phrases", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("nor in a training state", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("nor in lattices and matrices of torch (k2)", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
-        Promise("programs of torch (TorchScript, torch.export) are refused", "lm/test_torch_module.py::test_programs_of_torch_are_refused_with_the_way_to_onnx", "ninja/lm/load.py", "    if program:\n", "    if False:\n"),
-        Promise("code beside a Hugging Face model is not run", MODELS + "test_code_beside_a_model_of_a_known_kind_is_not_run", "ninja/lm/huggingface/loading.py", "trust_remote_code=False", "trust_remote_code=True"),
-        Promise("kernels of a hub are not fetched", MODELS + "test_kernels_of_a_hub_are_not_fetched", "ninja/lm/huggingface/loading.py", "    _check_kernels(config, path)\n"),
-        Promise("operators of ONNX that are not on a list are refused", "lm/test_onnx_check.py::test_operators_outside_the_list_and_bodies_are_refused_by_name", "ninja/lm/imported/onnx_check.py", "if node.domain not in DOMAINS or node.op_type not in OPERATORS:", "if False:"),
-        Promise("operators of Caffe2 that Ninja does not know are refused", "lm/test_caffe2.py::test_an_unknown_operator_is_named_with_its_place", "ninja/lm/imported/caffe2.py", "if operator.type not in OPERATORS:", "if False:"),
+        Promise("checkpoints are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("phrase encoders are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("training states are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("lattices and matrices of torch (k2) are not unpickled", MODELS + "test_no_file_of_torch_is_unpickled", "ninja/formats/torch_file.py", "if name not in self._names:", "if False:"),
+        Promise("TorchScript and torch.export programs are refused", "lm/test_torch_module.py::test_programs_of_torch_are_refused_with_the_way_to_onnx", "ninja/lm/load.py", "    if program:\n", "    if False:\n"),
+        Promise("code in the folder of a Hugging Face model is not run", MODELS + "test_code_beside_a_model_of_a_known_kind_is_not_run", "ninja/lm/huggingface/loading.py", "trust_remote_code=False", "trust_remote_code=True"),
+        Promise("kernels are not fetched from a hub", MODELS + "test_kernels_of_a_hub_are_not_fetched", "ninja/lm/huggingface/loading.py", "    _check_kernels(config, path)\n"),
+        Promise("ONNX operators outside the allow-list are refused", "lm/test_onnx_check.py::test_operators_outside_the_list_and_bodies_are_refused_by_name", "ninja/lm/imported/onnx_check.py", "if node.domain not in DOMAINS or node.op_type not in OPERATORS:", "if False:"),
+        Promise("unknown Caffe2 operators are refused", "lm/test_caffe2.py::test_an_unknown_operator_is_named_with_its_place", "ninja/lm/imported/caffe2.py", "if operator.type not in OPERATORS:", "if False:"),
         Promise("commands in script files are not run", "io/test_tables.py::test_allowing_pipes_does_not_allow_them_in_script_files", "ninja/files/place.py", "if not (unpacked := _unpacked(command)):", "unpacked = _unpacked(command) or [command]\n        if False:"),
-        Promise("a file of options allows no command, no cluster", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "or option.name in COMMAND_LINE_ONLY", ""),
-        Promise("scripts of sed run and write nothing", "cli/test_score_grid.py::test_a_script_of_sed_runs_and_writes_nothing", "ninja/evaluate/word_filters.py", '"--sandbox", '),
-        Promise("URLs are of stores, and not chained", "files/test_remote.py::test_messages_name_what_is_missing", "ninja/files/remote.py", "if protocol not in SCHEMES:", "if False:"),
+        Promise("an option file cannot allow commands or clusters", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "or option.name in COMMAND_LINE_ONLY", ""),
+        Promise("sed scripts cannot run commands or write files", "cli/test_score_grid.py::test_a_script_of_sed_runs_and_writes_nothing", "ninja/evaluate/word_filters.py", '"--sandbox", '),
+        Promise("only URLs of object stores are opened; chained URLs are refused", "files/test_remote.py::test_messages_name_what_is_missing", "ninja/files/remote.py", "if protocol not in SCHEMES:", "if False:"),
     ],
     OUTSIDE: [
-        Promise("keys name files of the output folder only", "cli/test_targets.py::test_a_key_that_names_no_file_costs_that_lattice_only", "ninja/io/layouts.py", '{os.sep, os.altsep, "\\0"} & {*key}', "False"),
-        Promise("speakers too", "cli/test_verbs_archives.py::test_split_refuses_what_it_cannot_do", "ninja/cli/archives.py", 'if not name or "/" in name or name.startswith("."):', "if False:"),
-        Promise("no output replaces an input", "files/test_guard.py::test_lattices_are_refused_however_they_are_named", "ninja/files/output.py", "        if identity in self._read:\n", "        if False:\n"),
-        Promise("a file of options names no output", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
-        Promise("a link at a temporary name is not followed", OWN + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/output.py", "os.O_RDWR | os.O_NOFOLLOW | flags", "os.O_RDWR | flags"),
-        Promise("nor is one at the name of an output", "io/test_tables_writing.py::test_a_link_at_the_name_of_an_output_is_replaced_and_not_followed", "ninja/files/output.py", "self._final = os.path.abspath(path)", "self._final = os.path.realpath(path)"),
-        Promise("a plan of shards names outputs beside its folder", "pipeline/test_shards_untrusted.py::test_a_plan_names_no_file_elsewhere", "ninja/pipeline/record.py", "_base(base)", "base"),
-        Promise("and replaces no file that the user did not name", "pipeline/test_shards_untrusted.py::test_a_file_that_the_user_did_not_name_is_not_replaced", "ninja/pipeline/join.py", "            _refuse_unnamed(plan, path)\n"),
-        Promise("a record names parts of its shard", "pipeline/test_shards_untrusted.py::test_a_record_names_parts_alone", "ninja/pipeline/record.py", "options[name.removeprefix(f\"{shard.name}.\")] == part.option", "True"),
-        Promise("temporary files of URLs lie in one's own folder", "files/test_remote.py::test_the_temporary_folder_must_be_ones_own", "ninja/files/remote.py", "if not is_own:", "if False:"),
-        Promise("`file` of an entity list lies in its folder or below", OWN + "test_a_list_of_entities_lies_in_the_folder_of_its_file", "ninja/context/entities/parse.py", "path = below(file, section.place.path)", "path = section.place.path.rpartition(\"/\")[0] + \"/\" + file"),
-        Promise("ONNX weights lie in the model's folder", "lm/test_onnx.py::test_weights_outside_the_models_directory_are_refused", "ninja/lm/imported/onnx_check.py", "os.path.commonpath((folder, place)) != folder", "False"),
-        Promise("nor at an address in memory", "lm/test_onnx_check.py::test_a_weight_is_not_read_from_an_address_in_memory", "ninja/lm/imported/onnx_check.py", "if not os.path.isfile(place):", "if False:"),
-        Promise("an index of Hugging Face names files beside it", MODELS + "test_an_index_names_weights_beside_it", "ninja/lm/huggingface/loading.py", "if os.path.basename(str(shard)) != shard:", "if False:"),
-        Promise("an adapter names no other model", MODELS + "test_an_adapter_that_names_another_model_is_refused", "ninja/lm/huggingface/loading.py", "if os.path.exists(os.path.join(path, ADAPTER)):", "if False:"),
-        Promise("a store lists only what lies where it was asked", OWN + "test_a_store_lists_only_what_lies_where_it_was_asked", "ninja/files/remote.py", 'if ".." in url.split("/") or not url.startswith(', 'if False and url.startswith('),
-        Promise("no file names a URL but lists in the folder of their own", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/files/place.py", "elif names_url(name):", "elif False:"),
-        Promise("a file of options names no URL", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/cli/config.py", "isinstance(item, str) and names_url(item)", "False"),
-        Promise("settings of a tokenizer name files beside it", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/lm/huggingface/loading.py", "_check_named_files(_json(path, name), name, path)", "pass"),
+        Promise("keys name files inside the output folder only", "cli/test_targets.py::test_a_key_that_names_no_file_costs_that_lattice_only", "ninja/io/layouts.py", '{os.sep, os.altsep, "\\0"} & {*key}', "False"),
+        Promise("speakers name files inside the output folder only", "cli/test_verbs_archives.py::test_split_refuses_what_it_cannot_do", "ninja/cli/archives.py", 'if not name or "/" in name or name.startswith("."):', "if False:"),
+        Promise("an output does not replace an input", "files/test_guard.py::test_lattices_are_refused_however_they_are_named", "ninja/files/output.py", "        if identity in self._read:\n", "        if False:\n"),
+        Promise("an option file cannot name outputs", OWN + "test_options_in_a_file_run_nothing_and_write_nowhere", "ninja/cli/config.py", "isinstance(option.type, OutputFile) or ", ""),
+        Promise("a symbolic link at a temporary name is not followed", OWN + "test_a_link_at_the_temporary_name_is_not_followed", "ninja/files/output.py", "os.O_RDWR | os.O_NOFOLLOW | flags", "os.O_RDWR | flags"),
+        Promise("a symbolic link at the name of an output is not followed", "io/test_tables_writing.py::test_a_link_at_the_name_of_an_output_is_replaced_and_not_followed", "ninja/files/output.py", "self._final = os.path.abspath(path)", "self._final = os.path.realpath(path)"),
+        Promise("a shard plan names outputs beside its folder only", "pipeline/test_shards_untrusted.py::test_a_plan_names_no_file_elsewhere", "ninja/pipeline/record.py", "_base(base)", "base"),
+        Promise("a shard plan does not replace files that the user did not name", "pipeline/test_shards_untrusted.py::test_a_file_that_the_user_did_not_name_is_not_replaced", "ninja/pipeline/join.py", "            _refuse_unnamed(plan, path)\n"),
+        Promise("a shard record names parts of its own shard only", "pipeline/test_shards_untrusted.py::test_a_record_names_parts_alone", "ninja/pipeline/record.py", "options[name.removeprefix(f\"{shard.name}.\")] == part.option", "True"),
+        Promise("temporary files of URLs are in a folder owned by the user", "files/test_remote.py::test_the_temporary_folder_must_be_ones_own", "ninja/files/remote.py", "if not is_own:", "if False:"),
+        Promise("`file` of an entity list is in its folder or below", OWN + "test_a_list_of_entities_lies_in_the_folder_of_its_file", "ninja/context/entities/parse.py", "path = below(file, section.place.path)", "path = section.place.path.rpartition(\"/\")[0] + \"/\" + file"),
+        Promise("ONNX weights are in the folder of the model", "lm/test_onnx.py::test_weights_outside_the_models_directory_are_refused", "ninja/lm/imported/onnx_check.py", "os.path.commonpath((folder, place)) != folder", "False"),
+        Promise("ONNX weights are not read from a memory address", "lm/test_onnx_check.py::test_a_weight_is_not_read_from_an_address_in_memory", "ninja/lm/imported/onnx_check.py", "if not os.path.isfile(place):", "if False:"),
+        Promise("a Hugging Face index names files in its folder only", MODELS + "test_an_index_names_weights_beside_it", "ninja/lm/huggingface/loading.py", "if os.path.basename(str(shard)) != shard:", "if False:"),
+        Promise("a Hugging Face adapter cannot name another model", MODELS + "test_an_adapter_that_names_another_model_is_refused", "ninja/lm/huggingface/loading.py", "if os.path.exists(os.path.join(path, ADAPTER)):", "if False:"),
+        Promise("listings of an object store outside the requested folder are refused", OWN + "test_a_store_lists_only_what_lies_where_it_was_asked", "ninja/files/remote.py", 'if ".." in url.split("/") or not url.startswith(', 'if False and url.startswith('),
+        Promise("files cannot name URLs, except lists on a store, within their folder", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/files/place.py", "elif names_url(name):", "elif False:"),
+        Promise("an option file cannot name URLs", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/cli/config.py", "isinstance(item, str) and names_url(item)", "False"),
+        Promise("tokenizer settings name files in their folder only", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/lm/huggingface/loading.py", "_check_named_files(_json(path, name), name, path)", "pass"),
     ],
     BOUNDS: [
-        Promise("gzip: 256 MB, or 100 bytes for each packed one", OWN + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),
-        Promise("nesting is bounded in options", OWN + "test_nesting_ends_in_a_refusal", "ninja/files/toml.py", "except RecursionError:", "except ZeroDivisionError:"),
-        Promise("in entities", OWN + "test_nesting_ends_in_a_refusal", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
-        Promise("in n-best lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
-        Promise("in configurations of models", MODELS + "test_a_deep_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
-        Promise("lists of files name no lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
-        Promise("regular expressions are linear in what is repeated", OWN + "test_no_regular_expression_goes_back_again_and_again", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
-        Promise("a pipe is no `file` of an entity list", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "utf8.read(path, plain=True)", "utf8.read(path)"),
-        Promise("a pipe or a device in a list is not read", "pipeline/test_outputs_by_file.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),
-        Promise("nor in the folder of a model", "project/test_names_in_data.py::test_a_pipe_in_the_folder_of_a_model_is_not_read", "ninja/lm/load.py", "if os.path.exists(path) and not os.path.isfile(path):", "if False:"),
+        Promise("gzip unpacks to at most 256 MB or 100 times the packed size", OWN + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),
+        Promise("nesting is bounded in option files", OWN + "test_nesting_ends_in_a_refusal", "ninja/files/toml.py", "except RecursionError:", "except ZeroDivisionError:"),
+        Promise("nesting is bounded in entity lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
+        Promise("nesting is bounded in n-best lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
+        Promise("nesting is bounded in model configurations", MODELS + "test_a_deep_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
+        Promise("lists of files cannot name other lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
+        Promise("regular expressions take linear time", OWN + "test_no_regular_expression_goes_back_again_and_again", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
+        Promise("`file` of an entity list cannot be a pipe", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "utf8.read(path, plain=True)", "utf8.read(path)"),
+        Promise("pipes and devices in lists of files are not read", "pipeline/test_outputs_by_file.py::test_a_name_of_a_list_that_cannot_be_read_costs_no_other", "ninja/files/stream.py", "if not stat.S_ISREG(os.stat(path).st_mode):", "if False:"),
+        Promise("pipes and devices in model folders are not read", "project/test_names_in_data.py::test_a_pipe_in_the_folder_of_a_model_is_not_read", "ninja/lm/load.py", "if os.path.exists(path) and not os.path.isfile(path):", "if False:"),
     ],
     SHOWN: [
-        Promise("words and keys end no script in a page", "show/test_show.py::test_embedded_data_are_what_was_given_and_hold_no_character_of_markup", "ninja/show/page.py", '.replace("<", "\\\\u003c")', ""),
-        Promise("and are no markup", "show/test_show.py::test_words_cannot_end_the_script_they_stand_in", "ninja/show/page.py", "autoescape=True", "autoescape=False"),
-        Promise("a page asks for nothing and runs no other script", "show/test_show.py::test_a_page_fetches_nothing_and_runs_no_script_but_its_own", "ninja/show/page.py", "policy=f\"{POLICY}; script-src {hashes}\"", 'policy=""'),
-        Promise("messages hold no escape sequence", OWN + "test_messages_do_not_command_a_terminal", "ninja/files/terminal.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
-        Promise("nor do results on a terminal", OWN + "test_words_do_not_command_a_terminal", "ninja/files/terminal.py", "if sys.stdout.isatty():", "if False:"),
+        Promise("words and keys cannot end a script of a page", "show/test_show.py::test_embedded_data_are_what_was_given_and_hold_no_character_of_markup", "ninja/show/page.py", '.replace("<", "\\\\u003c")', ""),
+        Promise("words and keys are not interpreted as markup", "show/test_show.py::test_words_cannot_end_the_script_they_stand_in", "ninja/show/page.py", "autoescape=True", "autoescape=False"),
+        Promise("a page loads nothing and runs only its own script", "show/test_show.py::test_a_page_fetches_nothing_and_runs_no_script_but_its_own", "ninja/show/page.py", "policy=f\"{POLICY}; script-src {hashes}\"", 'policy=""'),
+        Promise("messages contain no escape sequences", OWN + "test_messages_do_not_command_a_terminal", "ninja/files/terminal.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
+        Promise("results on a terminal contain no escape sequences", OWN + "test_words_do_not_command_a_terminal", "ninja/files/terminal.py", "if sys.stdout.isatty():", "if False:"),
     ],
 }  # fmt: skip
