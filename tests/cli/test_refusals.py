@@ -116,7 +116,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         OptionError,
         lambda at: TrainOptions(architecture="transformer", projection=8),
     ),
-    "cut short inside KenLM's header": (
+    "truncated in KenLM's header": (
         ModelError,
         lambda at: (pytest.importorskip("kenlm"), KenLM(str(text(at / "x.bin", "mmap lm http://kheafield.com"))))[1],
     ),

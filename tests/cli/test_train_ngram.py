@@ -41,10 +41,10 @@ def test_a_model_is_trained_written_and_summarised(ninja, text, tmp_path):
         "ninja: 6 sentences, 19 words, 0 of them unknown; 12 words in the vocabulary",
         "ninja: 1-grams: 12; discounts 0.6364, 1.273, 1.909",
         "ninja: 2-grams: 16; discounts 0.28, 0.56, 0.84",
-        "ninja: 7, 2, 0, 0 of the 1-grams count 1, 2, 3, 4 times, which gives no three discounts; 0.6364, 1.273, 1.909 "
-        "are taken, continued from counts 1 and 2",
-        "ninja: 7, 9, 0, 0 of the 2-grams count 1, 2, 3, 4 times, which gives no three discounts; 0.28, 0.56, 0.84 are "
-        "taken, continued from counts 1 and 2",
+        "ninja: 7, 2, 0, 0 of the 1-grams count 1, 2, 3, 4 times, too few to estimate discounts; using 0.6364, "
+        "1.273, 1.909, continued from counts 1 and 2",
+        "ninja: 7, 9, 0, 0 of the 2-grams count 1, 2, 3, 4 times, too few to estimate discounts; using 0.28, 0.56, "
+        "0.84, continued from counts 1 and 2",
         f"ninja: {output}: 12 + 16 n-grams, perplexity 6.80 on the held-out text, "
         "4.61 without unknown words (1, 20.00%)",
     ]
@@ -72,7 +72,7 @@ def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, enti
     assert code == 0
     assert "ninja: @name: phrases in the lists 2, found in the text 3" in errors
     assert "ninja: @place: phrases in the lists 2, found in the text 1" in errors
-    assert "ninja: phrases of several classes 1: 'ann' (@name, @place); found 2, tagged by turns" in errors
+    assert "ninja: phrases of several classes 1: 'ann' (@name, @place); found 2, tagged in turn" in errors
     assert "11 words in the vocabulary, 2 of them classes (@name, @place)" in errors
     assert "unknown words" not in errors.splitlines()[-1]
     assert unigrams(output)[3:] == ["@name", "@place", "again", "call", "it", "now", "play", "please"]
@@ -135,7 +135,7 @@ BAD = {
     "no classes": (
         ("good", "--classes", "classless.json"),
         1,
-        "classless.json: there are no phrases of a class; without them, leave the classes out",
+        "classless.json: no class has any phrase; omit the classes",
     ),
     "order 0": (("good", "--order", "0"), 2, "order is 0; it must be 1 … 16"),
     "words as cutoffs": (

@@ -97,7 +97,7 @@ def test_scores_without_key_value_caches_and_without_masks_are_the_same(kind, mo
     lm = opened(kind)
     parent, word = make_trie(lm, 60, seed=1)
     expected = lm.score_trie(parent, word)
-    lm._pieces.reads_tries(False)
+    lm._pieces.enable_tries(False)
     np.testing.assert_allclose(lm.score_trie(parent, word), expected, atol=1e-5)
     monkeypatch.setattr(piece_network, "_cache_layers", lambda *_: None)
     without = opened(kind)

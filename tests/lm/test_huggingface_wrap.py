@@ -133,7 +133,7 @@ def test_half_precision_runs_and_is_near():
 
 
 def test_a_module_without_logits_is_refused():
-    with pytest.raises(ModelError, match="Linear gives no logits for input_ids"):
+    with pytest.raises(ModelError, match="Linear returns no logits for input_ids"):
         wrap(torch.nn.Linear(2, 2), in_memory("gpt2")[1])
 
 

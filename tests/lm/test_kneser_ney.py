@@ -148,13 +148,13 @@ def test_a_text_made_from_patterns_gets_continued_discounts_and_a_note():
     assert model.discounts[2].source == "fallback"
     assert model.discounts[2].of_count == FALLBACK
     assert model.notes[-1] == (
-        "0, 0, 0, 6 of the 3-grams count 1, 2, 3, 4 times, which gives no three discounts; 0.5, 1, 1.5 are taken, the "
+        "0, 0, 0, 6 of the 3-grams count 1, 2, 3, 4 times, too few to estimate discounts; using 0.5, 1, 1.5, the "
         "fallback"
     )
     model = train_ngram([["a"], ["b"], ["c"], ["c"]], NgramOptions(order=2))
     assert (model.discounts[1].source, model.discounts[1].counts_of_counts) == ("continued", (4, 2, 0, 0))
     assert model.discounts[1].of_count == (0.5, 1.0, 1.5)
-    assert model.notes[-1].endswith("0.5, 1, 1.5 are taken, continued from counts 1 and 2")
+    assert model.notes[-1].endswith("using 0.5, 1, 1.5, continued from counts 1 and 2")
 
 
 def test_an_order_beyond_the_longest_sentence_is_lowered_with_a_note():
@@ -184,10 +184,10 @@ BAD_TEXTS = {
     "a blank": (
         [["a b"]],
         FormatError,
-        "t: 'a b' is no word; there is white space in it, or nothing, or half a charac",
+        "t: 'a b' is not a word; it is empty, or contains white space or a lone surr",
     ),
-    "no word": ([["a", ""]], FormatError, "t: '' is no word"),
-    "half a character": ([["\udce9"]], FormatError, "is no word"),
+    "no word": ([["a", ""]], FormatError, "t: '' is not a word"),
+    "lone surrogate": ([["\udce9"]], FormatError, "is not a word"),
 }
 
 
@@ -283,7 +283,7 @@ def test_tagging_takes_the_leftmost_and_longest_phrase(sentence, drawn):
     tagged = tagger.tag(sentence)
     assert tagged == slowly_tagged(sentence, phrases)
     for name in ("@x", "$y", "@z"):
-        assert tagged.count(name) == tagger.num_found[name] + tagger.num_present[name]
+        assert tagged.count(name) == tagger.num_tagged[name] + tagger.num_present[name]
 
 
 def test_a_phrase_of_several_classes_stands_for_them_by_turns():
@@ -299,7 +299,7 @@ def test_a_phrase_of_several_classes_stands_for_them_by_turns():
         "@place: phrases in the lists 2, found in the text 3",
         "@name: phrases in the lists 1, found in the text 1",
         "<title>: phrases in the lists 1, found in the text 1",
-        "phrases of several classes 1: 'paris' (@place, @name, <title>); found 4, tagged by turns",
+        "phrases of several classes 1: 'paris' (@place, @name, <title>); found 4, tagged in turn",
     ]
 
 
@@ -307,10 +307,10 @@ def test_classes_without_phrases_and_phrases_never_found_are_named():
     tagger = Tagger({"@name": ["tom chen"], "$song": ["x"], "@empty": []})
     assert tagger.tag(["@name", "and", "@stranger", "tom", "x"]) == ["@name", "and", "@stranger", "tom", "$song"]
     assert tagger.notes() == [
-        "@name: phrases in the lists 1, found in the text 0; tokens there already 1",
+        "@name: phrases in the lists 1, found in the text 0; tokens already in it 1",
         "$song: phrases in the lists 1, found in the text 1",
         "@empty: phrases in the lists 0, found in the text 0",
-        "never in the text, so that the model can hardly expect them: @empty",
+        "never in the text, so the model learns little about them: @empty",
         "class tokens in the text that have no list: @stranger",
     ]
 
@@ -318,13 +318,13 @@ def test_classes_without_phrases_and_phrases_never_found_are_named():
 @pytest.mark.parametrize(
     ("phrases", "message"),
     [
-        ({"name": ["a"]}, "'name' is no class; classes are spelled @name, $name or <name>"),
-        ({"<s>": ["a"]}, "'<s>' is no class"),
-        ({"@name": []}, "there are no phrases of a class; without them, leave the classes out"),
-        ({}, "there are no phrases of a class"),
-        ({"@name": [" "]}, "a phrase of @name is empty; take it out"),
-        ({"@name": ["tom @place"]}, "'tom @place' of @name has @place in it; phrases are made of words"),
-        ({"@name": ["tom <s>"]}, "'tom <s>' of @name has <s> in it"),
+        ({"name": ["a"]}, "'name' is not a class; classes are spelled @name, $name or <name>"),
+        ({"<s>": ["a"]}, "'<s>' is not a class"),
+        ({"@name": []}, "no class has any phrase; omit the classes"),
+        ({}, "no class has any phrase"),
+        ({"@name": [" "]}, "a phrase of @name is empty; remove it"),
+        ({"@name": ["tom @place"]}, "'tom @place' of @name contains @place; phrases consist of words"),
+        ({"@name": ["tom <s>"]}, "'tom <s>' of @name contains <s>"),
     ],
 )
 def test_bad_phrases_are_refused(phrases, message):

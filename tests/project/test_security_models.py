@@ -79,9 +79,9 @@ def test_code_beside_a_model_of_a_known_kind_is_not_run(model):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attn_implementation": "evil/kernel"}, "attn_implementation is 'evil/kernel', code to be fetched"),
-        ({"_attn_implementation": {"": "evil/kernel"}}, "code to be fetched"),
-        ({"text_config": {"_experts_implementation": "evil/kernel@v1"}}, "code to be fetched"),
+        ({"attn_implementation": "evil/kernel"}, "attn_implementation is 'evil/kernel', downloaded code"),
+        ({"_attn_implementation": {"": "evil/kernel"}}, "downloaded code"),
+        ({"text_config": {"_experts_implementation": "evil/kernel@v1"}}, "downloaded code"),
     ],
 )
 def test_kernels_of_a_hub_are_not_fetched(model, changes, message):
@@ -103,7 +103,7 @@ def test_an_index_names_weights_beside_it(model, tmp_path_factory, shard):
     (model / "model.safetensors").unlink()
     names = {"weight_map": {"transformer.wte.weight": shard.format(outside=outside)}}
     (model / "model.safetensors.index.json").write_text(json.dumps(names))
-    with pytest.raises(ModelError, match="which is no file of its directory"):
+    with pytest.raises(ModelError, match="which is not a file of its directory"):
         load(model)
 
 

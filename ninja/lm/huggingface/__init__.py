@@ -1,1 +1,1 @@
-"""Hugging Face's models behind the protocol: words are split into pieces, which networks read."""
+"""Hugging Face models as language models over words, which are split into pieces."""

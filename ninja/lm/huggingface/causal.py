@@ -1,4 +1,4 @@
-"""A left-to-right subword network of Hugging Face behind the protocol: a word's score is the sum over its pieces."""
+"""Causal subword networks of Hugging Face as language models over words, whose scores are sums over pieces."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ninja.lm.units import Ids, UnitLM
 
 
 class CausalLM(UnitLM):
-    """A subword network behind the protocol of `LanguageModel`, over whatever words are looked up; see `UnitLM`.
+    """A causal subword network as a `LanguageModel` with an open vocabulary; see `UnitLM`.
 
-    The space before a word is part of its first piece; nothing is paid for where a word ends, since the next one says
-    so with its space. ``</s>`` is the piece that ends a text, right after the last word.
+    The space before a word is part of its first piece, so the end of a word has no cost of its own. ``</s>`` is the
+    piece that ends a text, directly after the last word.
     """
 
     spells_words = True
 
     def __init__(self, pieces: PieceLM, spelling: Spelling) -> None:
-        """Put words above the pieces that a network reads."""
+        """Combine a network over pieces with the spelling of words."""
         super().__init__(pieces)
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
@@ -33,7 +33,7 @@ class CausalLM(UnitLM):
 
     @property
     def num_slots(self) -> int:
-        """Number of slots in use, those of pieces that only longer histories need included."""
+        """Number of slots in use, including those that only longer histories need."""
         return self._pieces.num_slots
 
     def advice(self, words: Sequence[str]) -> str | None:

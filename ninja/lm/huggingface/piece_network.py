@@ -1,4 +1,4 @@
-"""Run a left-to-right network of the transformers library on pieces: keys and values along the trie of histories."""
+"""Run causal networks of the transformers library on pieces, with cached keys and values along a trie of histories."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ninja.lm.text import LONGEST_SENTENCE
 from ninja.lm.trie import score_by_levels
 from ninja.lm.word_map import Words
 
-NO_LIMIT = 2**31  # pieces, of a network that reads any number
-READ_AT_ONCE = 8192  # pieces of windows that slide in one pass
-TOLERANCE = 1e-3  # nats between two ways to one score
-ROUGH_TOLERANCE = 0.1  # the same in half precision
-# What architectures say to arguments that they do not know.
-UNFIT = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError)
+NO_LIMIT = 2**31  # pieces, for a network without a longest input
+READ_AT_ONCE = 8192  # pieces per pass when windows slide
+TOLERANCE = 1e-3  # nats between two ways to compute a score
+HALF_TOLERANCE = 0.1  # the same in half precision
+# Errors that architectures raise for unsupported arguments.
+UNSUPPORTED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError)
 
 
 @dataclass(frozen=True, slots=True)
 class _CacheLayer:
-    """Keys and values that a layer keeps of each piece."""
+    """Shape of the keys and values that a layer caches per piece."""
 
     heads: int
     key_width: int
@@ -40,15 +40,14 @@ class _CacheLayer:
 
 
 class PieceLM(AttentionLM):
-    """A network of the transformers library behind the protocol of `LanguageModel`, over pieces.
+    """A network of the transformers library as a `LanguageModel` over pieces.
 
-    It must be what nearly all are: a network whose last layer's output, multiplied with an output embedding, is its
-    logits (others are `LogitsLM`). Two more things most of them can are tried when one is opened (`open_pieces`), and
-    gone without otherwise: to go on from keys and values that are given to them, and to read a trie with a mask of who
-    sees whom.
+    Its logits must be the product of the last layer's output and an output embedding, as in nearly all networks
+    (`LogitsLM` runs the others). `open_pieces` tests two optional abilities: continuing from cached keys and values,
+    and reading a trie with a custom attention mask.
 
-    Of a history of more pieces than the network reads, the first half of the window is forgotten whenever the window is
-    full: piece n is read with all before it up to the window's size L, then with the last L − L/2 to L of them.
+    Whenever the window of a history is full, its first half is dropped: up to the window's size L, a piece is
+    predicted from all pieces before it, later pieces from the last L − L/2 to L.
     """
 
     def __init__(
@@ -60,26 +59,26 @@ class PieceLM(AttentionLM):
         cache: list[_CacheLayer] | None,
         options: LoadOptions,
     ) -> None:
-        """Take over a network that lies on its device.
+        """Use a network on its device.
 
         Args:
             model: The model, for its configuration.
-            network: The part of it that is run.
+            network: The part of it to run.
             head: Output embedding [pieces, width] and bias [pieces].
             bos: The piece that begins a text.
-            cache: Its layers' state of a piece, None = none.
+            cache: Shapes of the cached keys and values of its layers, None = no cache.
         """
-        words = Words(SymbolTable([]), bos, bos, None)  # pieces have only numbers
-        # Without keys and values a row keeps the piece itself, which is exact in float32 up to 2**24.
-        kept = 1 if cache is None else sum(layer.heads * (layer.key_width + layer.value_width) for layer in cache)
-        super().__init__(words, *head, kept, kept, options)
+        words = Words(SymbolTable([]), bos, bos, None)  # pieces have no spellings
+        # Without a cache a row contains the piece itself, which is exact in float32 up to 2**24.
+        width = 1 if cache is None else sum(layer.heads * (layer.key_width + layer.value_width) for layer in cache)
+        super().__init__(words, *head, width, width, options)
         self._network = network
         self._bos = bos
         self._cache = cache
-        self._piece = np.empty(0, np.int64)  # of each slot
+        self._piece = np.empty(0, np.int64)  # by slot
         self._dtype = dtype_of(model)
         self._uncached = {"use_cache": False} if _takes(network, "use_cache") else {}
-        # A layer may see only so many pieces back. A mask of ours would undo that, so it must not be long enough to.
+        # Custom masks override sliding-window attention, so they may not cover more pieces than its window.
         config = getattr(model, "config", None)
         windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
@@ -94,7 +93,7 @@ class PieceLM(AttentionLM):
 
     @property
     def computes_exactly(self) -> bool:
-        """True if it computes in single precision."""
+        """True if the network computes in single precision."""
         return self._dtype is torch.float32
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
@@ -108,7 +107,7 @@ class PieceLM(AttentionLM):
         return slots
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.advance`; a window that is full slides."""
+        """See `LanguageModel.advance`; a full window slides."""
         full = self._depth[slots] + 1 >= self._longest
         if not full.any():
             new = super().advance(slots, words)
@@ -120,7 +119,7 @@ class PieceLM(AttentionLM):
             try:
                 new = super().advance(slots, words)
             finally:
-                self.release(slid)  # lives on below the longer ones
+                self.release(slid)  # longer histories still refer to it
         self._piece[new] = words
         return new
 
@@ -129,21 +128,21 @@ class PieceLM(AttentionLM):
         depth: list[int] = []
         for above in parent.tolist():
             depth.append(1 if above < 0 else depth[above] + 1)
-        window = self._window if self._block_nodes is not None else None  # which a mask of ours would undo
+        window = self._window if self._block_nodes is not None else None  # which custom masks override
         if max(depth, default=0) > min(self._longest, window or NO_LIMIT):
             return score_by_levels(self, parent, word)
         return super().score_trie(parent, word)
 
-    def reads_tries(self, able: bool) -> None:
-        """Say whether the network can read tries; otherwise it reads their sentences, each from its start."""
+    def enable_tries(self, enabled: bool) -> None:
+        """Choose whether the network reads tries, or instead their sentences one by one."""
         wide = self._window is None or self._window >= LONGEST_SENTENCE
-        self._block_nodes = type(self)._block_nodes if able and wide else None
+        self._block_nodes = type(self)._block_nodes if enabled and wide else None
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         inside = path >= 0
-        length = inside.sum(1)  # [n], pieces before
-        path = np.where(inside, path, path[:, -1:])  # what fills up short paths is read, but not seen
-        before = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, kept]
+        length = inside.sum(1)  # pieces before, [n]
+        path = np.where(inside, path, path[:, -1:])  # padding is masked
+        before = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, width]
         before = before.view(*path.shape, self._output)
         piece = self._tensor(words.astype(np.int64))
         if self._cache is None:
@@ -154,8 +153,8 @@ class PieceLM(AttentionLM):
         for layer in self._cache:
             pair = []
             for width in (layer.key_width, layer.value_width):
-                kept = before[..., place : place + layer.heads * width].unflatten(-1, (layer.heads, width))
-                pair.append(kept.transpose(1, 2).to(self._dtype))  # [n, heads, pieces, width]
+                cached = before[..., place : place + layer.heads * width].unflatten(-1, (layer.heads, width))
+                pair.append(cached.transpose(1, 2).to(self._dtype))  # [n, heads, pieces, width]
                 place += layer.heads * width
             past.append(tuple(pair))
         cache: Any = DynamicCache(past if path.shape[1] else None)
@@ -166,60 +165,60 @@ class PieceLM(AttentionLM):
             past_key_values=cache,
             use_cache=True,
         )
-        told = [part[:, :, -1].flatten(1).float() for layer in cache.layers for part in (layer.keys, layer.values)]
-        return torch.cat([*told, self._outputs_of(output)[:, -1]], 1)
+        new = [part[:, :, -1].flatten(1).float() for layer in cache.layers for part in (layer.keys, layer.values)]
+        return torch.cat([*new, self._outputs_of(output)[:, -1]], 1)
 
     @torch.inference_mode()
     def _slide(self, slots: Ids) -> Ids:
-        """Make slots of full windows without their first half."""
-        kept = self._longest - self._longest // 2
-        piece = self._piece[self._paths(slots)[:, -kept:]]  # [n, kept]
+        """Make slots for the second halves of full windows."""
+        length = self._longest - self._longest // 2
+        piece = self._piece[self._paths(slots)[:, -length:]]  # [n, length]
         new = self._slots.take(piece.size).reshape(piece.shape)
-        some = max(1, READ_AT_ONCE // kept)
+        step = max(1, READ_AT_ONCE // length)
         try:
-            for first in range(0, len(slots), some):
-                rows = self._rows(self._tensor(piece[first : first + some]))  # [some · kept, row]
-                self._states.index_copy_(0, self._tensor(new[first : first + some].reshape(-1)), rows)
-        except BaseException:  # memory may run out here, and a smaller batch be tried
+            for first in range(0, len(slots), step):
+                rows = self._rows(self._tensor(piece[first : first + step]))  # [step · length, row]
+                self._states.index_copy_(0, self._tensor(new[first : first + step].reshape(-1)), rows)
+        except BaseException:  # callers retry with a smaller batch if memory runs out
             self._slots.give_back(new.reshape(-1))
             raise
         self._piece[new] = piece
         self._parent[new] = np.concatenate((np.full((len(slots), 1), -1), new[:, :-1]), 1)
-        self._depth[new] = np.arange(kept)
-        self._references[new] = 1  # the next piece's, or of the last the caller's
+        self._depth[new] = np.arange(length)
+        self._references[new] = 1  # that of the next piece, or of the caller for the last
         self._normaliser[new] = np.nan
         return new[:, -1].copy()
 
     def _rows(self, piece: torch.Tensor) -> torch.Tensor:
-        """Read texts of equal length, [n, pieces], anew: the rows of their histories, [n · pieces, row]."""
+        """Read texts of equal length, [n, pieces], and return the rows of all their histories, [n · pieces, row]."""
         if self._cache is None:
             return torch.cat((piece[..., None].float(), self._plain(piece)), 2).flatten(0, 1)
         output = self._network(input_ids=piece, use_cache=True)
-        told = [
+        cached = [
             part.transpose(1, 2).flatten(2).float()  # [n, pieces, heads · width]
             for layer in output.past_key_values.layers
             for part in (layer.keys, layer.values)
         ]
-        return torch.cat([*told, self._outputs_of(output)], 2).flatten(0, 1)
+        return torch.cat([*cached, self._outputs_of(output)], 2).flatten(0, 1)
 
     def _outputs_of(self, output: Any) -> torch.Tensor:
-        """Return what a row keeps of a network's answer, float32 [n, pieces, embedding]."""
-        found: torch.Tensor = output.last_hidden_state.float()
-        return found
+        """Return the part of a network's result that a row stores, float32 [n, pieces, embedding]."""
+        hidden: torch.Tensor = output.last_hidden_state.float()
+        return hidden
 
     def _read_sentences(self, before: torch.Tensor, inside: npt.NDArray[np.bool_], piece: torch.Tensor) -> torch.Tensor:
         length = self._tensor(inside.sum(1))  # [n]
         place = torch.arange(inside.shape[1] + 1, device=self._device) - (inside.shape[1] - length)[:, None]
         sentence = torch.full_like(place, self.bos or 0)
-        every = torch.cat((before, piece[:, None]), 1)  # [n, pieces + 1], the ends aligned; now the starts
+        aligned = torch.cat((before, piece[:, None]), 1)  # [n, pieces + 1], right-aligned; `sentence` is left-aligned
         row, column = torch.nonzero(place >= 0, as_tuple=True)
-        sentence[row, place[row, column]] = every[row, column]
+        sentence[row, place[row, column]] = aligned[row, column]
         output = self._plain(sentence)
         last = output[torch.arange(len(piece), device=self._device), length]  # [n, embedding]
         return torch.cat((piece[:, None].float(), last), 1)
 
     def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        if self._block_nodes is None:  # a sentence each, with padding behind it that no word of it sees
+        if self._block_nodes is None:  # rows are sentences; causal attention ignores the padding after them
             return self._plain(word)
         hidden = torch.zeros(mask.shape, dtype=self._dtype, device=mask.device)
         hidden = hidden.masked_fill_(~mask, torch.finfo(self._dtype).min)
@@ -242,21 +241,21 @@ class PieceLM(AttentionLM):
 
 
 class LogitsLM(PieceLM):
-    """A network of which only logits are taken: one with its own way to them, quantised, or inside another module.
+    """A network of which only the logits are used: quantised, wrapped in another module, or computing them differently.
 
-    A row keeps the natural-log probability of every piece, four bytes each: more memory than `PieceLM` by the ratio of
-    the number of pieces to the width of the network.
+    A row stores the natural-log probability of every piece, 4 bytes each, which takes more memory than `PieceLM` by the
+    ratio of the number of pieces to the width of the network.
     """
 
     def __init__(
         self, model: Any, num_pieces: int, bos: int, cache: list[_CacheLayer] | None, options: LoadOptions
     ) -> None:
-        """Take over a module that lies on its device, and answers with ``logits``."""
+        """Use a module on its device that returns ``logits``."""
         self._normalizes = options.normalized
-        # Scores are normalised when they are read: there is no embedding to do it with later.
+        # Logits are normalised when they are computed, since there is no output embedding for later.
         plain = replace(options, normalize=False)
         super().__init__(model, model, (torch.empty(0, num_pieces), None), bos, cache, plain)
-        self.state_size = None  # there are logits only
+        self.state_size = None  # hidden states are unknown
 
     @property
     def normalized(self) -> bool:
@@ -278,18 +277,18 @@ class LogitsLM(PieceLM):
 
 @torch.inference_mode()
 def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = None) -> PieceLM:
-    """Put a causal network behind the protocol, with the abilities that give its scores.
+    """Wrap a causal network as a `LanguageModel` over pieces, using the abilities that reproduce its scores.
 
     Raises:
-        ModelError: It gives no logits for pieces.
+        ModelError: The module returns no logits for pieces.
     """
     device = device_of_module(model)
     options = replace(options, device=str(device))
     sentence = torch.tensor([[bos, 0, 1, 2]], device=device)
     try:
         logits = model(input_ids=sentence).logits
-    except UNFIT as error:
-        message = f"{type(model).__name__} gives no logits for input_ids ({reason(error)}); Ninja cannot run it"
+    except UNSUPPORTED as error:
+        message = f"{type(model).__name__} returns no logits for input_ids ({reason(error)}); Ninja cannot run it"
         raise ModelError(message, path) from error
     num_pieces = logits.shape[-1]
 
@@ -302,33 +301,33 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
                 return PieceLM(plain, plain.base_model, parts, bos, cache, options)
         return LogitsLM(model, num_pieces, bos, cache, options)
 
-    without = make(None)
-    without.reads_tries(False)
-    # A small trie of pieces from all over the vocabulary, with branches at several depths and a leaf to each.
+    uncached = make(None)
+    uncached.enable_tries(False)
+    # A small trie of pieces from all over the vocabulary, with branches and leaves at several depths.
     parent = np.array([-1, -1, 0, 0, 2, 2, 4, 3, 1, 8], np.int32)
     piece = np.linspace(0, num_pieces - 1, len(parent)).astype(np.int32)
-    expected = without.score_trie(parent, piece)
-    without.reads_tries(True)
-    able = _agree(without, lambda: without.score_trie(parent, piece), expected)
-    without.reads_tries(able)
-    layers = _cache_layers(without)
+    expected = uncached.score_trie(parent, piece)
+    uncached.enable_tries(True)
+    reads_tries = _agree(uncached, lambda: uncached.score_trie(parent, piece), expected)
+    uncached.enable_tries(reads_tries)
+    layers = _cache_layers(uncached)
     if layers is None:
-        return without
+        return uncached
     lm = make(layers)
-    lm.reads_tries(able)
-    return lm if _agree(lm, lambda: score_by_levels(lm, parent, piece), expected) else without
+    lm.enable_tries(reads_tries)
+    return lm if _agree(lm, lambda: score_by_levels(lm, parent, piece), expected) else uncached
 
 
 def device_of_module(model: Any) -> torch.device:
-    """Return the device that a module computes on."""
-    found = next(itertools.chain(model.parameters(), model.buffers()), None)
-    return torch.device("cpu") if found is None else found.device
+    """Return the device of a module."""
+    tensor = next(itertools.chain(model.parameters(), model.buffers()), None)
+    return torch.device("cpu") if tensor is None else tensor.device
 
 
 def dtype_of(model: Any) -> torch.dtype:
-    """Return the type that a module computes in."""
-    kinds = (weight.dtype for weight in model.parameters() if weight.dtype.is_floating_point)
-    return next(kinds, torch.float32)
+    """Return the floating-point type of a module's weights."""
+    dtypes = (weight.dtype for weight in model.parameters() if weight.dtype.is_floating_point)
+    return next(dtypes, torch.float32)
 
 
 def _inside(model: Any) -> list[Any]:
@@ -338,9 +337,9 @@ def _inside(model: Any) -> list[Any]:
 
 
 def _takes(network: Any, name: str) -> bool:
-    """Tell whether a network is called with an argument of this name."""
+    """Tell whether a network accepts an argument."""
     parameters = inspect.signature(network.forward).parameters.values()
-    return any(each.name == name or each.kind == each.VAR_KEYWORD for each in parameters)
+    return any(parameter.name == name or parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _is_product(model: Any, sentence: torch.Tensor, logits: torch.Tensor) -> bool:
@@ -350,22 +349,22 @@ def _is_product(model: Any, sentence: torch.Tensor, logits: torch.Tensor) -> boo
         output = model.base_model(input_ids=sentence, use_cache=False).last_hidden_state
         bias = getattr(head, "bias", None)
         product = linear(output.float(), head.weight.float(), None if bias is None else bias.float())
-    except UNFIT:  # of another shape, such as a quantised embedding
+    except UNSUPPORTED:  # such as a quantised embedding of another shape
         return False
     close = 1e-4 if dtype_of(model) is torch.float32 else 5e-2
     return product.shape == logits.shape and bool(torch.allclose(logits.float(), product, close, close))
 
 
 def _agree(lm: PieceLM, scores: Callable[[], npt.NDArray[np.float32]], expected: npt.NDArray[np.float32]) -> bool:
-    tolerance = TOLERANCE if lm.computes_exactly else ROUGH_TOLERANCE
+    tolerance = TOLERANCE if lm.computes_exactly else HALF_TOLERANCE
     try:
         return bool(np.abs(scores() - expected).max() < tolerance)
-    except UNFIT:
+    except UNSUPPORTED:
         return False
 
 
 def _cache_layers(lm: PieceLM) -> list[_CacheLayer] | None:
-    """Return the shapes of the keys and values that a network keeps of a piece; None if it keeps none."""
+    """Return the shapes of a network's cached keys and values per piece; None if it has no cache."""
     try:
         output = lm._network(input_ids=torch.tensor([[lm.bos]], device=lm._device), use_cache=True)
         layers = []
@@ -373,5 +372,5 @@ def _cache_layers(lm: PieceLM) -> list[_CacheLayer] | None:
             (_, heads, _, key_width), value_width = layer.keys.shape, layer.values.shape[-1]
             layers.append(_CacheLayer(heads, key_width, value_width))
         return layers or None
-    except UNFIT:
+    except UNSUPPORTED:
         return None

@@ -1,6 +1,6 @@
-"""Components of nnet3 networks, made of their types and fields.
+"""Build the components of nnet3 networks from their types and fields.
 
-Of each component only the fields that matter to that are kept; learning rates and statistics are not.
+Only the fields that inference needs are retained; learning rates and statistics are dropped.
 
 Source: Kaldi, the Read and Propagate functions of nnet3/nnet-*-component.cc.
 """
@@ -21,27 +21,27 @@ from ninja.models.nnet3_operations import Component
 
 SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero
 
-Kept = bool | int | float | list[int] | Array
+FieldValue = bool | int | float | list[int] | Array
 
 
 @dataclass(slots=True)
 class Fields:
-    """A component as a file holds it: values by token."""
+    """The fields of a component in a file, by token."""
 
     name: str
-    kind: str  # its type, without the brackets
-    values: Mapping[str, Value | Kept]
-    fail_here: Fail  # raises an error at its place
-    kept: dict[str, Kept] = field(default_factory=dict)  # the values taken so far
+    kind: str  # component type, without the brackets
+    values: Mapping[str, Value | FieldValue]
+    fail_here: Fail  # raises an error with the component's position in the file
+    used: dict[str, FieldValue] = field(default_factory=dict)  # the fields that `component` has read
 
     def component(self) -> Component:
-        """Return the component."""
+        """Build the component that the fields describe."""
         if self.kind not in BUILDERS:
-            known = ", ".join(sorted(each.removesuffix("Component") for each in BUILDERS))
+            known = ", ".join(sorted(kind.removesuffix("Component") for kind in BUILDERS))
             self.fail(f"this type is not supported; supported are {known}")
         component = BUILDERS[self.kind](self)
         if not 0 < component.input_dim <= LARGEST_DIM or not 0 < component.output_dim <= LARGEST_DIM:
-            self.fail(f"an absurd width, {component.input_dim} → {component.output_dim}")
+            self.fail(f"implausible width: {component.input_dim} → {component.output_dim}")
         return component
 
     def fail(self, message: str) -> NoReturn:
@@ -49,65 +49,65 @@ class Fields:
         self.fail_here(f"component {self.name} ({self.kind}): {message}")
 
     def has(self, token: str) -> bool:
-        """Tell whether there is a field."""
+        """Tell whether the component has a field."""
         return token in self.values
 
     def array(self, token: str, ndim: int) -> Array:
         """Return a vector (`ndim` 1) or a matrix (2), float32."""
-        wanted = f"no {'matrix' if ndim == 2 else 'vector'} with anything in it"
-        array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, wanted)
+        problem = f"not a non-empty {'matrix' if ndim == 2 else 'vector'}"
+        array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, problem)
         if not np.isfinite(array).all():
             self.fail(f"{token} holds NaN or infinity: the training diverged")
         return array
 
     def integers(self, token: str) -> list[int]:
         """Return a vector of integers."""
-        integers: list[int] = self._take(token, lambda v: isinstance(v, list) and bool(v), "no vector of integers")
+        integers: list[int] = self._take(token, lambda v: isinstance(v, list) and bool(v), "not a vector of integers")
         return integers
 
     def integer(self, token: str) -> int:
         """Return an integer."""
-        return int(self._take(token, lambda v: type(v) is int, "no integer"))
+        return int(self._take(token, lambda v: type(v) is int, "not an integer"))
 
     def real(self, token: str, default: float) -> float:
         """Return a real number."""
         if not self.has(token):
             return default
-        number = self._take(token, lambda v: type(v) in (int, float), "no finite number", Scalar.real)
+        number = self._take(token, lambda v: type(v) in (int, float), "not a finite number", Scalar.real)
         if not np.isfinite(number):
-            self.fail(f"{token} is no finite number")
+            self.fail(f"{token} is not finite")
         return float(number)
 
     def flag(self, token: str) -> bool:
-        """Return a truth value; False where there is none."""
+        """Return a boolean field; False if the component lacks it."""
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return a width: the first of these fields that is there."""
-        token = next((each for each in tokens if self.has(each)), tokens[0])
+        """Return a width: the value of the first of these fields that the component has."""
+        token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:
-            self.fail(f"{token} is {value}; 1 to {LARGEST_DIM} make sense")
+            self.fail(f"{token} is {value}; 1 to {LARGEST_DIM} are allowed")
         return value
 
     def block_dim(self, dim: int) -> int:
-        """Return the width of the blocks that are treated alike."""
+        """Return the width of the blocks that are processed independently."""
         block = self.dim("<BlockDim>") if self.has("<BlockDim>") else dim
         if dim % block:
             self.fail(f"blocks of {block} do not fill a width of {dim}")
         return block
 
     def _take(
-        self, token: str, fits: Callable[[Any], bool], otherwise: str, number: Callable[[Scalar], Any] = Scalar.integer
+        self, token: str, fits: Callable[[Any], bool], problem: str, number: Callable[[Scalar], Any] = Scalar.integer
     ) -> Any:
-        """Return a value that fits, and keep it; `number` reads one whose type its bytes do not tell."""
+        """Return a valid value and record its use; `number` decodes scalars whose type the file does not state."""
         if token not in self.values:
             self.fail(f"{token} is missing")
-        found = self.values[token]
-        value = number(found) if isinstance(found, Scalar) else found
+        stored = self.values[token]
+        value = number(stored) if isinstance(stored, Scalar) else stored
         if not fits(value):
-            self.fail(f"{token} is {otherwise}")
-        self.kept[token] = value
+            self.fail(f"{token} is {problem}")
+        self.used[token] = value
         return value
 
 
@@ -128,7 +128,7 @@ def _linear(fields: Fields) -> Component:
 
 def _tdnn(fields: Fields) -> Component:
     if fields.integers("<TimeOffsets>") != [0]:
-        fields.fail("it looks at other words than the present one, also before the first, where there are none")
+        fields.fail("it reads words other than the current one, also before the sentence start")
     bias = fields.values.get("<BiasParams>")
     return _affine(fields, bias="<BiasParams>" if isinstance(bias, np.ndarray) and bias.size else "")
 
@@ -170,7 +170,7 @@ def _truncation(fields: Fields) -> Component:
 
 
 def _scaling(fields: Fields, dim: int, scale: Array, offset: Array) -> Component:
-    """Scale and shift each column; blocks of columns alike where there are more of them than scales."""
+    """Scale and shift each column; fewer scales than columns apply to each block of columns."""
     if dim % len(scale) or len(scale) != len(offset):
         fields.fail(f"{len(scale)} scales and {len(offset)} offsets for a width of {dim}")
     tensors = {
@@ -193,22 +193,22 @@ def _offset(fields: Fields, token: str = "<Offsets>") -> Component:
 
 def _scale_and_offset(fields: Fields) -> Component:
     scale = fields.array("<Scales>", 1)
-    away = np.where(scale >= 0, np.float32(SMALLEST_SCALE), np.float32(-SMALLEST_SCALE))
-    scale = np.where(np.abs(scale) < SMALLEST_SCALE, away, scale)
+    smallest = np.where(scale >= 0, np.float32(SMALLEST_SCALE), np.float32(-SMALLEST_SCALE))
+    scale = np.where(np.abs(scale) < SMALLEST_SCALE, smallest, scale)
     return _scaling(fields, fields.dim("<Dim>"), scale, fields.array("<Offsets>", 1))
 
 
 def _batch_norm(fields: Fields) -> Component:
-    """Normalise by the means and variances that the training has left."""
+    """Normalise by the stored means and variances."""
     dim = fields.dim("<Dim>")
     block = fields.block_dim(dim)
     mean, variance = (fields.array(token, 1).astype(np.float64) for token in ("<StatsMean>", "<StatsVar>"))
     if fields.real("<Count>", 0.0) <= 0 or len(mean) != block or len(variance) != block:
-        fields.fail(f"no statistics of {block} columns; let the training finish with them")
-    spread = np.maximum(variance, 0) + fields.real("<Epsilon>", 1e-3)
-    if not (spread > 0).all():
+        fields.fail(f"no statistics of {block} columns; export the network after training has computed them")
+    variance = np.maximum(variance, 0) + fields.real("<Epsilon>", 1e-3)
+    if not (variance > 0).all():
         fields.fail("a variance of 0 without an <Epsilon>")
-    scale = fields.real("<TargetRms>", 1.0) / np.sqrt(spread)
+    scale = fields.real("<TargetRms>", 1.0) / np.sqrt(variance)
     return _scaling(fields, dim, scale.astype(np.float32), (-mean * scale).astype(np.float32))
 
 
@@ -225,7 +225,7 @@ def _normalize(fields: Fields) -> Component:
 def _product(fields: Fields) -> Component:
     width, dim = fields.dim("<InputDim>"), fields.dim("<OutputDim>")
     if width % dim:
-        fields.fail(f"an input of {width} is no whole number of outputs of {dim}")
+        fields.fail(f"an input of {width} is not a multiple of the output width {dim}")
     return Component("product", width, dim)
 
 
@@ -239,11 +239,11 @@ def _sum_group(fields: Fields) -> Component:
 def _permute(fields: Fields) -> Component:
     columns = fields.integers("<ColumnMap>")
     if sorted(columns) != list(range(len(columns))):
-        fields.fail("<ColumnMap> is no permutation")
+        fields.fail("<ColumnMap> is not a permutation")
     return Component("permute", len(columns), len(columns), {}, {"columns": torch.tensor(columns)})
 
 
-def _named(kind: str) -> Callable[[Fields], Component]:
+def _elementwise(kind: str) -> Callable[[Fields], Component]:
     def build(fields: Fields) -> Component:
         dim = fields.dim("<Dim>")
         return Component(kind, dim, dim)
@@ -260,11 +260,11 @@ BUILDERS: dict[str, Callable[[Fields], Component]] = {
     "LstmNonlinearityComponent": _lstm,
     "GruNonlinearityComponent": _gru,
     "OutputGruNonlinearityComponent": _output_gru,
-    "RectifiedLinearComponent": _named("relu"),
-    "SigmoidComponent": _named("sigmoid"),
-    "TanhComponent": _named("tanh"),
-    "SoftmaxComponent": _named("softmax"),
-    "LogSoftmaxComponent": _named("log_softmax"),
+    "RectifiedLinearComponent": _elementwise("relu"),
+    "SigmoidComponent": _elementwise("sigmoid"),
+    "TanhComponent": _elementwise("tanh"),
+    "SoftmaxComponent": _elementwise("softmax"),
+    "LogSoftmaxComponent": _elementwise("log_softmax"),
     "NormalizeComponent": _normalize,
     "BatchNormComponent": _batch_norm,
     "PerElementScaleComponent": _scale,

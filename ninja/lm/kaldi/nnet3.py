@@ -6,7 +6,7 @@
     …
     </Nnet3>
 
-Fields that do not matter are read over, whatever they are, since every value says what it is.
+Unused fields are skipped, which is possible because every value is stored with its type.
 
 Source: Kaldi, nnet3/nnet-nnet.cc (Nnet::Read).
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 from ninja.formats.kaldi.objects import ObjectReader, Value
 from ninja.lattice import Array
-from ninja.lm.kaldi.components import BUILDERS, Fields, Kept
+from ninja.lm.kaldi.components import BUILDERS, Fields, FieldValue
 from ninja.lm.kaldi.graph import Fail, parse
 from ninja.models.nnet3 import Graph
 from ninja.models.nnet3_operations import Component
@@ -31,10 +31,10 @@ INTEGER_VECTORS = {"<TimeOffsets>", "<ColumnMap>", "<Sizes>"}
 
 @dataclass(frozen=True, slots=True)
 class Nnet3:
-    """A network as a file holds it, and made ready."""
+    """A network: its content in the file, and the graph built from it."""
 
     lines: list[str]  # the configuration
-    fields: dict[str, tuple[str, dict[str, Kept]]]  # type and fields of each component, as far as they matter
+    fields: dict[str, tuple[str, dict[str, FieldValue]]]  # type and used fields of each component
     graph: Graph
 
 
@@ -42,12 +42,12 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     """Read a network; gzip is unpacked.
 
     Raises:
-        FormatError: It is no nnet3 network, truncated or damaged; or it has a component or descriptor that is not
-            supported, or cannot be run one word after the other.
+        FormatError: The file is not an nnet3 network, is truncated or damaged, has an unsupported component or
+            descriptor, or the network cannot be run word by word.
     """
     reader = ObjectReader.open(path)
     if reader.token() != "<Nnet3>":
-        reader.fail("this is no nnet3 network, which begins with <Nnet3>; give final.raw, not final.mdl", 0)
+        reader.fail("not an nnet3 network, which begins with <Nnet3>; give final.raw, not final.mdl", 0)
     lines: list[str] = []
     fails: list[Fail] = []
     reader.line()
@@ -59,26 +59,26 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
             fails[-1]("a configuration line is not UTF-8; the file is damaged, copy it again")
     reader.expect("<NumComponents>")
     components: dict[str, Component] = {}
-    kept: dict[str, tuple[str, dict[str, Kept]]] = {}
-    for _ in range(reader.integer()):  # each takes bytes, so an absurd number soon meets the end
+    used: dict[str, tuple[str, dict[str, FieldValue]]] = {}
+    for _ in range(reader.integer()):  # each component has bytes, so a wrong count soon reaches the end of the file
         reader.expect("<ComponentName>")
         name = reader.token()
         fields = _fields(reader, name)
         components[name] = fields.component()
-        kept[name] = fields.kind, fields.kept
+        used[name] = fields.kind, fields.used
     reader.expect("</Nnet3>")
     graph = parse(list(zip(lines, fails, strict=True)), components, _failing(reader, 0))
-    return Nnet3(lines, kept, graph)
+    return Nnet3(lines, used, graph)
 
 
-def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, Kept]]], fail: Fail) -> Nnet3:
-    """Make a network of the lines and fields that `read` kept; `fail` raises an error where they are damaged."""
+def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, FieldValue]]], fail: Fail) -> Nnet3:
+    """Build a network from the lines and fields of a checkpoint; `fail` raises an error if they are damaged."""
     components = {name: Fields(name, kind, values, fail).component() for name, (kind, values) in fields.items()}
     return Nnet3(lines, fields, parse([(line, fail) for line in lines], components, fail))
 
 
 def single(array: Array) -> Array:
-    """Return an array as float32; numbers beyond its range become infinite, which `Fields` refuses."""
+    """Convert an array to float32; values out of range become infinite, which `Fields` rejects."""
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
@@ -91,15 +91,14 @@ def _failing(reader: ObjectReader, place: int) -> Fail:
 
 
 def _fields(reader: ObjectReader, name: str) -> Fields:
-    """Read one component."""
     place = reader.place
     opening = reader.token()
     kind = opening.strip("<>")
-    values: dict[str, Value | Kept] = {}
+    values: dict[str, Value | FieldValue] = {}
     fields = Fields(name, kind, values, _failing(reader, place))
     if opening != f"<{kind}>" or not kind.endswith("Component"):
         reader.fail(f"expected the type of component {name}, found {opening!r}", place)
-    if kind not in BUILDERS:  # what it holds may be nothing that we can read over
+    if kind not in BUILDERS:  # the fields of an unknown type may be unreadable
         fields.component()
     while (token := reader.token()) != f"</{kind}>":
         if not (token.startswith("<") and token.endswith(">")) or token.startswith("</"):

@@ -1,24 +1,24 @@
 """Kaldi's RNNLM directories as language models.
 
     final.raw                     the network (nnet3), binary or text
-    word_embedding.final.mat      a row for each word, or in its place
+    word_embedding.final.mat      a row for each word; or instead of it
     feat_embedding.final.mat      a row for each feature, and word_feats.txt: the features of each word
-    special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N, what is left out has Kaldi's default
+    special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N; missing options have Kaldi's defaults
     config/words.txt              words and their ids
-    config/oov.txt                the word that stands for unknown ones, where there is one
+    config/oov.txt                the word that replaces unknown words; optional
 
-Each file may be packed with gzip. The network reads the embedding of a word and gives a vector; its product with the
-embedding of the next word is that word's log-probability, nearly: the training keeps it normalised. Kaldi takes it as
-it is, and so do we by default.
+Files may be compressed with gzip. The network maps the embedding of a word to a vector, whose product with the
+embedding of the next word is approximately that word's log-probability, as training keeps it normalised. Kaldi uses
+the product unchanged, and so does Ninja by default.
 
-In a Ninja checkpoint it is
+A Ninja checkpoint stores
 
     config   {"vocabulary": 20006, "bos": 20003, "eos": 20004, "unk": 1, "lines": ["input-node name=input dim=200", …],
               "components": {"tdnn1.affine": {"type": "NaturalGradientAffineComponent"}, …}}
     state    {"embedding": tensor, "tdnn1.affine <LinearParams>": tensor, …}
 
-Vectors and matrices of components are weights, their other fields stand in the configuration. Instead of "embedding"
-there may be "features.weight", "features.begin", "features.index" and "features.value", see `Features`.
+Vectors and matrices of components are in the state, their other fields in the configuration. "features.weight",
+"features.begin", "features.index" and "features.value" may replace "embedding", see `Features`.
 
 Source: Kaldi, rnnlm/rnnlm-core-compute.cc, rnnlm/rnnlm-compute-state.cc, scripts/rnnlm/lmrescore_pruned.sh.
 """
@@ -42,7 +42,7 @@ from ninja.formats.kaldi.objects import BLANK, ObjectReader
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import device_of, linear
 from ninja.lm.kaldi import nnet3
-from ninja.lm.kaldi.components import Kept
+from ninja.lm.kaldi.components import FieldValue
 from ninja.lm.kaldi.nnet3 import Nnet3, single
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.state_pool import StatePoolLM
@@ -56,13 +56,13 @@ FEATURE_EMBEDDING = "feat_embedding.final.mat"
 FEATURES = "word_feats.txt"
 SPECIAL = "special_symbol_opts.txt"
 DEFAULT_SPECIAL = {"bos": 1, "eos": 2, "brk": 3}
-AGAIN = "convert the model again"  # what to do about a damaged checkpoint
+AGAIN = "convert the model again"  # advice for a damaged checkpoint
 _SPECIAL_OPTION = re.compile(r"--(bos|eos|brk)-symbol=([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features of each word: ``index[begin[w] : begin[w + 1]]``, each times its value."""
+    """Features of each word: ``index[begin[w] : begin[w + 1]]``, each weighted by its value."""
 
     weight: torch.Tensor  # float32 [features, embedding]
     begin: torch.Tensor  # int64 [words + 1]
@@ -72,11 +72,11 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class KaldiModel:
-    """All pieces of a Kaldi RNNLM."""
+    """The network, words and embeddings of a Kaldi RNNLM."""
 
     network: Nnet3
     words: list[str]  # by id
-    embedding: torch.Tensor | Features  # float32 [words, embedding], or what makes it
+    embedding: torch.Tensor | Features  # float32 [words, embedding], or its factors
     bos: int
     eos: int
     unk: int | None
@@ -85,9 +85,14 @@ class KaldiModel:
         """Return a row for each word, float32 [words, embedding]."""
         if isinstance(self.embedding, torch.Tensor):
             return self.embedding
-        made = self.embedding
+        features = self.embedding
         return torch.nn.functional.embedding_bag(
-            made.index, made.weight, made.begin, mode="sum", per_sample_weights=made.value, include_last_offset=True
+            features.index,
+            features.weight,
+            features.begin,
+            mode="sum",
+            per_sample_weights=features.value,
+            include_last_offset=True,
         )
 
     @property
@@ -100,12 +105,12 @@ class KaldiModel:
 class KaldiRnnlm(StatePoolLM):
     """A Kaldi RNNLM behind the protocol of `LanguageModel`; see there for its methods.
 
-    A row of the pool is a row of the network's, see `ninja.models.nnet3`: the output first, then what it remembers.
-    Word 0 (epsilon) has no share in the normaliser.
+    A row of the pool is a state row of the network, see `ninja.models.nnet3`: the output, then the memory.
+    The normaliser excludes word 0 (epsilon).
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Take over a model's weights; Kaldi's training keeps scores normalised, so that is done on request only."""
+        """Use a model's weights; Kaldi's training keeps scores normalised, so that is done on request only."""
         vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
         words = Words(vocabulary, model.bos, model.eos, model.unk)
         place = device_of(options.device)
@@ -133,7 +138,7 @@ class KaldiRnnlm(StatePoolLM):
 
 
 def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor) -> torch.Tensor:
-    """See `ninja.models.nnet3_operations.lstm_cell`; in one pass over memory, not in a dozen."""
+    """Compute `ninja.models.nnet3_operations.lstm_cell` in one pass over memory instead of a dozen."""
     return torch.from_numpy(_lm.peephole_cell(gates.numpy(), before.numpy(), peephole.numpy()))
 
 
@@ -143,21 +148,21 @@ def open_rnnlm(path: str, options: LoadOptions) -> KaldiRnnlm:
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:
-    """Read a Kaldi RNNLM: its directory; or its network, beside which the other pieces are.
+    """Read a Kaldi RNNLM, given by its directory or by a network in it.
 
     Raises:
-        ModelError: A piece is missing, or two of them contradict each other.
-        FormatError: A piece is damaged, or holds what is not supported.
+        ModelError: A file is missing, or two files contradict each other.
+        FormatError: A file is damaged or unsupported.
     """
-    given = os.fspath(path)
-    directory = given if os.path.isdir(given) else os.path.dirname(given) or "."
-    words_path = _found(directory, "config/words.txt")
+    path = os.fspath(path)
+    directory = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    words_path = _find(directory, "config/words.txt")
     words = _words(words_path)
-    network_path = _found(directory, *NETWORKS) if directory == given else given
-    found = nnet3.read(network_path)
-    dim = found.graph.input_dim
-    if found.graph.output_dim != dim:
-        message = f"the network turns {dim} numbers into {found.graph.output_dim}; "
+    network_path = _find(directory, *NETWORKS) if directory == path else path
+    network = nnet3.read(network_path)
+    dim = network.graph.input_dim
+    if network.graph.output_dim != dim:
+        message = f"the network turns {dim} numbers into {network.graph.output_dim}; "
         raise ModelError(message + "a language model's output is as wide as its input", network_path)
     embedding = _embedding(directory, len(words), dim)
     special = _special(directory)
@@ -165,11 +170,11 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
         if not 0 < special[name] < len(words):
             message = f"--{name}-symbol={special[name]}, but {words_path} has {len(words)} words"
             raise ModelError(message, os.path.join(directory, SPECIAL))
-    return KaldiModel(found, words, embedding, special["bos"], special["eos"], _unk(directory, words))
+    return KaldiModel(network, words, embedding, special["bos"], special["eos"], _unk(directory, words))
 
 
-def _found(directory: str, *names: str) -> str:
-    """Return the first of these files that is there, packed or not."""
+def _find(directory: str, *names: str) -> str:
+    """Return the first of these files that exists, with or without ``.gz``."""
     for name in names:
         for path in (os.path.join(directory, name), os.path.join(directory, f"{name}.gz")):
             if os.path.exists(path):
@@ -188,13 +193,13 @@ def _words(path: str) -> list[str]:
 def _embedding(directory: str, num_words: int, dim: int) -> torch.Tensor | Features:
     if not any(os.path.exists(os.path.join(directory, f"{WORD_EMBEDDING}{end}")) for end in ("", ".gz")):
         try:
-            path = _found(directory, FEATURE_EMBEDDING)
+            path = _find(directory, FEATURE_EMBEDDING)
         except ModelError:
             message = f"{WORD_EMBEDDING} is missing, and so is {FEATURE_EMBEDDING}; copy the whole directory"
             raise ModelError(message, directory) from None
         weight = _matrix(path, dim)
-        return _features(_found(directory, FEATURES), weight, num_words)
-    path = _found(directory, WORD_EMBEDDING)
+        return _features(_find(directory, FEATURES), weight, num_words)
+    path = _find(directory, WORD_EMBEDDING)
     weight = _matrix(path, dim)
     if len(weight) != num_words:
         raise ModelError(f"embeddings of {len(weight)} words, but config/words.txt has {num_words}", path)
@@ -207,16 +212,16 @@ def _matrix(path: str, dim: int) -> torch.Tensor:
     if matrix.ndim != 2:
         reader.fail("expected a matrix, found a vector", 0)
     if not reader.at_end():
-        reader.fail("more follows after the matrix")
+        reader.fail("unexpected content after the matrix")
     if matrix.shape[1] != dim:
         raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network needs {dim}", path)
     if not np.isfinite(matrix).all():
-        raise ModelError("it holds NaN or infinity: the training diverged; take an earlier iteration", path)
+        raise ModelError("it contains NaN or infinity: the training diverged; use an earlier iteration", path)
     return torch.from_numpy(matrix)
 
 
 def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
-    """Read ``word_feats.txt``: a line for each word, its id and then pairs of a feature and its value."""
+    """Read ``word_feats.txt``: for each word a line of its id and pairs of a feature and its value."""
     content = utf8.content(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
@@ -234,13 +239,13 @@ def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
     begin = np.concatenate(([0], np.cumsum(length // 2)))
     if bad.any():
         line = int(np.searchsorted(begin, np.flatnonzero(bad)[0], "right"))
-        message = f"a feature that is none of {FEATURE_EMBEDDING}'s {len(weight)}, or a value that is not finite"
+        message = f"a feature outside {FEATURE_EMBEDDING}'s {len(weight)} rows, or a value that is not finite"
         raise FormatError(message, path, line=line)
     return Features(weight, *(torch.from_numpy(array) for array in (begin, feature, value)))
 
 
 def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
-    """Count the fields of each line; a million words' features are too many for Python's own split."""
+    """Count the fields of each line; ``str.split`` is too slow for the features of a million words."""
     byte = np.frombuffer(content, np.uint8)
     blank = np.zeros(256, np.bool_)
     blank[list(BLANK)] = True
@@ -254,25 +259,24 @@ def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
 
 
 def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
-    """Return the numbers in a text."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # how older numpy says that it stopped before the end
+            warnings.simplefilter("error", DeprecationWarning)  # older numpy warns if it stops before the end
             return np.fromstring(content.decode("latin-1"), np.float64, sep=" ")
     except (DeprecationWarning, ValueError) as error:
         for line, text in enumerate(content.split(b"\n"), start=1):
-            for each in text.split():
+            for field in text.split():
                 try:
-                    float(each)
+                    float(field)
                 except ValueError:
-                    message = f"{each[:40]!r} is no number; features are pairs of numbers"
+                    message = f"{field[:40]!r} is not a number; features are pairs of numbers"
                     raise FormatError(message, path, line=line) from None
         raise FormatError(f"its numbers cannot be read: {error}", path) from error
 
 
 def _special(directory: str) -> dict[str, int]:
-    """Read the ids of sentence begin, end and break; options that are left out have Kaldi's defaults."""
-    path = _found(directory, SPECIAL)
+    """Read the ids of sentence begin, end and break; missing options have Kaldi's defaults."""
+    path = _find(directory, SPECIAL)
     special = dict(DEFAULT_SPECIAL)
     for option in utf8.read(path).split():
         match = _SPECIAL_OPTION.fullmatch(option)
@@ -288,12 +292,12 @@ def _unk(directory: str, words: list[str]) -> int | None:
         return None
     word = utf8.read(path).strip()
     if word not in words:
-        raise ModelError(f"{word[:60]!r} stands for unknown words, but is not in config/words.txt", path)
+        raise ModelError(f"{word[:60]!r} replaces unknown words, but is not in config/words.txt", path)
     return words.index(word)
 
 
 def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Return a model's configuration and weights, as a checkpoint holds them."""
+    """Return a model's configuration and weights as stored in a checkpoint."""
     state: dict[str, torch.Tensor] = {}
     if isinstance(model.embedding, Features):
         state["features.weight"] = model.embedding.weight
@@ -315,7 +319,7 @@ def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 
 def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[str], path: str) -> KaldiModel:
-    """Make a model of its configuration and weights, which were checked to be finite, if they fit together."""
+    """Build a model from its configuration and its finite weights; raise a `ModelError` if they are inconsistent."""
 
     def fail(message: str) -> NoReturn:
         raise ModelError(f"{message}; {AGAIN}", path)
@@ -325,7 +329,7 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[st
         fail("its configuration lines are missing")
     if not isinstance(components, dict):
         fail("its components are missing")
-    fields: dict[str, tuple[str, dict[str, Kept]]] = {}
+    fields: dict[str, tuple[str, dict[str, FieldValue]]] = {}
     for name, entries in components.items():
         kind = entries.get("type") if isinstance(entries, dict) else None
         if not isinstance(name, str) or not isinstance(kind, str):
@@ -340,31 +344,31 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[st
     network = nnet3.rebuild(lines, fields, fail)
     dim = network.graph.input_dim
     embedding = state.get("embedding")
-    made: torch.Tensor | Features = _stored_features(state, len(words), fail) if embedding is None else embedding
-    weight = made.weight if isinstance(made, Features) else made
+    source: torch.Tensor | Features = _stored_features(state, len(words), fail) if embedding is None else embedding
+    weight = source.weight if isinstance(source, Features) else source
     if weight.dtype != torch.float32 or weight.ndim != 2 or weight.shape[1] != dim or network.graph.output_dim != dim:
         fail(f"embeddings of shape {list(weight.shape)} for a network of width {dim}")
-    if not isinstance(made, Features) and len(made) != len(words):
-        fail(f"{len(made)} embeddings for {len(words)} words")
+    if not isinstance(source, Features) and len(source) != len(words):
+        fail(f"{len(source)} embeddings for {len(words)} words")
     for name in ("bos", "eos", "unk"):
         number = config.get(name)
         if (type(number) is not int or not 0 <= number < len(words)) and not (name == "unk" and number is None):
-            fail(f"{name} is {number!r}, which is no word")
-    return KaldiModel(network, words, made, config["bos"], config["eos"], config["unk"])
+            fail(f"{name} is {number!r}, which is not a word id")
+    return KaldiModel(network, words, source, config["bos"], config["eos"], config["unk"])
 
 
 def _stored_features(state: dict[str, torch.Tensor], num_words: int, fail: Any) -> Features:
-    """Return the features of words, none of which points outside."""
+    """Validate and return the features of the words."""
     try:
-        weight, begin, index, value = (state[f"features.{each}"] for each in ("weight", "begin", "index", "value"))
+        weight, begin, index, value = (state[f"features.{name}"] for name in ("weight", "begin", "index", "value"))
     except KeyError:
         fail("the embeddings of its words are missing")
-    whole = begin.dtype == torch.int64 and index.dtype == torch.int32 and value.dtype == torch.float32
-    if not whole or any(tensor.ndim != 1 for tensor in (begin, index, value)) or weight.ndim != 2:
+    typed = begin.dtype == torch.int64 and index.dtype == torch.int32 and value.dtype == torch.float32
+    if not typed or any(tensor.ndim != 1 for tensor in (begin, index, value)) or weight.ndim != 2:
         fail("the features of its words are of the wrong type")
-    rising = len(begin) == num_words + 1 and begin[0] == 0 and begin[-1] == len(index) and (begin.diff() >= 0).all()
-    if not rising or len(index) != len(value):
-        fail("the features of its words do not add up")
+    valid = len(begin) == num_words + 1 and begin[0] == 0 and begin[-1] == len(index) and (begin.diff() >= 0).all()
+    if not valid or len(index) != len(value):
+        fail("the features of its words are inconsistent")
     if len(index) and (int(index.min()) < 0 or int(index.max()) >= len(weight)):
-        fail(f"a word has a feature that is none of {len(weight)}")
+        fail(f"a word has a feature outside 0 … {len(weight) - 1}")
     return Features(weight, begin, index.long(), value)

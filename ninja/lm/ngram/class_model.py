@@ -17,16 +17,16 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import BOS, EOS, UNK
 
-Expansions = dict[str, dict[tuple[str, ...], float]]  # of each class: words and their probability
-Token = tuple[int, int]  # n-gram state, and what is left of an expansion (0: nothing)
-Tokens = tuple[tuple[Token, float], ...]  # ways to read a history, with the natural log of their shares
+Expansions = dict[str, dict[tuple[str, ...], float]]  # by class: expansions and their probabilities
+Token = tuple[int, int]  # n-gram state, and remaining words of an expansion (0: none)
+Tokens = tuple[tuple[Token, float], ...]  # parses of a history, with their posteriors in natural log
 
 
 def read_classes(path: str | os.PathLike[str]) -> Expansions:
-    """Read class definitions: ``CLASS [probability] word …`` on each line, the probability 1 where it is left out.
+    """Read class definitions: lines of ``CLASS [probability] word …``; the default probability is 1.
 
     Raises:
-        FormatError: An expansion has no words or is given twice, or a probability is outside 0 … 1.
+        FormatError: An expansion has no words or occurs twice, or a probability is outside 0 … 1.
 
     Source: SRILM, classes-format(5).
     """
@@ -36,8 +36,8 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
         if not name:
             continue
         probability = 1.0
-        if words and (given := _number(words[0])) is not None:
-            probability, words = given, words[1:]
+        if words and (leading := _number(words[0])) is not None:
+            probability, words = leading, words[1:]
         if not words:
             raise FormatError(f"class {name} expands to no words; give CLASS [probability] word …", path, line=number)
         if not 0 <= probability <= 1:
@@ -59,17 +59,17 @@ def _number(text: str) -> float | None:
 
 
 def with_classes(lm: NgramLM, path: str | os.PathLike[str]) -> LanguageModel:
-    """Return an n-gram model over words alone, or itself if it has none of the classes that a file defines."""
+    """Expand the classes of an n-gram model; return the model itself if it has none of the classes in the file."""
     classes = read_classes(path)
     return ClassLM(lm, classes) if any(name in lm.vocabulary for name in classes) else lm
 
 
 class ClassLM(LanguageModel):
-    """An n-gram model of which some words are classes, behind the protocol of `LanguageModel`; over words alone.
+    """A class-based n-gram model as a `LanguageModel` over words.
 
-    A word is read as itself, as a class that expands to it, or within an expansion of several words. The probability of
-    a word is the sum over all ways to read the history and it, divided by that of all ways to read the history. A slot
-    is the shares of the ways; equal ones are equal integers, and nothing is ever released.
+    A word is parsed as itself, as a class that expands to it, or within an expansion of several words. Its probability
+    is the sum over all parses of the history and the word, divided by the sum over all parses of the history. A slot
+    is the distribution over parses; equal distributions share one slot, and slots are never freed.
 
     Source: SRILM, lm/src/ClassNgram.cc, ``prefixProb``.
     """
@@ -77,7 +77,7 @@ class ClassLM(LanguageModel):
     takes_oov_score = True
 
     def __init__(self, lm: NgramLM, classes: Expansions) -> None:
-        """Take over an n-gram model; classes that it does not have are never entered."""
+        """Expand the given classes; classes that the model lacks are ignored."""
         self._lm = lm
         numbered = {name: lm.vocabulary.id(name) for name in classes}
         self.classes = tuple(name for name, number in numbered.items() if number is not None)
@@ -89,21 +89,21 @@ class ClassLM(LanguageModel):
         self.eos: int = self.vocabulary.ids([EOS])[0]
         self.unk = None if lm.unk is None else self.vocabulary.id(lm.vocabulary.word(lm.unk))
         self._plain = lm.vocabulary.ids(word for word, _ in self.vocabulary)
-        # What an expansion may go on with: a tree of word ids, equal rests shared.
-        self._rest: list[tuple[int, int]] = [(-1, 0)]  # first word and what follows it
-        self._rest_number: dict[tuple[int, int], int] = {}
-        self._entries: dict[int, list[tuple[int, float, int]]] = {}  # by first word: class, log-probability, rest
+        # Remaining words of expansions, as a tree of word ids with shared suffixes.
+        self._rest: list[tuple[int, int]] = [(-1, 0)]  # first word, and remaining words after it
+        self._rest_ids: dict[tuple[int, int], int] = {}
+        self._entries: dict[int, list[tuple[int, float, int]]] = {}  # by first word: class, log p, remaining words
         for name in self.classes:
             number = numbered[name]
             assert number is not None
             for expansion, probability in classes[name].items():
                 if probability:
                     first, *others = self.vocabulary.ids(expansion)
-                    entry = (number, math.log(probability), self._numbered(others))
+                    entry = (number, math.log(probability), self._rest_id(others))
                     self._entries.setdefault(first, []).append(entry)
-        # Behind a word that nothing reads, SRILM begins a history without words.
-        nothing = np.array([lm.model.add_unknown(0.0)], np.int32)
-        self._empty: Tokens = (((int(lm.model.advance(lm.start(1), nothing)[0]), 0), 0.0),)
+        # After a word without any parse, SRILM starts from an empty history.
+        unreadable = np.array([lm.model.add_unknown(0.0)], np.int32)
+        self._empty: Tokens = (((int(lm.model.advance(lm.start(1), unreadable)[0]), 0), 0.0),)
         self._tokens: list[Tokens] = []
         self._slot: dict[Tokens, int] = {}
         self._start = self._slot_of((((int(lm.start(1)[0]), 0), 0.0),))
@@ -124,7 +124,7 @@ class ClassLM(LanguageModel):
         return np.full(count, self._start, np.int64)
 
     def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """See `LanguageModel.advance`; histories that are read alike get equal slots."""
+        """See `LanguageModel.advance`; histories of equal parses get equal slots."""
         return np.array([slot for _, slot in self._steps(slots, words)], np.int64)
 
     def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
@@ -132,42 +132,42 @@ class ClassLM(LanguageModel):
         return np.array([logprob for logprob, _ in self._steps(slots, words)], np.float32)
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """See `LanguageModel.release`; there is nothing to free."""
+        """See `LanguageModel.release`; slots are never freed."""
 
     def _steps(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> Iterable[tuple[float, int]]:
         pairs = list(zip(slots.tolist(), words.tolist(), strict=True))
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
-        # All questions to the n-gram model at once: (state, word or class) of every token outside expansions.
-        asked: dict[tuple[int, int], None] = {}
+        # Query the n-gram model once, for (state, word or class) of every token outside expansions.
+        queries: dict[tuple[int, int], None] = {}
         for slot, word in new:
             for (state, rest), _ in self._tokens[slot]:
                 if not rest:
-                    asked.update(dict.fromkeys((state, number) for number, _, _ in self._readings(word)))
-        answer: dict[tuple[int, int], tuple[float, int]] = {}
-        if asked:
-            states, numbers = (np.array(each) for each in zip(*asked, strict=True))
+                    queries.update(dict.fromkeys((state, number) for number, _, _ in self._readings(word)))
+        scores: dict[tuple[int, int], tuple[float, int]] = {}
+        if queries:
+            states, numbers = (np.array(column) for column in zip(*queries, strict=True))
             logprob, after = self._lm.step(states, numbers.astype(np.int32))
-            answer = dict(zip(asked, zip(logprob.tolist(), after.tolist(), strict=True), strict=True))
+            scores = dict(zip(queries, zip(logprob.tolist(), after.tolist(), strict=True), strict=True))
         for slot, word in new:
-            self._known[slot, word] = self._step(self._tokens[slot], word, answer)
+            self._known[slot, word] = self._step(self._tokens[slot], word, scores)
         return [self._known[pair] for pair in pairs]
 
     def _readings(self, word: int) -> list[tuple[int, float, int]]:
-        """Return the n-gram model's words that a word may be read as: number, log-probability of it, and rest."""
+        """Return the parses of a word: word or class id in the n-gram model, log-probability, remaining words."""
         if self.oov_score is not None and word == self.unk:
             return []
         plain = self._plain[word]
         itself = [] if plain < 0 else [(plain, 0.0, 0)]
         return itself + self._entries.get(word, [])
 
-    def _step(self, tokens: Tokens, word: int, answer: dict[tuple[int, int], tuple[float, int]]) -> tuple[float, int]:
+    def _step(self, tokens: Tokens, word: int, scores: dict[tuple[int, int], tuple[float, int]]) -> tuple[float, int]:
         if self.oov_score is not None and word == self.unk:
             return self._oov, self._slot_of(self._empty)
-        found: dict[Token, float] = {}
+        longer: dict[Token, float] = {}
 
         def add(token: Token, share: float) -> None:
             if share > -math.inf:
-                found[token] = float(np.logaddexp(found.get(token, -math.inf), share))
+                longer[token] = float(np.logaddexp(longer.get(token, -math.inf), share))
 
         for (state, rest), share in tokens:
             if rest:
@@ -176,22 +176,22 @@ class ClassLM(LanguageModel):
                     add((state, others), share)
                 continue
             for number, inside, others in self._readings(word):
-                logprob, after = answer[state, number]
+                logprob, after = scores[state, number]
                 add((after, others), share + logprob + inside)
-        if not found:
+        if not longer:
             return -math.inf, self._slot_of(self._empty)
-        total = float(np.logaddexp.reduce(list(found.values())))
-        return total, self._slot_of(tuple(sorted((token, share - total) for token, share in found.items())))
+        total = float(np.logaddexp.reduce(list(longer.values())))
+        return total, self._slot_of(tuple(sorted((token, share - total) for token, share in longer.items())))
 
-    def _numbered(self, words: Sequence[int]) -> int:
-        """Return the number of the rest of an expansion."""
+    def _rest_id(self, words: Sequence[int]) -> int:
+        """Return the id of the remaining words of an expansion."""
         if not words:
             return 0
-        pair = (words[0], self._numbered(words[1:]))
-        if pair not in self._rest_number:
-            self._rest_number[pair] = len(self._rest)
+        pair = (words[0], self._rest_id(words[1:]))
+        if pair not in self._rest_ids:
+            self._rest_ids[pair] = len(self._rest)
             self._rest.append(pair)
-        return self._rest_number[pair]
+        return self._rest_ids[pair]
 
     def _slot_of(self, tokens: Tokens) -> int:
         if tokens not in self._slot:

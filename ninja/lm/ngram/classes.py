@@ -1,4 +1,4 @@
-"""Class tokens in text: their form, and phrases of classes replaced by them."""
+"""Class tokens in text: their spelling, and replacement of phrases by the tokens of their classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 3  # examples in a message
 
 
 def is_class(word: str) -> bool:
-    """Tell whether a word is a class token: ``@name``, ``$name``, or ``<name>`` that is none of the usual marks."""
+    """Tell whether a word is a class token: ``@name``, ``$name``, or ``<name>`` except special words."""
     return _CLASS.fullmatch(word) is not None and word not in _NO_CLASSES
 
 
@@ -26,41 +26,41 @@ class _Node:
 
     after: dict[str, _Node] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
-    num_found: int = 0
+    num_tagged: int = 0
 
 
 class Tagger:
-    """Replaces phrases by the tokens of their classes: the leftmost first, and of those that begin there the longest.
+    """Replace phrases by the tokens of their classes: the leftmost first, and the longest of those that begin there.
 
-    A phrase of several classes stands for each of them in turn, so that each gets its share of the counts and the
-    result depends on nothing but the text. Tokens that the text has already are left as they are.
+    Occurrences of a phrase of several classes get these classes in turn, so that the counts are shared evenly and the
+    result is deterministic. Class tokens in the text are unchanged.
 
     Raises:
-        OptionError: A class is no class token, a phrase is empty or has one in it, or there is none at all.
+        OptionError: A class name is not a class token, a phrase is empty or contains one, or there are no phrases.
     """
 
     def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
-        self.num_phrases: Counter[str] = Counter()  # different ones of each class
-        self.num_found: Counter[str] = Counter()  # tokens put into the text for each class
+        self.num_phrases: Counter[str] = Counter()  # distinct phrases of each class
+        self.num_tagged: Counter[str] = Counter()  # tokens put into the text for each class
         self.num_present: Counter[str] = Counter()  # tokens of each class that the text had
         self._root = _Node()
         self._shared: dict[str, _Node] = {}
         for name, members in phrases.items():
             if not is_class(name):
-                raise OptionError(f"{name!r} is no class; classes are spelled @name, $name or <name>")
+                raise OptionError(f"{name!r} is not a class; classes are spelled @name, $name or <name>")
             self.num_phrases[name] = 0
             for phrase in members:
                 self._add(name, phrase)
         if not self.num_phrases.total():
-            raise OptionError("there are no phrases of a class; without them, leave the classes out")
+            raise OptionError("no class has any phrase; omit the classes")
 
     def _add(self, name: str, phrase: str) -> None:
         words = phrase.split()
         if not words:
-            raise OptionError(f"a phrase of {name} is empty; take it out")
+            raise OptionError(f"a phrase of {name} is empty; remove it")
         token = next((word for word in words if is_class(word) or word in _NO_CLASSES), None)
         if token is not None:
-            raise OptionError(f"{phrase[:60]!r} of {name} has {token} in it; phrases are made of words")
+            raise OptionError(f"{phrase[:60]!r} of {name} contains {token}; phrases consist of words")
         node = self._root
         for word in words:
             node = node.after.setdefault(word, _Node())
@@ -71,7 +71,7 @@ class Tagger:
                 self._shared[" ".join(words)] = node
 
     def tag(self, sentence: Sequence[str]) -> list[str]:
-        """Return a sentence with class tokens in the place of phrases."""
+        """Replace the phrases of a sentence by class tokens."""
         tagged: list[str] = []
         begin = 0
         first = self._root.after
@@ -86,9 +86,9 @@ class Tagger:
                 node = node.after.get(sentence[at]) if at < len(sentence) else None
                 at += 1
             if longest is not None:
-                word = longest.classes[longest.num_found % len(longest.classes)]
-                longest.num_found += 1
-                self.num_found[word] += 1
+                word = longest.classes[longest.num_tagged % len(longest.classes)]
+                longest.num_tagged += 1
+                self.num_tagged[word] += 1
             elif word[0] in "@$<" and is_class(word):
                 self.num_present[word] += 1
             tagged.append(word)
@@ -96,22 +96,22 @@ class Tagger:
         return tagged
 
     def notes(self) -> list[str]:
-        """Return notes about a tagged text, a line each."""
+        """Summarise the tagging of a text, one line per fact."""
         lines = [
-            f"{name}: phrases in the lists {count}, found in the text {self.num_found[name]}"
-            + (f"; tokens there already {self.num_present[name]}" if self.num_present[name] else "")
+            f"{name}: phrases in the lists {count}, found in the text {self.num_tagged[name]}"
+            + (f"; tokens already in it {self.num_present[name]}" if self.num_present[name] else "")
             for name, count in self.num_phrases.items()
         ]
-        unused = [name for name in self.num_phrases if not self.num_found[name] + self.num_present[name]]
+        unused = [name for name in self.num_phrases if not self.num_tagged[name] + self.num_present[name]]
         if unused:
-            lines.append(f"never in the text, so that the model can hardly expect them: {_first(unused)}")
-        homeless = [name for name in self.num_present if name not in self.num_phrases]
-        if homeless:
-            lines.append(f"class tokens in the text that have no list: {_first(homeless)}")
+            lines.append(f"never in the text, so the model learns little about them: {_first(unused)}")
+        unlisted = [name for name in self.num_present if name not in self.num_phrases]
+        if unlisted:
+            lines.append(f"class tokens in the text that have no list: {_first(unlisted)}")
         if self._shared:
-            found = sum(node.num_found for node in self._shared.values())
+            count = sum(node.num_tagged for node in self._shared.values())
             shown = _first([f"{text!r} ({', '.join(node.classes)})" for text, node in self._shared.items()])
-            lines.append(f"phrases of several classes {len(self._shared)}: {shown}; found {found}, tagged by turns")
+            lines.append(f"phrases of several classes {len(self._shared)}: {shown}; found {count}, tagged in turn")
         return lines
 
 

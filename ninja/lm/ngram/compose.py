@@ -1,4 +1,4 @@
-"""Exact composition of lattices with n-gram models: add one's cost, or take one's out, without any search."""
+"""Exact composition of lattices with n-gram models, to add or to remove their cost."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def compose_ngram(
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Add the cost of an n-gram model to every path of a lattice.
 
-    ``graph + scale * -ln p(word | history)`` on arcs, and the same for ``</s>`` on final states. States split where
-    paths come with histories that the model tells apart; nothing is pruned, and no path is lost or made. With
-    ``scale = -1`` and the model of the first pass, its share is taken out exactly.
+    The graph cost of arcs becomes ``graph + scale * -ln p(word | history)``; final costs change likewise by ``</s>``.
+    States are split by model state; the set of paths does not change. ``scale = -1`` with the model of the first pass
+    removes its cost exactly.
 
     Args:
-        lattice: Any lattice; epsilons leave the history alone.
-        scale: Factor of its costs, finite.
-        word_map: The model's words for the lattice's symbol table, made once for many lattices; None: made here. Its
-            penalty for words the model lacks is part of the cost.
-        max_arcs: Refuse if more arcs arise.
-        return_arc_map: Return also the old arc of each new arc, int64 [num_arcs].
+        lattice: Any lattice; epsilons do not change the history.
+        scale: Factor of the model's costs, finite.
+        word_map: Mapping of the lattice's symbol table to the model's words, reusable across lattices; None builds one.
+            Its penalty for words the model lacks is part of the cost.
+        max_arcs: Most arcs of the result.
+        return_arc_map: Also return the input arc of each output arc, int64 [num_arcs].
 
     Raises:
-        LatticeError: The bound is passed.
-        ModelError: The model gives a word probability zero, as a grammar may.
+        LatticeError: The result exceeds `max_arcs`.
+        ModelError: The model assigns probability zero to a word, as grammars may.
         OptionError: ``scale`` is not finite.
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>, or the lattice carries no symbol table.

@@ -16,9 +16,9 @@ from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.lm.word_map import BOS, EOS, SPECIAL
 
 BLOCK = 1 << 22  # positions of the text, or n-grams, that are sorted at once
-MOST = 2**31 - 1  # positions and n-grams of one length: their numbers are int32
+MOST = 2**31 - 1  # positions, and n-grams of one length, whose indices are int32
 REPORT = 1_000_000  # words between two reports
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # which UTF-8 cannot write
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # surrogates, which UTF-8 cannot encode
 _BOS, _EOS, _UNK = range(len(SPECIAL))
 
 Report = Callable[[str], None]
@@ -32,17 +32,17 @@ class Text:
     token: npt.NDArray[np.int32]
     num_sentences: int
     num_words: int  # without <s> and </s>
-    num_unknown: int  # of them, that became <unk>
-    unk_words: int  # distinct words among these, where the text spelled them
+    num_unknown: int  # words replaced by <unk>
+    unk_words: int  # distinct words replaced by <unk>; a literal <unk> does not count
 
 
 @dataclass(frozen=True, slots=True)
 class Ngrams:
     """All n-grams of one length, sorted by context and word."""
 
-    prefix: npt.NDArray[np.int32]  # the n-gram without its last word, a number among those one shorter; 0 for words
+    prefix: npt.NDArray[np.int32]  # index of the n-gram without its last word; 0 for unigrams
     word: npt.NDArray[np.int32]  # the last word
-    suffix: npt.NDArray[np.int32]  # the n-gram without its first word, a number among those one shorter; 0 for words
+    suffix: npt.NDArray[np.int32]  # index of the n-gram without its first word; 0 for unigrams
     count: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -58,13 +58,13 @@ def encode(
     path: str | None = None,
     report: Report | None = None,
 ) -> Text:
-    """Bring a text into word ids; empty sentences are left out.
+    """Encode a text as word ids; empty sentences are skipped.
 
-    Words outside the `vocabulary`, or rarer than `min_count`, become ``<unk>``, but not those to `keep`.
+    Words outside the `vocabulary`, or rarer than `min_count`, become ``<unk>``, except those in `keep`.
 
     Raises:
-        FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word cannot be written.
-        OptionError: A sentence is a string, not words.
+        FormatError: There is no sentence; a sentence contains ``<s>`` or ``</s>``; a word cannot be written.
+        OptionError: A sentence is a string instead of words.
         VocabularyError: All words became ``<unk>``.
     """
     number = defaultdict(itertools.count(len(SPECIAL)).__next__, zip(SPECIAL, itertools.count()))
@@ -93,13 +93,13 @@ def encode(
     tokens = np.frombuffer(token, np.int32)
     count = np.bincount(tokens, minlength=len(number))
     frequent = {word for word, place in number.items() if count[place] >= min_count}
-    kept = frequent if vocabulary is None else set(vocabulary)
-    words = (*SPECIAL, *sorted((kept | set(keep)) - set(SPECIAL)))
+    selected = frequent if vocabulary is None else set(vocabulary)
+    words = (*SPECIAL, *sorted((selected | set(keep)) - set(SPECIAL)))
     for word in words:
         if word.split() != [word] or _HALF_CHARACTER.search(word):
-            raise FormatError(f"{word!r} is no word; there is white space in it, or nothing, or half a character", path)
+            raise FormatError(f"{word!r} is not a word; it is empty, or contains white space or a lone surrogate", path)
     new = {word: place for place, word in enumerate(words)}
-    number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # a dict keeps the order of its numbers
+    number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # in the order of the ids
     tokens = number_of[tokens]
     unknown = number_of == _UNK
     unknown[_UNK] = False
@@ -111,79 +111,79 @@ def encode(
 
 
 def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:
-    """Count the n-grams of a text; ``<s>`` stands at the beginning of n-grams only, ``</s>`` at the end.
+    """Count the n-grams of a text; ``<s>`` occurs only at their beginning, ``</s>`` only at their end.
 
-    Takes 8 bytes of memory for each word of the text and some 60 for each distinct n-gram.
+    Uses 8 bytes of memory per word of the text and about 60 per distinct n-gram.
 
     Returns:
-        The n-grams of each length from 1, all words of the vocabulary among them; fewer than `order` lengths if no
+        The n-grams of each length from 1, where the unigrams are the whole vocabulary; fewer than `order` lengths if no
         sentence is long enough.
     """
     num_words = len(text.words)
-    none = np.zeros(num_words, np.int32)
-    found = [Ngrams(none, np.arange(num_words, dtype=np.int32), none, np.bincount(text.token, minlength=num_words))]
-    before = text.token  # number of the n-gram that ends at each position; -1: it would reach beyond its sentence
-    key_of_shorter = found[0].word.astype(np.int64)
+    zeros = np.zeros(num_words, np.int32)
+    counted = [Ngrams(zeros, np.arange(num_words, dtype=np.int32), zeros, np.bincount(text.token, minlength=num_words))]
+    before = text.token  # index of the n-gram that ends at each position; -1 if it would start before its sentence
+    key_of_shorter = counted[0].word.astype(np.int64)
     for length in range(2, order + 1):
-        key, count = _counted(keys for _, _, keys in _keys(before, text.token, num_words))
+        key, count = _count_keys(keys for _, _, keys in _keys(before, text.token, num_words))
         if not len(key):
             break
         if len(key) > MOST:
             raise OptionError(f"{len(key)} n-grams of {length} words, more than {MOST}; take a smaller text or order")
         prefix, word = (part.astype(np.int32) for part in np.divmod(key, num_words))
         # The suffix of (prefix, word) is (suffix of the prefix, word).
-        suffix_key = found[-1].suffix[prefix].astype(np.int64) * num_words + word
+        suffix_key = counted[-1].suffix[prefix].astype(np.int64) * num_words + word
         suffix = np.searchsorted(key_of_shorter, suffix_key).astype(np.int32)
-        found.append(Ngrams(prefix, word, suffix, count))
+        counted.append(Ngrams(prefix, word, suffix, count))
         if report is not None:
             report(f"{len(key)} different {length}-grams")
         if length < order:
-            before = _numbered(key, before, text.token, num_words)
+            before = _ngram_ids(key, before, text.token, num_words)
             key_of_shorter = key
-    return found
+    return counted
 
 
 def _keys(
     before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """Yield blocks of positions: the first, which of them end an n-gram, and its context and word as one number."""
+    """Yield per block of positions the first, a mask of those that end an n-gram, and the keys (context, word)."""
     for first in range(1, len(token), BLOCK):
         word = token[first : first + BLOCK]
         context = before[first - 1 : first - 1 + len(word)]
-        there = (context >= 0) & (word != _BOS)
-        yield first, there, context[there].astype(np.int64) * num_words + word[there]
+        inside = (context >= 0) & (word != _BOS)
+        yield first, inside, context[inside].astype(np.int64) * num_words + word[inside]
 
 
-def _numbered(
+def _ngram_ids(
     key: npt.NDArray[np.int64], before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> npt.NDArray[np.int32]:
-    """Return the number of the n-gram that ends at each position, -1 where there is none."""
+    """Return the index of the n-gram that ends at each position, -1 where there is none."""
     ending = np.full(len(token), -1, np.int32)
-    for first, there, keys in _keys(before, token, num_words):
-        distinct, which = np.unique(keys, return_inverse=True)  # looked up in order, so that memory is read in order
-        ending[first : first + len(there)][there] = np.searchsorted(key, distinct).astype(np.int32)[which]
+    for first, inside, keys in _keys(before, token, num_words):
+        distinct, which = np.unique(keys, return_inverse=True)  # sorted, for sequential memory access
+        ending[first : first + len(inside)][inside] = np.searchsorted(key, distinct).astype(np.int32)[which]
     return ending
 
 
-Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # distinct numbers, sorted, and how often each occurs
+Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # sorted distinct keys, and their counts
 
 
-def _counted(blocks: Iterable[npt.NDArray[np.int64]]) -> Counts:
-    """Count numbers, a block at a time; each is merged log(blocks) times."""
+def _count_keys(blocks: Iterable[npt.NDArray[np.int64]]) -> Counts:
+    """Count keys block by block; every key is merged log(blocks) times."""
     runs: list[Counts] = []
     for block in blocks:
         run = np.unique(block, return_counts=True)
         while runs and len(runs[-1][0]) < 2 * len(run[0]):
-            run = _merged(runs.pop(), run)
+            run = _merge(runs.pop(), run)
         runs.append(run)
     while len(runs) > 1:
-        runs.append(_merged(runs.pop(), runs.pop()))
+        runs.append(_merge(runs.pop(), runs.pop()))
     return runs[0] if runs else (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _merged(one: Counts, other: Counts) -> Counts:
+def _merge(one: Counts, other: Counts) -> Counts:
     key = np.concatenate([one[0], other[0]])
-    order = np.argsort(key, kind="stable")  # which finds the two sorted runs and merges them
+    order = np.argsort(key, kind="stable")  # merges the two sorted runs in linear time
     key = key[order]
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
     if not len(begin):

@@ -1,7 +1,7 @@
 """KenLM's binary n-gram models, through the kenlm library (``pip install kenlm``).
 
-The library looks words up one at a time by their spelling: some hundred thousand a second. Where speed matters and
-the ARPA file is at hand, read that instead.
+The library looks up words one by one by their spelling, about a hundred thousand per second; reading the ARPA file
+instead is faster.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK
 
 LN10 = math.log(10.0)
-COUNTS = 108  # byte of the header where the numbers of n-grams begin, 1-grams first, uint64 each
+COUNTS = 108  # offset in the header of the numbers of n-grams, uint64 per order
 UNKNOWN = b"<unk>\0"
 MISSING_UNKNOWN = -100.0  # log10 probability that KenLM gives <unk> where the model has none
 
 
 class KenLM(LanguageModel):
-    """A KenLM binary behind the language-model protocol; slots are states of the library.
+    """A KenLM binary as a `LanguageModel`; slots are states of the library.
 
-    It has those of the given words that the model knows; None: all of the model's, which ``build_binary`` writes at the
-    end of the file.
+    Args:
+        path: The file.
+        words: Words to score, of which the model's are used; None uses the words that ``build_binary`` appends to the
+            file.
 
     Raises:
-        ModelError: Damaged; no words are in the file and none were given; there is no ``</s>``.
+        ModelError: The file is damaged, contains no words while `words` is None, or lacks ``</s>``.
     """
 
     takes_oov_score = True
@@ -41,19 +43,19 @@ class KenLM(LanguageModel):
     def __init__(self, path: str, words: SymbolTable | None = None) -> None:
         with needed_for("a KenLM binary", path):
             import kenlm
-        named = _words_at_the_end(path) if words is None else [word for word, _ in words]
+        spellings = _stored_words(path) if words is None else [word for word, _ in words]
         config = kenlm.Config()
         config.show_progress = False
         try:
             self._model: Any = kenlm.Model(path, config)
         except OSError as error:
-            raise ModelError(f"KenLM refuses it: {str(error).splitlines()[-1][:200]}", path) from error
+            raise ModelError(f"KenLM cannot load it: {str(error).splitlines()[-1][:200]}", path) from error
         self._new_state = kenlm.State
         state = kenlm.State()
         self._model.NullContextWrite(state)
         has_unk = self._model.BaseScore(state, "<unk>", kenlm.State()) > MISSING_UNKNOWN
-        known = {word: None for word in named if word in self._model and word != "<unk>"}
-        for mark in ("<s>", "</s>"):  # never on arcs, so that a table may lack them
+        known = {word: None for word in spellings if word in self._model and word != "<unk>"}
+        for mark in ("<s>", "</s>"):  # a symbol table may lack them, as they are not on arcs
             if mark in self._model:
                 known[mark] = None
         self._spelling = [*known, "<unk>"] if has_unk else list(known)
@@ -64,8 +66,8 @@ class KenLM(LanguageModel):
         if eos is None:
             raise ModelError("the model never ends a sentence: it lacks </s>", path)
         self.eos = eos
-        self._unknown = np.float32(np.nan)  # natural log of the probability of words that a model without <unk> lacks
-        self._state: list[Any] = []  # of each slot
+        self._unknown = np.float32(np.nan)  # natural-log probability of unknown words, if the model has no <unk>
+        self._state: list[Any] = []  # by slot
         self._free: list[int] = []
 
     @property
@@ -78,7 +80,7 @@ class KenLM(LanguageModel):
         assert self.unk is None
         self._unknown = np.float32(oov_logprob(score, len(self._spelling)))
         self.unk = len(self._spelling)
-        self._spelling.append(UNK)  # which the library takes for unknown, too: it forgets the history
+        self._spelling.append(UNK)  # unknown to the library, too, which then resets the history
         self.vocabulary = SymbolTable.from_words(self._spelling)
         self.unk_words = None if score == "spread" else 1
         self.oov_score = score
@@ -92,18 +94,18 @@ class KenLM(LanguageModel):
 
     def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """See `LanguageModel.advance`."""
-        asked = self._asked(slots, words)
-        longer = [self._new_slot() for _ in asked]
-        for slot, (state, word) in zip(longer, asked, strict=True):
+        queries = self._queries(slots, words)
+        longer = [self._new_slot() for _ in queries]
+        for slot, (state, word) in zip(longer, queries, strict=True):
             self._model.BaseScore(state, word, self._state[slot])
         return np.array(longer, np.int64)
 
     def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.logprob`."""
         score, unused = self._model.BaseScore, self._new_state()
-        asked = self._asked(slots, words)
-        found = np.array([score(state, word, unused) * LN10 for state, word in asked], np.float32)
-        return found if self.oov_score is None else np.where(words == self.unk, self._unknown, found)
+        queries = self._queries(slots, words)
+        logprob = np.array([score(state, word, unused) * LN10 for state, word in queries], np.float32)
+        return logprob if self.oov_score is None else np.where(words == self.unk, self._unknown, logprob)
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
         """See `LanguageModel.release`."""
@@ -115,30 +117,30 @@ class KenLM(LanguageModel):
         self._state.append(self._new_state())
         return len(self._state) - 1
 
-    def _asked(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> list[tuple[Any, str]]:
+    def _queries(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> list[tuple[Any, str]]:
         if len(words) and (words.min() < 0 or words.max() >= len(self._spelling)):
             raise OptionError(f"a word id is outside the model's 0 … {len(self._spelling) - 1}")
         pairs = zip(slots.tolist(), words.tolist(), strict=True)
         return [(self._state[slot], self._spelling[word]) for slot, word in pairs]
 
 
-def _words_at_the_end(path: str) -> list[str]:
-    """Return the words that end a binary, ``<unk>`` first (KenLM, lm/binary_format.cc and lm/vocab.cc)."""
+def _stored_words(path: str) -> list[str]:
+    """Return the words at the end of a binary, ``<unk>`` first (KenLM, lm/binary_format.cc and lm/vocab.cc)."""
     with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if len(content) < COUNTS + 8:
-            raise ModelError("cut short inside KenLM's header", path)
+            raise ModelError("truncated in KenLM's header", path)
         (count,) = struct.unpack_from("<Q", content, COUNTS)
         begin = content.rfind(UNKNOWN)
         while begin >= 0:
             words = bytes(content[begin:]).split(b"\0")
-            if words.pop() == b"" and count <= len(words) <= count + 1:  # <unk> is not counted where it was missing
+            if words.pop() == b"" and count <= len(words) <= count + 1:  # a missing <unk> is not counted
                 try:
                     return [word.decode("utf-8") for word in words]
                 except UnicodeDecodeError as error:
                     raise ModelError(f"the word {error.object!r} is not UTF-8", path) from error
             begin = content.rfind(UNKNOWN, 0, begin) if len(words) < count else -1
     raise ModelError(
-        "the file does not end with its words; build it again without -v, or give the words that matter with "
+        "the file does not end with its words; build it again without -v, or pass the words with "
         "load(path, words=SymbolTable.read(...))",
         path,
     )

@@ -1,17 +1,17 @@
-"""Train n-gram models with interpolated, modified Kneser–Ney smoothing: the work behind ``ninja train ngram``.
+"""Train n-gram models with interpolated, modified Kneser–Ney smoothing, as ``ninja train ngram`` does.
 
-An n-gram of full length counts as often as it occurs, a shorter one as often as *different* words stand before it; one
-that begins with ``<s>``, before which nothing stands, as often as it occurs. From each count ``a`` a discount ``D`` is
-taken, and what all n-grams of a context lose is spread as the n-grams one shorter are:
+The count of an n-gram of full length, or one that begins with ``<s>``, is the number of its occurrences; that of any
+other n-gram is the number of *distinct* words before it. A discount ``D`` is subtracted from each count ``a``, and the
+discounted mass of a context is distributed by the next lower order:
 
     p(w | h) = (a(h w) − D) / a(h ·) + γ(h) p(w | h without its first word),   γ(h) = Σ D / a(h ·)
 
-Words are interpolated with the uniform distribution. As a back-off model, γ is the weight of backing off, and n-grams
-that the text has carry p itself.
+Unigrams are interpolated with the uniform distribution. The written back-off model stores p for n-grams of the text,
+and γ as back-off weights.
 
 Source: the formulas are those of Chen and Goodman 1998, "An empirical study of smoothing techniques for language
-modeling", as kenlm has them in lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc; so are the
-n-grams whose counts are counted, and how cutoffs are made up for. The models are those of its program lmplz.
+modeling", as implemented in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc, which is
+also followed for counts of counts and cutoffs. The models equal those of its program lmplz.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ninja.lm.word_map import BOS, SPECIAL
 
 ROWS = 1 << 16  # n-grams written at once
 STDOUT = "-"
-NEVER = -99.0  # what stands for log10 of 0, the probability of <s>
+NEVER = -99.0  # written for log10 of 0, such as the probability of <s>
 MAX_ORDER = 16
 _BOS = SPECIAL.index(BOS)
 _UNK = SPECIAL.index("<unk>")
 
 Numbers = npt.NDArray[np.float64]
-FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above, where none can be estimated; those of lmplz
+FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above if none can be estimated; as in lmplz
 
 
 @documented
@@ -51,8 +51,8 @@ class NgramOptions:
 
     order: int = described(3, "Words of the longest n-grams.")
     min_count: int = described(1, "Rarer words become <unk>.")
-    cutoffs: tuple[int, ...] = (1,)  # fewest occurrences of 2-grams, 3-grams, …; the last also of all longer ones
-    discounts: tuple[float, ...] | None = None  # of what counts once, twice, more often; or one; None = estimated
+    cutoffs: tuple[int, ...] = (1,)  # least counts of 2-grams, 3-grams, …; the last also applies to longer n-grams
+    discounts: tuple[float, ...] | None = None  # of counts 1, 2, and above, or one for all; None estimates them
     unk_share: float | None = described(None, "Share of <unk> in the unigrams' interpolation.  [default: any word's]")
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class NgramOptions:
             raise OptionError(f"unk_share is {self.unk_share:g}; it must be in (0, 1]")
 
     def cutoff(self, length: int) -> int:
-        """Return how often an n-gram of some length must occur at least."""
+        """Return the least count of n-grams of a length."""
         return 1 if length == 1 else self.cutoffs[min(length - 2, len(self.cutoffs) - 1)]
 
 
@@ -87,17 +87,17 @@ class Discounts:
 
     of_count: tuple[float, float, float]  # 1, 2, 3 and more
     source: Literal["estimated", "continued", "fallback", "given"]  # see `_discounts`
-    counts_of_counts: tuple[int, int, int, int]  # n-grams that count 1, 2, 3, 4
+    counts_of_counts: tuple[int, int, int, int]  # numbers of n-grams with counts 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffNgrams:
     """The n-grams of one length of a back-off model, sorted by context."""
 
-    prefix: npt.NDArray[np.int32]  # the n-gram without its last word, a number among those one shorter; 0 for words
+    prefix: npt.NDArray[np.int32]  # index of the n-gram without its last word; 0 for unigrams
     word: npt.NDArray[np.int32]  # the last word
     logprob: npt.NDArray[np.float64]  # log10 P(last word | words before)
-    backoff: npt.NDArray[np.float64]  # log10 weight of backing off from this context; 0 where it is none
+    backoff: npt.NDArray[np.float64]  # log10 back-off weight of this context; 0 if it is none
 
     def __len__(self) -> int:
         return len(self.word)
@@ -109,13 +109,13 @@ class TrainedNgram:
 
     words: tuple[str, ...]  # by id; <s>, </s> and <unk> first
     lengths: tuple[BackoffNgrams, ...]  # the n-grams of each length from 1
-    num_counted: tuple[int, ...]  # of each length, those included that cutoffs left out
+    num_counted: tuple[int, ...]  # of each length, before cutoffs
     discounts: tuple[Discounts, ...]  # of each length
     num_sentences: int
     num_words: int  # of the text, without <s> and </s>
-    num_unknown: int  # of them, that became <unk>
-    unk_words: int  # distinct words among these
-    notes: tuple[str, ...]  # departures from the options, a line each
+    num_unknown: int  # words replaced by <unk>
+    unk_words: int  # distinct words replaced by <unk>
+    notes: tuple[str, ...]  # deviations from the options, one line each
 
     @property
     def order(self) -> int:
@@ -123,7 +123,7 @@ class TrainedNgram:
         return len(self.lengths)
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as ARPA, packed where the name ends in ``.gz``; ``-`` is the standard output."""
+        """Write the model as ARPA, compressed if the name ends in ``.gz``; ``-`` is the standard output."""
         path = os.fspath(path)
         if path == STDOUT:
             output = StandardOutput()
@@ -139,7 +139,7 @@ class TrainedNgram:
                 packed.close()
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
-        """Return the model that `ninja.lm.load` makes of the written file; `name` stands for it in messages."""
+        """Return the model as `ninja.lm.load` would read it from a file; messages call it `name`."""
         reader = _lm.ArpaReader(name, sum(map(len, self.lengths)))
         for block in self._blocks():
             reader.feed(block)
@@ -213,24 +213,24 @@ def train_ngram(
     discounts: list[Discounts] = []
     probability: list[Numbers] = []
     backoff: list[Numbers] = []
-    kept: list[npt.NDArray[np.bool_]] = []
+    retained: list[npt.NDArray[np.bool_]] = []
     begins = np.empty(0, bool)
     for length, ngrams in enumerate(counted, start=1):
         begins = ngrams.word == _BOS if length == 1 else begins[ngrams.prefix]
         count = _effective(ngrams, counted[length] if length < len(counted) else None, begins)
         if length == 1:
-            count[_BOS] = 0  # nothing predicts it
+            count[_BOS] = 0  # <s> is never predicted
         discounts.append(_discounts(count, options))
-        kept.append(ngrams.count >= options.cutoff(length) if length > 1 else np.ones(len(ngrams), bool))
+        retained.append(ngrams.count >= options.cutoff(length) if length > 1 else np.ones(len(ngrams), bool))
         shorter = _uniform(len(text.words), options.unk_share) if length == 1 else probability[-1][ngrams.suffix]
-        weight, joined = _interpolated(ngrams.prefix, count, kept[-1], discounts[-1], shorter)
+        weight, interpolated = _interpolated(ngrams.prefix, count, retained[-1], discounts[-1], shorter)
         backoff.append(weight)
-        probability.append(joined)
+        probability.append(interpolated)
         notes += _notes(length, discounts[-1])
     _check(probability[0], text.words)
     return TrainedNgram(
         words=text.words,
-        lengths=_without_cut(counted, probability, [*backoff[1:], np.ones(1)], kept),
+        lengths=_without_cut(counted, probability, [*backoff[1:], np.ones(1)], retained),
         num_counted=tuple(map(len, counted)),
         discounts=tuple(discounts),
         num_sentences=text.num_sentences,
@@ -242,7 +242,7 @@ def train_ngram(
 
 
 def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return how often each n-gram counts; `begins` tells which of them begin with ``<s>``."""
+    """Return the Kneser–Ney counts of n-grams; `begins` marks those that begin with ``<s>``."""
     if longer is None:
         return ngrams.count.copy()
     return np.where(begins, ngrams.count, np.bincount(longer.suffix, minlength=len(ngrams)))
@@ -251,36 +251,37 @@ def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.boo
 def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts:
     """Estimate discounts by counts of counts, as kenlm does in lm/builder/adjust_counts.cc."""
     n1, n2, n3, n4 = (int(times) for times in np.bincount(np.minimum(count, 5), minlength=6)[1:5])
-    seen = (n1, n2, n3, n4)
+    counts_of_counts = (n1, n2, n3, n4)
     if options.discounts is not None:
-        given = options.discounts * (3 // len(options.discounts))
-        return Discounts((given[0], given[1], given[2]), "given", seen)
+        fixed = options.discounts * (3 // len(options.discounts))
+        return Discounts((fixed[0], fixed[1], fixed[2]), "given", counts_of_counts)
     if not n1 or not n2:
-        return Discounts(FALLBACK, "fallback", seen)
-    # In texts made from patterns little occurs once, and what comes out may be undefined or out of range. Then D of
-    # count k is k Y, what the equation gives if counts of counts go on to fall as from 1 to 2.
+        return Discounts(FALLBACK, "fallback", counts_of_counts)
+    # Texts generated from patterns have few singletons, so that the estimates may be undefined or out of range. Then
+    # the discount of count k is k Y, as the equation gives if (k + 1) n[k + 1] / n[k] = 2 k n2 / n1.
     y = n1 / (n1 + 2 * n2)
     if n3:
         of_count = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
         if all(0 < discount <= times for times, discount in enumerate(of_count, start=1)):
-            return Discounts(of_count, "estimated", seen)
-    return Discounts((y, 2 * y, 3 * y), "continued", seen)
+            return Discounts(of_count, "estimated", counts_of_counts)
+    return Discounts((y, 2 * y, 3 * y), "continued", counts_of_counts)
 
 
 def _notes(length: int, discounts: Discounts) -> list[str]:
     """Return notes about discounts that could not be estimated."""
     if discounts.source in ("estimated", "given"):
         return []
-    seen = ", ".join(map(str, discounts.counts_of_counts))
-    taken = ", ".join(f"{each:.4g}" for each in discounts.of_count)
-    why = "continued from counts 1 and 2" if discounts.source == "continued" else "the fallback"
+    counts = ", ".join(map(str, discounts.counts_of_counts))
+    values = ", ".join(f"{discount:.4g}" for discount in discounts.of_count)
+    source = "continued from counts 1 and 2" if discounts.source == "continued" else "the fallback"
     return [
-        f"{seen} of the {length}-grams count 1, 2, 3, 4 times, which gives no three discounts; {taken} are taken, {why}"
+        f"{counts} of the {length}-grams count 1, 2, 3, 4 times, too few to estimate discounts; using "
+        f"{values}, {source}"
     ]
 
 
 def _uniform(num_words: int, unk_share: float | None) -> Numbers:
-    """Return the distribution that words are interpolated with: uniform, but for ``<unk>``'s share."""
+    """Return the distribution that unigrams are interpolated with: uniform except for the share of ``<unk>``."""
     share = 1 / (num_words - 1) if unk_share is None else unk_share
     uniform = np.full(num_words, (1 - share) / (num_words - 2) if num_words > 2 else 0.0)
     uniform[_UNK], uniform[_BOS] = share, 0.0
@@ -290,28 +291,28 @@ def _uniform(num_words: int, unk_share: float | None) -> Numbers:
 def _interpolated(
     prefix: npt.NDArray[np.int32],
     count: npt.NDArray[np.int64],
-    kept: npt.NDArray[np.bool_],
+    retained: npt.NDArray[np.bool_],
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
     """Return γ of each context up to the last that has n-grams, and the probability of each n-gram."""
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
-    lost = np.bincount(prefix, np.where(kept, discount, count))
-    weight = np.divide(lost, total, out=np.ones(len(total)), where=total > 0)
-    # An n-gram that is cut gives up its whole count, and gets the probability that backing off has in the end.
-    own = np.where(kept, (count - discount) / np.maximum(total, 1)[prefix], 0.0)
-    return weight, own + weight[prefix] * shorter
+    discounted = np.bincount(prefix, np.where(retained, discount, count))
+    weight = np.divide(discounted, total, out=np.ones(len(total)), where=total > 0)
+    # An n-gram below the cutoff loses its whole count, which leaves it the back-off probability.
+    direct = np.where(retained, (count - discount) / np.maximum(total, 1)[prefix], 0.0)
+    return weight, direct + weight[prefix] * shorter
 
 
 def _check(probability: Numbers, words: Sequence[str]) -> None:
-    never = np.flatnonzero(probability <= 0)
-    never = never[never != _BOS]
-    if len(never):
-        examples = ", ".join(words[place] for place in never[:3])
+    impossible = np.flatnonzero(probability <= 0)
+    impossible = impossible[impossible != _BOS]
+    if len(impossible):
+        examples = ", ".join(words[word] for word in impossible[:3])
         raise OptionError(
-            f"{len(never)} words ({examples}{', …' if len(never) > 3 else ''}) would have probability 0; choose an "
-            f"unk_share below 1"
+            f"{len(impossible)} words ({examples}{', …' if len(impossible) > 3 else ''}) would have probability 0; "
+            "choose an unk_share below 1"
         )
 
 
@@ -319,16 +320,16 @@ def _without_cut(
     counted: Sequence[Ngrams],
     probability: Sequence[Numbers],
     backoff: Sequence[Numbers],
-    kept: Sequence[npt.NDArray[np.bool_]],
+    retained: Sequence[npt.NDArray[np.bool_]],
 ) -> tuple[BackoffNgrams, ...]:
-    """Return the model's n-grams; a context may be cut only with all its n-grams, since cutoffs never fall."""
-    found: list[BackoffNgrams] = []
-    place = np.zeros(1, np.int32)  # of each n-gram one shorter among those that are kept
-    for ngrams, chance, weight, stays in zip(counted, probability, backoff, kept, strict=True):
-        whole = np.ones(len(ngrams))
-        whole[: len(weight)] = weight
+    """Drop n-grams below the cutoffs; these never fall with the length, so a retained n-gram has its context."""
+    lengths: list[BackoffNgrams] = []
+    index = np.zeros(1, np.int32)  # new index of each n-gram one shorter
+    for ngrams, p, weight, mask in zip(counted, probability, backoff, retained, strict=True):
+        gamma = np.ones(len(ngrams))
+        gamma[: len(weight)] = weight
         with np.errstate(divide="ignore"):
-            logprob = np.maximum(np.log10(chance[stays]), NEVER)
-        found.append(BackoffNgrams(place[ngrams.prefix[stays]], ngrams.word[stays], logprob, np.log10(whole[stays])))
-        place = np.cumsum(stays, dtype=np.int32) - 1
-    return tuple(found)
+            logprob = np.maximum(np.log10(p[mask]), NEVER)
+        lengths.append(BackoffNgrams(index[ngrams.prefix[mask]], ngrams.word[mask], logprob, np.log10(gamma[mask])))
+        index = np.cumsum(mask, dtype=np.int32) - 1
+    return tuple(lengths)

@@ -1,8 +1,8 @@
 """Back-off n-gram language models: ARPA, Kaldi's const-arpa and grammar (``G.fst``), all as one compiled automaton.
 
-A slot *is* a state of the automaton, the longest end of the history the model knows more of than of a shorter one:
-equal states are equal integers, and nothing is ever released. Scores are exact back-off scores: an n-gram that is
-there is taken even where backing off would be more probable.
+A slot *is* a state of the automaton, the longest suffix of the history that affects scores: equal states are equal
+integers, and slots are never freed. Scores are exact back-off scores: an n-gram of the model is used even where backing
+off would be more probable.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK, find
 
-CHUNK = 1 << 22  # bytes of unpacked text parsed at once; no line may be longer
+CHUNK = 1 << 22  # bytes of text parsed at once, and the longest line
 SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end
-GZIP_AT_BEST = 1032  # bytes that one byte of deflate can stand for
+MAX_DEFLATE_RATIO = 1032  # largest compression ratio of deflate
 BACKOFF = "#0"
-UNKNOWN = ("<unk>", "<UNK>")  # the second is what some versions of SRILM write
+UNKNOWN = ("<unk>", "<UNK>")  # the second is written by some versions of SRILM
 
 
 class NgramLM(LanguageModel):
-    """A back-off n-gram model behind the language-model protocol.
+    """A back-off n-gram model as a `LanguageModel`.
 
-    Without a word for unknown ones, `score_oovs` makes one.
+    If the model has no <unk>, `score_oovs` adds it.
 
     Args:
-        words: The words of its ids, 0 … ``model.num_words`` − 1.
-        unk: Id of the word that stands for unknown ones; None: found by its usual spelling, if the model has it.
+        words: The words with ids 0 … ``model.num_words`` − 1.
+        unk: Id of <unk>; None looks it up by its usual spellings.
     """
 
     def __init__(self, model: _lm.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
@@ -48,8 +48,8 @@ class NgramLM(LanguageModel):
         if eos is None:
             raise ModelError("the model never ends a sentence: it lacks </s>", path)
         self.eos = eos
-        found = (self.vocabulary.id(word) for word in UNKNOWN)
-        self.unk = next((word for word in found if word is not None), None) if unk is None else unk
+        ids = (self.vocabulary.id(word) for word in UNKNOWN)
+        self.unk = next((word for word in ids if word is not None), None) if unk is None else unk
 
     takes_oov_score = True
 
@@ -69,7 +69,7 @@ class NgramLM(LanguageModel):
     stateless = True
 
     def twin(self) -> NgramLM:
-        """See `LanguageModel.twin`; the model itself, for it holds no states."""
+        """See `LanguageModel.twin`; the model itself, as it is stateless."""
         return self
 
     def start(self, count: int) -> npt.NDArray[np.int64]:
@@ -91,7 +91,7 @@ class NgramLM(LanguageModel):
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """See `LanguageModel.release`; there is nothing to free."""
+        """See `LanguageModel.release`; slots are never freed."""
 
 
 def _batch(
@@ -104,29 +104,29 @@ def _batch(
 
 
 def read_arpa(path: str) -> NgramLM:
-    """Read an ARPA file, packed with gzip or not.
+    """Read an ARPA file, optionally compressed with gzip.
 
-    Back-off weights that are left out are 0. An n-gram whose context or end is missing, as pruning may leave it, is
-    scored as backing off demands.
+    Missing back-off weights are 0. N-grams whose prefix or suffix is missing, as after pruning, are scored by backing
+    off.
 
     Raises:
-        ModelError: Damaged, cut short, or not what its counts promise; with the line.
+        ModelError: The file is damaged, truncated or contradicts its counts; with the line.
 
     Source: SRILM, ngram-format(5).
     """
     try:
         with open_stream(Place(path)) as stream:
-            packed = stream.head(len(GZIP_MAGIC)) == GZIP_MAGIC
-            size = os.path.getsize(path) * (GZIP_AT_BEST if packed else 1)
+            compressed = stream.head(len(GZIP_MAGIC)) == GZIP_MAGIC
+            size = os.path.getsize(path) * (MAX_DEFLATE_RATIO if compressed else 1)
             reader = _lm.ArpaReader(path, size // SHORTEST_NGRAM)
             buffer = bytearray(CHUNK)
             filled = 0
-            while got := stream.readinto(memoryview(buffer)[filled:]):
-                # to the file's very end, for the checksum of a gzip stream stands there
-                filled += got
-                taken = reader.feed(memoryview(buffer)[:filled])
-                buffer[: filled - taken] = buffer[taken:filled]
-                filled -= taken
+            while size := stream.readinto(memoryview(buffer)[filled:]):
+                # Read to the end of the file, where gzip streams have their checksum.
+                filled += size
+                consumed = reader.feed(memoryview(buffer)[:filled])
+                buffer[: filled - consumed] = buffer[consumed:filled]
+                filled -= consumed
                 if filled == CHUNK:
                     raise ModelError(f"a line of more than {CHUNK} bytes; is this an ARPA file?", path)
             if filled:
@@ -138,10 +138,10 @@ def read_arpa(path: str) -> NgramLM:
 
 
 def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
-    """Read Kaldi's const-arpa (``G.carpa``), packed with gzip or not; without `words` those of ``words.txt`` beside it.
+    """Read Kaldi's const-arpa (``G.carpa``), optionally compressed; `words` defaults to ``words.txt`` in its directory.
 
     Raises:
-        ModelError: Damaged or cut short, with the byte; there is no symbol table, or it lacks a word of the model.
+        ModelError: The file is damaged or truncated, with the byte; no symbol table exists, or it lacks a word.
     """
     table = find(path, words, None)
     model, word_id, _, eos, unk = _lm.read_const_arpa(_content(path), path)
@@ -153,14 +153,14 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
 
 
 def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
-    """Read Kaldi's ``G.fst``, an OpenFst vector acceptor with back-off arcs, packed with gzip or not.
+    """Read Kaldi's ``G.fst``, an OpenFst vector acceptor with back-off arcs, optionally compressed with gzip.
 
-    Its symbol table is that given, else the one in the file, else ``words.txt`` beside it. ``#0`` in it names back-off
-    arcs; epsilons do in any case.
+    The symbol table is `words`, or the one in the file, or ``words.txt`` in its directory. Arcs with ``#0`` of the
+    table or with epsilon are back-off arcs.
 
     Raises:
-        ModelError: Damaged or cut short, with the byte; no back-off automaton: two arcs with one word, or two back-off
-            arcs, leave a state; there is no symbol table, or it lacks a word of the model.
+        ModelError: The file is damaged or truncated, with the byte; it is not a back-off automaton, as two arcs with
+            one word or two back-off arcs leave a state; no symbol table exists, or it lacks a word.
     """
     grammar = _lm.Grammar(_content(path), path)
     table = words
@@ -168,9 +168,9 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
         numbers = [number for _, number in grammar.symbols]
         table = SymbolTable(zip(_decoded([word for word, _ in grammar.symbols], path), numbers, strict=True), path)
     table = find(path, table, None)
-    beyond = max((number for _, number in table), default=EPSILON) + 1
-    named, bos, backoff = table.ids(["</s>", "<s>", BACKOFF])
-    eos = beyond if named < 0 else named  # final weights are the cost of </s>, whether or not the table names it
+    unused = max((number for _, number in table), default=EPSILON) + 1
+    eos, bos, backoff = table.ids(["</s>", "<s>", BACKOFF])
+    eos = unused if eos < 0 else eos  # final weights are the cost of </s>, even if the table lacks it
     model, word_id, _, _, _ = grammar.model(backoff, bos, eos)
     spelled = _spelled([number for number in word_id if number != eos], table, path)
     spelled.insert(int(np.searchsorted(word_id, eos)), "</s>")
@@ -188,7 +188,7 @@ def _spelled(numbers: Sequence[int] | npt.NDArray[np.int32], words: SymbolTable,
     try:
         return [words.word(int(number)) for number in numbers]
     except SymbolError as error:
-        raise ModelError(f"{error.message} ({words.path or 'the one given'})", path) from error
+        raise ModelError(f"{error.message} ({words.path or 'the given table'})", path) from error
 
 
 def _decoded(words: Sequence[bytes], path: str) -> list[str]:
