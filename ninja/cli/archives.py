@@ -12,9 +12,8 @@ from typing import Any, TypeVar, cast
 import click
 
 from ninja import graph
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, results, run, write
 from ninja.cli.options import ListsFormats, command, lattice_output, output_file, reads, switch
-from ninja.cli.run import results, run, write
 from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError, OptionError
 from ninja.formats.kaldi.fst_archive import as_image, as_text

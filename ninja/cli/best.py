@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.options import command, output_file, section, writes
-from ninja.cli.run import results, run_lines
 from ninja.cli.scales import say_default, scales
 from ninja.cli.source import reads_lattices
 from ninja.files.output import text_output

@@ -1,36 +1,44 @@
-"""Messages of a command on stderr: progress, notes, failures, the closing line; and its exit code."""
+"""The running command: its messages on stderr, its calls of the pipeline with them, and its exit code."""
 
 from __future__ import annotations
 
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
+from ninja import pipeline
 from ninja.cli.messages import with_option_names
 from ninja.errors import InputError, NinjaError, named
 from ninja.files.threads import num_cores
+from ninja.io.inputs import Inputs
+from ninja.lattice import Kind
+from ninja.lattice.batch import Batch
 from ninja.log import Log
+from ninja.pipeline import OnBatches, Output, Summary, TextOutput
+from ninja.pipeline.execution import Progress, Stage
+from ninja.pipeline.stages import Pairs
 
 if TYPE_CHECKING:
     from ninja.cli.progress_bar import ProgressBar
-    from ninja.io.inputs import Inputs
+
 
 # Keys of a context's meta.
 _CONSOLE, ARGUMENTS = "ninja.console", "ninja.arguments"
 SHOWN = 3  # failures of each kind that are printed
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differs between failures of one kind
+Result = TypeVar("Result")
 AnyLog = TypeVar("AnyLog", bound=Log)
 _shown: ProgressBar | None = None  # there is one progress line
 
 
 @dataclass(slots=True)
-class Kind:
+class FailureKind:
     """Failures whose messages differ only in names and numbers."""
 
     shown: set[tuple[str | None, int | None]] = field(default_factory=set)  # file and number of each printed failure
@@ -63,7 +71,7 @@ class Console:
     bar: ProgressBar | None = None
     jobs: int | None = None  # threads; all cores by default
     _prints: bool = False  # results are printed on the terminal
-    _kinds: dict[str, Kind] = field(default_factory=dict)
+    _kinds: dict[str, FailureKind] = field(default_factory=dict)
     _noted: dict[str, int] = field(default_factory=dict)  # kind of note → first output with such a note
     _noted_alike: set[int] = field(default_factory=set)  # other outputs with such notes
 
@@ -86,7 +94,7 @@ class Console:
 
     def _say_failure(self, failure: NinjaError) -> None:
         """Print the first failures of a kind, once for a file that cannot be read; count the others."""
-        kind = self._kinds.setdefault(_VARIES.sub("", failure.message), Kind(first=str(failure)))
+        kind = self._kinds.setdefault(_VARIES.sub("", failure.message), FailureKind(first=str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == SHOWN:
             kind.more += 1
@@ -188,3 +196,50 @@ class Console:
 def _with_option_names(message: str) -> str:
     context = click.get_current_context(silent=True)
     return message if context is None else with_option_names(message, context.command)
+
+
+def write(
+    stage: Stage[Any], inputs: Inputs, output: Output | TextOutput, *, kind: Kind | None = None, **how: Any
+) -> Summary:
+    """Write a stage's results, lattices as a kind; see ``ninja.pipeline.run``."""
+    console = current_console()
+    if kind is not None:
+        output = replace(cast(Output, output), kind=kind)
+    with console.progress("lattices", to_stdout=output.is_stdout) as bar:
+        return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=_shown_by(bar), **how)
+
+
+def _shown_by(bar: ProgressBar | None) -> Progress | None:
+    """Return the function that shows a pipeline's progress."""
+    return None if bar is None else lambda key, count, share: bar.step(key, count, share=share)
+
+
+def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoReturn:
+    """Write a stage's lattices, report their number, and end the command."""
+    write(stage, inputs, output, **how)
+    current_console().close_counting()
+
+
+def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output_file: str) -> None:
+    """Write the lines that a function makes of each lattice of a batch to a text file."""
+    write(OnBatches(function), inputs, TextOutput(output_file))
+
+
+def results(
+    stage: Stage[Result], inputs: Inputs | Pairs, *, to_stdout: bool = False, **how: Any
+) -> Iterator[tuple[str, Result]]:
+    """Yield a stage's result for each lattice, showing progress on a terminal; see ``ninja.pipeline.stream``.
+
+    Args:
+        to_stdout: The results are printed on stdout.
+    """
+    console = current_console()
+    with console.progress("lattices", to_stdout=to_stdout) as bar:
+        yield from pipeline.stream(
+            inputs,
+            stage,
+            jobs=console.jobs,
+            log=None if isinstance(inputs, Inputs) else console.log,
+            progress=_shown_by(bar),
+            **({"may_be_empty": False} | how),
+        )

@@ -13,12 +13,19 @@ from typing import Any
 import click
 
 from ninja.cli.best import best_words
-from ninja.cli.config import config
-from ninja.cli.console import current_console, use_log
+from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.files import EntityFile
 from ninja.cli.models import map_words, word_options
-from ninja.cli.options import command, from_fields, given_on_command_line, lattice_output, reads, section, writes
-from ninja.cli.run import results, write
+from ninja.cli.options import (
+    command,
+    config,
+    from_fields,
+    given_on_command_line,
+    lattice_output,
+    reads,
+    section,
+    writes,
+)
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.augmentation.options import AugmentOptions

@@ -11,10 +11,9 @@ import click
 import numpy.typing as npt
 
 from ninja.cli.archives import unchanged
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, write
 from ninja.cli.files import InputFile
 from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
-from ninja.cli.run import write
 from ninja.cli.source import WORDS_HELP, build_inputs
 from ninja.cli.units import unit_options
 from ninja.decoding.ctc import ctc_search

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, results
 from ninja.cli.options import command, reads
-from ninja.cli.run import results
 from ninja.cli.source import reads_lattices
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice

@@ -9,9 +9,8 @@ import click
 import numpy as np
 
 from ninja import graph
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.options import command, output_file, reads, switch
-from ninja.cli.run import results, run_lines
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
 from ninja.formats.arc_table import Column, Runs, row_texts, words_column

@@ -6,9 +6,8 @@ from functools import partial
 
 import click
 
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, write
 from ninja.cli.options import command, lattice_output
-from ninja.cli.run import write
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
 from ninja.graph.prune import prune as remove_arcs

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.best import best_words
-from ninja.cli.config import config
-from ninja.cli.console import current_console, use_log
+from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import NO_MODEL, language_models, map_words
-from ninja.cli.options import command, from_fields, lattice_output
-from ninja.cli.run import results, write
+from ninja.cli.options import command, config, from_fields, lattice_output
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.errors import OptionError

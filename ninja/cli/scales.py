@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ninja.cli.config import config_of
 from ninja.cli.files import CommandFiles
-from ninja.cli.options import USUAL_SCALE, Command, acoustic_scale, inv_acoustic_scale, section, word_penalty
+from ninja.cli.options import USUAL_SCALE, Command, acoustic_scale, config_of, inv_acoustic_scale, section, word_penalty
 from ninja.errors import OptionError
 from ninja.io.scales import (
     KEYS,

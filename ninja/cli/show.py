@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, results
 from ninja.cli.files import EntityFile, Lattices
 from ninja.cli.options import command, jobs, output_file, reads
-from ninja.cli.run import results
 from ninja.cli.scales import scales, shared_scales
 from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone
 from ninja.errors import FormatError, InputError, NinjaError, OptionError

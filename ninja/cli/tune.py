@@ -10,12 +10,20 @@ from typing import Any
 
 import click
 
-from ninja.cli.config import write_config
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import EntityFile, Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
-from ninja.cli.options import command, from_fields, given_on_command_line, output_file, reads, section, writes
+from ninja.cli.options import (
+    command,
+    from_fields,
+    given_on_command_line,
+    output_file,
+    reads,
+    section,
+    write_config,
+    writes,
+)
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.augmentation.old_costs import with_unknown

@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.content import Content, Entry, Pieces, keyed, numbered_lines
 from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
-from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.costs import check_finite
 from ninja.lattice.network import ConfusionNetwork

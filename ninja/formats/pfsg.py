@@ -12,10 +12,9 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.content import Content, Entry, Pieces, Window, keyed
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.textual import OneCost
-from ninja.formats.window import Pieces, Window
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable

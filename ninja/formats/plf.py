@@ -16,10 +16,9 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.content import Content, Entry, Pieces, keyed, numbered_lines
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.formats.textual import kept_costs
-from ninja.formats.window import Pieces, numbered_lines
 from ninja.lattice import Lattice
 from ninja.lattice.costs import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable

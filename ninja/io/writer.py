@@ -12,8 +12,7 @@ from ninja.errors import OptionError
 from ninja.files.output import Guard
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_specifier, target
-from ninja.formats import options as format_options
-from ninja.formats.format import Format, WriteSettings, by_extension, by_name
+from ninja.formats.format import Format, WriteSettings, by_extension, by_name, fill_options, split_options
 from ninja.formats.textual import check_encoding
 from ninja.io.kaldi_writer import KaldiWriter
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
@@ -50,7 +49,7 @@ class OutputFormat:
     def spells_words(self) -> bool:
         """Whether words are written by their names rather than their ids."""
         assert self.format.write is not None
-        options = format_options.fill(self.format.write.options, self.options, self.format.name)
+        options = fill_options(self.format.write.options, self.options, self.format.name)
         return "ids" not in self.format.kept(options)
 
 
@@ -127,7 +126,7 @@ def write(
     output = OutputSettings(
         path,
         format,
-        WriteSettings(format_options.fill(format.write.options, values, format.name, text=text), words, encoding),
+        WriteSettings(fill_options(format.write.options, values, format.name, text=text), words, encoding),
         lossy,
         packed=path.endswith(".gz"),
         words_out=None if words_out is None else os.fspath(words_out),
@@ -199,7 +198,7 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
     place = target(name)
     if to is None:
         return OutputFormat(os.fspath(name), None, place, _by_extension(name, place), {})
-    known, values = format_options.split(to)
+    known, values = split_options(to)
     format = by_name(known, "write")
     if is_specifier(name) and format.name != KALDI[place.text]:
         raise OptionError(f"{os.fspath(name)!r} says its form itself, so it cannot be {known!r}; give a file name")

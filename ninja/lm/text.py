@@ -13,8 +13,7 @@ import numpy as np
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.place import Place
 from ninja.files.stream import open_stream
-from ninja.formats.content import Content
-from ninja.formats.window import numbered_lines
+from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
 # A whole book on one line would train one endless sentence and exhaust the memory on the way.

@@ -11,7 +11,7 @@ import pytest
 from fake_lm import FakeLM
 
 import ninja as package
-from ninja.cli.messages import with_option_names
+from ninja.cli.console import with_option_names
 from ninja.decoding import log_probabilities
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError, TableError
 from ninja.formats.slf import header_scales

@@ -23,8 +23,8 @@ from ninja.errors import FormatError, InputError, ModelError, NinjaError, Option
 from ninja.evaluate.stm import read_stm
 from ninja.evaluate.word_filters import read_glm
 from ninja.files.place import resolve, target
+from ninja.formats.format import fill_options, split_options
 from ninja.formats.kaldi.transition_model import read_transition_model
-from ninja.formats.options import fill, split
 from ninja.formats.plf import PlfWriteOptions
 from ninja.formats.slf import SlfOptions
 from ninja.lm.imported import onnx_check
@@ -98,8 +98,8 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     "wspecifier 'ark,x:a' has the unknown option 'x'": (OptionError, lambda at: target("ark,x:a")),
     "wspecifier 'scp:a' must say 'ark', or 'ark,scp' with two files": (OptionError, lambda at: target("scp:a")),
     "is a command to write to, not to read from": (FormatError, lambda at: list(resolve("| gzip"))),
-    "gives base twice": (OptionError, lambda at: split("slf:base=1,base=2")),
-    "slf: frame_shift=x is not": (OptionError, lambda at: fill(SlfOptions, {"frame_shift": "x"}, "slf")),
+    "gives base twice": (OptionError, lambda at: split_options("slf:base=1,base=2")),
+    "slf: frame_shift=x is not": (OptionError, lambda at: fill_options(SlfOptions, {"frame_shift": "x"}, "slf")),
     "a field can be part of one cost, once": (OptionError, lambda at: SlfOptions(graph=("l",), acoustic=("l",))),
     "leave it out, or set scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
     "shard 4/3: shards are counted from 1 to their number": (OptionError, lambda at: Shard(4, 3)),

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import OptionError
-from ninja.formats.format import Reader, by_name, formats
-from ninja.formats.options import fill, split
+from ninja.formats.format import Reader, by_name, fill_options, formats, split_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Options:
     ],
 )
 def test_a_name_is_parted_from_its_options(text, name, values):
-    assert split(text) == (name, values)
+    assert split_options(text) == (name, values)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_a_name_is_parted_from_its_options(text, name, values):
 )
 def test_options_without_name_or_value_or_twice_are_refused(text, message):
     with pytest.raises(OptionError) as caught:
-        split(text)
+        split_options(text)
     assert message in str(caught.value)
 
 
@@ -74,7 +73,7 @@ def test_options_without_name_or_value_or_twice_are_refused(text, message):
 )
 def test_what_is_joined_is_parted_again(name, values):
     text = ",".join(f"{option}={value}" for option, value in values.items())
-    assert split(f"{name}:{text}") == (name, values)
+    assert split_options(f"{name}:{text}") == (name, values)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_what_is_joined_is_parted_again(name, values):
     ],
 )
 def test_a_value_gets_the_type_of_its_field(option, text, value):
-    found = getattr(fill(Options, {option: text}, "x"), option)
+    found = getattr(fill_options(Options, {option: text}, "x"), option)
     assert found == value
     assert type(found) is type(value)
 
@@ -121,15 +120,15 @@ def test_a_value_gets_the_type_of_its_field(option, text, value):
 )
 def test_a_value_of_another_kind_is_refused_by_name(option, text, message):
     with pytest.raises(OptionError) as caught:
-        fill(Options, {option: text}, "x")
+        fill_options(Options, {option: text}, "x")
     assert str(caught.value).startswith(message)
 
 
 def test_options_of_the_user_override_those_of_the_call():
-    assert fill(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
-    assert fill(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
-    assert fill(Options, {}, "x", colour="red") == Options()  # what is no field is left out
-    assert fill(Options, {}, "x") == Options()
+    assert fill_options(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
+    assert fill_options(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
+    assert fill_options(Options, {}, "x", colour="red") == Options()  # what is no field is left out
+    assert fill_options(Options, {}, "x") == Options()
 
 
 def test_what_the_dataclass_refuses_is_refused():

@@ -16,12 +16,11 @@ from ninja.errors import FormatError, NinjaError
 from ninja.files.place import Place
 from ninja.files.stream import Stream, open_stream
 from ninja.formats import content
-from ninja.formats.content import Content
+from ninja.formats.content import Content, Window, numbered_lines
 from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi import fst_archive
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
-from ninja.formats.window import Window, numbered_lines
 from ninja.io.inputs import read, vocabulary
 from ninja.lattice import Lattice
 

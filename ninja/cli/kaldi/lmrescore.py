@@ -8,10 +8,9 @@ from functools import lru_cache, partial
 
 import click
 
-from ninja.cli.console import current_console, use_log
+from ninja.cli.console import current_console, use_log, write
 from ninja.cli.models import word_options
 from ninja.cli.options import command, lattice_output, reads
-from ninja.cli.run import write
 from ninja.cli.source import reads_lattices
 from ninja.errors import ModelError, OptionError
 from ninja.io.inputs import Inputs

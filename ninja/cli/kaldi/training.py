@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.console import current_console
+from ninja.cli.console import current_console, results, run
 from ninja.cli.kaldi.options import IDS, ali_option, model_option
 from ninja.cli.options import Command, command, lattice_output, output_file, switch, writes
-from ninja.cli.run import results, run
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError

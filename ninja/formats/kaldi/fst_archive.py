@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, Pieces, Window
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import MAGIC, FstWriteOptions, read_fst_at, write_fst
 from ninja.formats.fst_image import write_image
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
 from ninja.formats.textual import kept_by_options, refuse_empty
-from ninja.formats.window import Pieces, Window
 from ninja.lattice import Lattice
 from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import SymbolTable

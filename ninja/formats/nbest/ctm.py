@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, Pieces
 from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.textual import check_choice, check_encoding, checked_shift
-from ninja.formats.window import Pieces
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 

@@ -26,14 +26,13 @@ from itertools import chain
 from typing import Any
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, Pieces
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.nbest.json_hypotheses import ObjectFields, ObjectPlace, hypotheses_of, listed_of, shown, text_of
 from ninja.formats.nbest.json_records import record_of, write_objects
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.writing import ListOptions, recoded
-from ninja.formats.window import Pieces
 from ninja.lattice.list_lattice import ListRecord, joined_records
 from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable

@@ -13,14 +13,13 @@ import numpy.typing as npt
 
 from ninja._tables import TableWriter
 from ninja.errors import FormatError, LatticeError, NinjaError, SymbolError
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, Pieces
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.kaldi.archive import MAGIC, Vocabulary, archive
 from ninja.formats.kaldi.named_text import NamedTextOptions, parse
 from ninja.formats.nbest.lattices import list_entries, nbest_lattice
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions
-from ninja.formats.window import Pieces
 from ninja.lattice import Lattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
