@@ -37,8 +37,8 @@ from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
 from ninja.io.scales import ChosenScales
 from ninja.lattice import Lattice, Scales
-from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import LoadOptions
+from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output
 from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport

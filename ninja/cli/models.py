@@ -11,9 +11,9 @@ import click
 
 from ninja.cli.options import Command, ListType, reads, section
 from ninja.errors import OptionError
-from ninja.lm.coverage import WordMapping
 from ninja.lm.mixture import How
 from ninja.lm.protocol import LoadOptions, OOVScore, TextTransform
+from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
 

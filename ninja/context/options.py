@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ninja.errors import OptionError, check_range, described, documented
-from ninja.lm.coverage import WordMapping
+from ninja.lm.word_map import WordMapping
 
 # With larger boosts, float32 sums of a sentence's scores are too coarse.
 LARGEST_BOOST = 1000.0

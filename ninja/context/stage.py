@@ -20,8 +20,7 @@ from ninja.context.settings import Context, Name
 from ninja.errors import NinjaError, OptionError, VocabularyError
 from ninja.files.threads import in_order
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
-from ninja.lattice.keyed import collect_batches
+from ninja.lattice.batch import Batch, collect_batches
 from ninja.lattice.list_lattice import as_list_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
@@ -29,9 +28,8 @@ from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.rescoring.models import Model, ModelFiles
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.report import RescoreReport, VocabularyCheck
 from ninja.rescoring.utterances import Utterance
-from ninja.rescoring.vocabulary import VocabularyCheck
 
 Keyed = tuple[str, Lattice]
 MAX_ARCS, MAX_LATTICES = 100_000, 100  # of a thread's batch

@@ -17,7 +17,7 @@ from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import bare
+from ninja.lattice.batch import bare
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 
 Mode = Literal["strict", "all", "present"]

@@ -20,7 +20,7 @@ from ninja.formats import textual
 from ninja.formats.content import Content, Entry, Pieces, keyed, numbered_lines
 from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.lattice.times import is_timed, state_times

@@ -20,7 +20,7 @@ from ninja.formats.content import Content, Entry, Pieces, keyed, numbered_lines
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.formats.textual import kept_costs
 from ninja.lattice import Lattice
-from ninja.lattice.costs import check_finite, check_one_cost
+from ninja.lattice.lattice import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 NULL = "*EPS*"

@@ -14,7 +14,7 @@ from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.format import Field, WriteSettings
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
-from ninja.lattice.costs import check_finite, check_one_cost
+from ninja.lattice.lattice import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting

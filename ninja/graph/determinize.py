@@ -9,7 +9,7 @@ from ninja.errors import check_range
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, owners, ranges, sums
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 
 
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:

@@ -16,7 +16,7 @@ from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 from ninja.lattice.transition_model import TransitionModel
 
 Limit = Literal["memory", "arcs", "states"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ninja import _graph
 from ninja.errors import check_range
 from ninja.lattice.batch import Lattices
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 
 
 def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattices:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
-from ninja.lattice.costs import Scales
+from ninja.lattice.lattice import Scales
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from ninja import _graph
 from ninja.errors import OptionError, check_range
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Lattices
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 from ninja.lattice.times import state_times
 
 

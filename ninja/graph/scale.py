@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 from ninja.lattice.symbols import EPSILON
 
 Costs = npt.NDArray[np.float32]

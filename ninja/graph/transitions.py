@@ -12,7 +12,7 @@ from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, offsets, sums
-from ninja.lattice.costs import check_finite
+from ninja.lattice.lattice import check_finite
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
 

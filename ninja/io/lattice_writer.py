@@ -16,8 +16,7 @@ from ninja.io.resume import Facts
 from ninja.io.scales import ChosenScales, ScalesOutput
 from ninja.io.symbol_tables import Names, TableOutput
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
-from ninja.lattice.keyed import refuse_pair
+from ninja.lattice.batch import Batch, refuse_pair
 from ninja.lattice.lattice import check_costs
 from ninja.lattice.nbest import NBest
 

@@ -10,7 +10,7 @@ from ninja.errors import DependencyError, LatticeError, OptionError
 from ninja.formats.k2 import K2Options, k2_attributes, k2_lattices
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.lattice import Lattice, SymbolTable
-from ninja.lattice.keyed import Keyed, pairs
+from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
 Text = str | Sequence[str]

@@ -19,7 +19,7 @@ from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
 from ninja.io.resume import Facts
 from ninja.io.scales import ChosenScales
-from ninja.lattice.costs import Scales
+from ninja.lattice.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
 KALDI = ("binary", "text")  # Kaldi's own archives, which have script files and can be resumed

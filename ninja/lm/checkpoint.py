@@ -23,22 +23,21 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ninja.errors import ModelError
+from ninja.errors import FormatError, ModelError
 from ninja.files.output import opened
+from ninja.formats import torch_file
+from ninja.formats.torch_file import PLAIN, STORAGES, Tensor
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm
 from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
-from ninja.lm.saved import read_saved
 from ninja.lm.word_map import BOS, EOS
 from ninja.models import lstm, transformer
 
-Module: TypeAlias = lstm.LSTMLanguageModel | transformer.TransformerLanguageModel  # networks that Ninja trains
-
-Storage: TypeAlias = Literal["half", "int8"]
-
+_NAMES = PLAIN | set(STORAGES)
+_ONLY = "holds more than weights; Ninja loads no files that may run code"
 FORMAT = "ninja-lm"
 VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja read the first only
 SCALE = ".scale"  # end of the names of what matrices of int8 are multiplied by
@@ -255,3 +254,53 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
             raise ModelError(message, path)
     module.load_state_dict(state, assign=True)
     return module.eval()
+
+
+def read_saved(path: str | os.PathLike[str], content: bytes | None = None) -> Any:
+    """Read a file of ``torch.save``: its tensors (bfloat16 as float32), dictionaries, lists, strings and numbers.
+
+    ``torch.load(weights_only=True, mmap=True)`` runs no code either, but allocates as many bytes as a file requests: a
+    pickle of 40 bytes with ``bytearray(2**31)`` takes 2 GB. It compares no checksums, and whether it compares the size
+    of a storage, and the place of a tensor in it, with the bytes of the file depends on its version.
+
+    Args:
+        path: The file.
+        content: Its bytes, if they are known.
+
+    Raises:
+        ModelError: The file is damaged, holds something else, or a tensor that its bytes do not fill.
+        InputError: The file cannot be read.
+    """
+    image = torch_file.mapped(path) if content is None else memoryview(content)
+    try:
+        saved = torch_file.opened(image)
+        return _Tensors(len(image)).convert(torch_file.load(saved, _NAMES, _ONLY), "")
+    except FormatError as error:
+        raise ModelError(f"{error.message}; train it again, or copy it again from where it came", path) from error
+    except RecursionError as error:
+        raise ModelError("lists in lists too deep to be read", path) from error
+
+
+class _Tensors:
+    """Conversion of the tensors of one file, which together have no more bytes than the file."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self._left = num_bytes
+
+    def convert(self, value: Any, name: str) -> Any:
+        """Return a value with tensors of torch; `name` is the path of its keys, for messages."""
+        if isinstance(value, Tensor):
+            self._left -= value.size * value.storage.itemsize
+            if value.size > len(value.storage) or self._left < 0:
+                raise FormatError(f"{name} repeats its bytes to look larger than it is")
+            return torch.from_numpy(value.array().copy())
+        if isinstance(value, dict):
+            return {key: self.convert(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self.convert(inner, name) for inner in value)
+        return value
+
+
+Module: TypeAlias = lstm.LSTMLanguageModel | transformer.TransformerLanguageModel  # networks that Ninja trains
+
+Storage: TypeAlias = Literal["half", "int8"]

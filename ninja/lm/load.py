@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
-from ninja.files.kind import kind_of
+from ninja.files.text import kind_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.multiword import MultiwordLM

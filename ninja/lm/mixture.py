@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.coverage import WordMapping
 from ninja.lm.protocol import FIRST_MARK, LanguageModel, SlotPool
 from ninja.lm.trie import score_by_levels, score_trie
-from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, complete
+from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
 

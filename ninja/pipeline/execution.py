@@ -16,8 +16,7 @@ from ninja.files.threads import in_order, num_cores
 from ninja.io.inputs import Inputs
 from ninja.io.scales import refuse_other_scales
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch
-from ninja.lattice.keyed import collect_batches, pairs
+from ninja.lattice.batch import Batch, collect_batches, pairs
 from ninja.lattice.list_lattice import ListLattice
 from ninja.log import Log
 from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output, output_folder, outputs_of

@@ -13,8 +13,7 @@ from ninja.lattice.batch import Batch
 from ninja.log import Log
 
 if TYPE_CHECKING:
-    from ninja.rescoring.report import RescoreReport
-    from ninja.rescoring.vocabulary import VocabularyCheck
+    from ninja.rescoring.report import RescoreReport, VocabularyCheck
 
 Pairs = Iterable[tuple[str, Lattice]]
 Result = TypeVar("Result")

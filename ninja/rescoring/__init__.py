@@ -1,7 +1,6 @@
 """Rescoring with language models: one expansion engine, and the algorithms that drive it."""
 
-from ninja.lm.coverage import Coverage
-from ninja.lm.word_map import WordMap
+from ninja.lm.word_map import Coverage, WordMap
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles, coverage
 from ninja.rescoring.options import RescoreOptions

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.list_lattice import ListLattice
-from ninja.lm.coverage import WordMapping
+from ninja.lm.word_map import WordMapping
 
 Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]

@@ -15,15 +15,14 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import bare
+from ninja.lattice.batch import bare
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
-from ninja.lm.coverage import Coverage
 from ninja.lm.devices import describe_devices
 from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.word_map import WordMap
+from ninja.lm.word_map import Coverage, WordMap
 from ninja.log import Log
 from ninja.rescoring.algorithm import EngineOptions, Options
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, get_args
 
 from ninja.errors import OptionError, documented
-from ninja.lm.coverage import WordMapping
+from ninja.lm.word_map import WordMapping
 from ninja.rescoring.algorithm import (
     DEFAULT_ALGORITHM,
     DEFAULT_LIST_ALGORITHM,

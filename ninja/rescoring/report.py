@@ -1,13 +1,164 @@
-"""`RescoreReport`: the log of a rescoring."""
+"""`RescoreReport`: the log of a rescoring, and its check that models know most words of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ninja.lm.coverage import Coverage, added
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import VocabularyError
+from ninja.io.inputs import Inputs
+from ninja.lattice import Lattice
+from ninja.lattice.batch import Keyed
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.word_map import Coverage, WordMap, added
 from ninja.log import Log
-from ninja.rescoring.vocabulary import VocabularyCheck
+
+WordMaps = Callable[[SymbolTable], Sequence[WordMap]]
+
+ENOUGH_LATTICES = 100  # of a file, after which a model is refused before the file ends
+
+
+class VocabularyCheck:
+    """Count the words of lattices that models lack, by file and over the run, and refuse files.
+
+    A file is refused if the share of arcs whose words a model lacks is too large: after its first hundred lattices, or
+    at its end. Files of one lattice are judged together, as a single lattice may have several rare words.
+
+    Args:
+        word_maps: Returns the maps of a symbol table to the words of each model.
+        max_unknown: The largest share, 0 to 1.
+        cover: Called with the coverage of each file's words by each model.
+        other_maps: Returns maps of models that may lack any share of the words; these are reported only.
+    """
+
+    def __init__(
+        self,
+        word_maps: WordMaps,
+        max_unknown: float,
+        cover: Callable[[Sequence[Coverage]], None],
+        *,
+        other_maps: WordMaps = lambda words: (),
+    ) -> None:
+        self._word_maps = word_maps
+        self._other_maps = other_maps
+        self._max_unknown = max_unknown
+        self._cover = cover
+        self._words: SymbolTable | None = None
+        self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs of each word of the table since `_sum_up`
+        self._file: str | None = None
+        self._num_lattices = 0  # of the file
+        self._num_judged = 0  # models, the first of the coverages
+        self._all_fail = True  # each lattice of the file has a word that a model without <unk> lacks
+        self._of_file: tuple[Coverage, ...] = ()
+        self._of_single: tuple[Coverage, ...] = ()  # of all files of one lattice
+
+    def __call__(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
+        """Yield lattices, which are judged as one file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        for key, lattice in lattices:
+            self.add(lattice)
+            yield key, lattice
+        self.end_file()
+
+    def read(self, inputs: Inputs) -> Iterator[Keyed]:
+        """Yield the lattices of inputs, or of one of their files, and judge the words file by file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        for key, lattice in inputs.lattices():
+            self.add(lattice, inputs.file)
+            yield key, lattice
+        self.end_file()
+        if not inputs.is_part:
+            self.close()
+
+    def close(self) -> None:
+        """Judge the files of one lattice.
+
+        Raises:
+            VocabularyError: A model lacks too many of their words.
+        """
+        self._refuse(self._of_single)
+
+    def add(self, lattice: Lattice, file: str | None = None) -> None:
+        """Count the words of a lattice, and judge the previous file if this one is of another.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        if file != self._file:
+            self.end_file()
+            self._file = file
+        if lattice.words is None:
+            return
+        if lattice.words is not self._words:
+            self._sum_up()
+            self._words = lattice.words
+        size = int(lattice.word.max(initial=0)) + 1
+        if size > self._count.size:
+            self._count = np.pad(self._count, (0, max(size, len(lattice.words)) - self._count.size))
+        np.add.at(self._count, lattice.word, 1)
+        self._all_fail = self._all_fail and any(
+            word_map.unk is None and word_map.unknown_share(lattice) > 0 for word_map in self._word_maps(lattice.words)
+        )
+        self._num_lattices += 1
+        if self._num_lattices == ENOUGH_LATTICES:
+            self._sum_up()
+            self._refuse(self._of_file, self._file)
+            self._refuse_without_unk(self._of_file)
+
+    def _sum_up(self) -> None:
+        """Add the counts to the coverage of the file by each model."""
+        if self._words is not None and self._count.any():
+            judged = self._word_maps(self._words)
+            self._num_judged = len(judged)
+            maps = (*judged, *self._other_maps(self._words))
+            self._of_file = added(self._of_file, [word_map.coverage_of(self._count) for word_map in maps])
+        self._count = np.zeros(self._count.size, np.int64)
+
+    def end_file(self) -> None:
+        """Judge the lattices since the last file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        self._sum_up()
+        coverages, num_lattices = self._of_file, self._num_lattices
+        self._of_file, self._num_lattices = (), 0
+        self._cover(coverages)
+        if num_lattices == 1 and self._file is not None:
+            self._of_single = added(self._of_single, coverages)
+        else:
+            self._refuse(coverages, self._file)
+            self._refuse_without_unk(coverages)
+        self._all_fail = True
+
+    def _refuse(self, coverages: Sequence[Coverage], file: str | None = None) -> None:
+        for coverage in coverages[: self._num_judged]:
+            if coverage.share > self._max_unknown:
+                raise unknown_words(coverage, self._max_unknown, file)
+
+    def _refuse_without_unk(self, coverages: Sequence[Coverage]) -> None:
+        """Refuse a model without <unk> that can score no lattice of the file; otherwise single lattices fail."""
+        for coverage in coverages[: self._num_judged] if self._all_fail else ():
+            if coverage.lacking and not coverage.has_unk:
+                raise VocabularyError(f"{coverage.facts}; it has no <unk>: {coverage.advice}", self._file)
+
+
+def unknown_words(coverage: Coverage, max_unknown: float, file: str | None = None) -> VocabularyError:
+    """Return the error of a model that lacks too many words; the model or the symbol table is probably a wrong one."""
+    return VocabularyError(
+        f"{coverage.facts}; more than max_unknown = {max_unknown:.0%}: is this the right model, and the right symbol "
+        "table? Raise max_unknown to go on all the same",
+        file,
+    )
 
 
 @dataclass(slots=True)

@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ninja.errors import LatticeError, NinjaError, OptionError, check_range
 from ninja.graph import num_frames
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import Keyed
+from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import Engine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.preparation import ADVICE, is_ambiguous, merge_equal_texts
-from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.utterances import IterableSource, Prefetch, Source, Utterance
-from ninja.rescoring.vocabulary import VocabularyCheck, unknown_words
+from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
+from ninja.rescoring.utterances import (
+    ADVICE,
+    IterableSource,
+    Prefetch,
+    Source,
+    Utterance,
+    is_ambiguous,
+    merge_equal_texts,
+)
 
 if TYPE_CHECKING:
     from ninja.rescoring.service import Service

@@ -13,7 +13,7 @@ from typing import Any
 
 from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError
 from ninja.lattice import Lattice
-from ninja.lattice.keyed import refuse_pair
+from ninja.lattice.batch import refuse_pair
 from ninja.lattice.lattice import check
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Source, Utterance

@@ -9,7 +9,7 @@ from typing import Any
 
 from ninja.errors import ModelError, OptionError
 from ninja.lm import checkpoint
-from ninja.lm.saved import read_saved
+from ninja.lm.checkpoint import read_saved
 from ninja.train.parallel.sharing import SingleWorker
 from ninja.train.parallel.workers import Workers
 

@@ -15,7 +15,7 @@ from ninja.errors import OptionError
 from ninja.evaluate import score
 from ninja.graph import best_path
 from ninja.lattice import Scales
-from ninja.lattice.keyed import Keyed
+from ninja.lattice.batch import Keyed
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.mixture import How
 from ninja.rescoring.options import RescoreOptions

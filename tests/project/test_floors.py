@@ -35,7 +35,6 @@ HEAVY = {
         "train/normaliser",
         "train/objective",
         "lm/checkpoint",
-        "lm/saved",
         "lm/attention/network",
         "lm/attention/transformer",
         "lm/huggingface/piece_network",

@@ -7,7 +7,7 @@ import pytest
 from rescoring_cases import random_lattice
 
 import ninja as package
-from ninja.rescoring.preparation import ADVICE, is_ambiguous
+from ninja.rescoring.utterances import ADVICE, is_ambiguous
 
 RAW = Path(__file__).resolve().parents[2] / "examples" / "pocketsphinx" / "lattices"
 MODEL = {"lmrescore": "--lm", "rescore": "--rnnlm"}

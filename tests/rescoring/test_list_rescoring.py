@@ -19,8 +19,8 @@ from ninja.lattice import Scales
 from ninja.lattice.list_lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.preparation import merge_equal_texts
 from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.utterances import merge_equal_texts
 
 OPTIONS = RescoreOptions(acoustic_scale=1.0, max_unknown=1.0)
 LISTS = [

@@ -25,9 +25,8 @@ from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
 from ninja.rescoring.models import load_model
 from ninja.rescoring.options import HELP
-from ninja.rescoring.preparation import ADVICE, is_ambiguous
-from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.vocabulary import VocabularyCheck
+from ninja.rescoring.report import RescoreReport, VocabularyCheck
+from ninja.rescoring.utterances import ADVICE, is_ambiguous
 
 
 @lru_cache(1)

@@ -11,9 +11,8 @@ import numpy.typing as npt
 from ninja import _context
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.coverage import WordMapping
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.word_map import NO_WORD, WordMap
+from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 
 Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, new words
 

@@ -25,9 +25,9 @@ from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import PhraseList
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import linear, logsumexp
-from ninja.lm.coverage import WordMapping
 from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK, exclusive
+from ninja.lm.word_map import WordMapping
 
 MAX_SCORES = 100_000  # of phrases after histories that exist at once: they stay in the CPU cache
 NO_PHRASES = 0  # list id of a history without phrases

@@ -25,8 +25,7 @@ import torch
 from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
-from ninja.lm.saved import read_saved
+from ninja.lm.checkpoint import CardEntry, Undrawn, read_saved, write_atomically
 from ninja.models.entity_encoder import Config, EntityEncoder
 
 FORMAT = "ninja-context"
