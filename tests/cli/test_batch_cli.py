@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
-import ninja as package
 from ninja.formats.kaldi import archive
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice
@@ -45,9 +45,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "words").write_text("".join(f"{word} {number}\n" for number, word in enumerate(["<eps>", *"abcd"])))
     (tmp_path / "text").write_text("".join(f"{each.key} a b d\n" for each in [*sound[1:], DEAD, CROOKED]))
     for name, lattices in (("sound", sound), ("damaged", [*sound[:9], DEAD, *sound[9:25], CROOKED, *sound[25:]])):
-        with package.write(tmp_path / f"{name}.ark") as output:
-            for lattice in lattices:
-                output.write(lattice)
+        write_all(tmp_path / f"{name}.ark", lattices)
     return tmp_path
 
 

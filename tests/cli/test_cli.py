@@ -9,6 +9,7 @@ import time
 
 import pytest
 from example_lattices import ARCHIVE, KEYS, ROOT, TEXT, WORDS
+from lattice_files import write_all
 
 import ninja as package
 
@@ -18,9 +19,7 @@ def damaged(small, tmp_path):
     """A text archive whose second lattice has a cycle."""
 
     path = tmp_path / "damaged.txt"
-    with package.write(f"ark,t:{path}") as output:
-        for _, lattice in package.read(small):
-            output.write(lattice)
+    write_all(f"ark,t:{path}", (lattice for _, lattice in package.read(small)))
     entries = path.read_text().split("\n\n")
     lines = entries[1].strip("\n").split("\n")
     lines.insert(2, "1\t0\t5\t1,1,")

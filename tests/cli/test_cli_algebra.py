@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ended import ended_at
+from lattice_files import write_all
 
 import ninja as package
 from ninja import _core
@@ -32,9 +33,7 @@ B = {"u1": lattice_of("u1", 2.0, 1.0, 7.0), "u2": lattice_of("u2", 1.0, 9.0, 8.0
 
 
 def archive(path: Path, lattices: dict[str, Lattice]) -> str:
-    with package.write(path) as output:
-        for lattice in lattices.values():
-            output.write(lattice)
+    write_all(path, lattices.values())
     return str(path)
 
 

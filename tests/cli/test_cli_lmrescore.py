@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from lattice_files import write_all
 
-from ninja import read, write
+from ninja import read
 from ninja.graph import from_arcs
 from ninja.lattice.symbols import SymbolTable
 
@@ -32,8 +33,7 @@ WORDS = SymbolTable([("<eps>", 0), ("a", 1), ("b", 2), ("c", 3)])
 def inputs(tmp_path):
     lattice = from_arcs("k", [0, 0], [1, 1], [1, 3], [0.5, 0.25], [7.0, 6.0], finals={1: (1.0, 0.0)}, words=WORDS)
     archive, words, model = tmp_path / "lat.ark", tmp_path / "words.txt", tmp_path / "lm.arpa"
-    with write(archive) as out:
-        out.write(lattice)
+    write_all(archive, [lattice])
     words.write_text("<eps> 0\na 1\nb 2\nc 3\n")
     model.write_text(ARPA)
     return archive, model

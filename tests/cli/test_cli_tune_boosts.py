@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from boost_cases import CLASS_LM, FAR, MISLED, NAMES, NEAR, OTHER, TABLE, dev_set, lattice
+from lattice_files import write_all
 
 import ninja as package
 from ninja.graph import best_path
@@ -22,9 +23,7 @@ def bed(tmp_path):
         "calls": dev_set(NAMES, near=NEAR, far=FAR),
         "talk": dev_set(NAMES, misled=MISLED, other=OTHER),
     }.items():
-        with package.write(tmp_path / f"{name}.ark") as output:
-            for _, each in part.lattices:
-                output.write(each)
+        write_all(tmp_path / f"{name}.ark", (each for _, each in part.lattices))
         text = "".join(f"{key} {' '.join(said)}\n" for key, said in part.references.items())
         (tmp_path / f"{name}.text").write_text(text)
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))

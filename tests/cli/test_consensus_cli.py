@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 from reference_graph import SHARED
 from whole_files import network_of_json, read_meshes
 
-import ninja as package
 from ninja import consensus
 from ninja.cli.kaldi import ctm
 from ninja.consensus import confusion_network, mbr_decode, without_empty_bins
@@ -31,12 +31,8 @@ def lattice(key, costs=(0.5, 1.5, 0.7), labels=((1,) * 3, (2,) * 4, (2,) * 4)):
 @pytest.fixture
 def archives(tmp_path):
     """Write the lattices of two systems, in other orders; the second lacks one key."""
-    with package.write(tmp_path / "a.ark") as output:
-        for key in ("one", "two", "three"):
-            output.write(lattice(key))
-    with package.write(tmp_path / "b.ark") as output:
-        for key in ("two", "one"):
-            output.write(lattice(key, (0.5, 0.1, 2.0)))
+    write_all(tmp_path / "a.ark", (lattice(key) for key in ("one", "two", "three")))
+    write_all(tmp_path / "b.ark", (lattice(key, (0.5, 0.1, 2.0)) for key in ("two", "one")))
     (tmp_path / "words.txt").write_text("<eps> 0\nthe 5\ncat 6\nhat 7\n")
     return tmp_path
 
@@ -115,8 +111,7 @@ def test_networks_are_written_as_meshes_and_as_json(ninja, archives):
 
 
 def test_a_key_that_is_no_file_name_is_refused_as_a_mesh(ninja, tmp_path):
-    with package.write(tmp_path / "a.ark") as output:
-        output.write(lattice("../up"))
+    write_all(tmp_path / "a.ark", [lattice("../up")])
     code, _, err = ninja("mbr-decode", tmp_path / "a.ark", "--mesh-dir", tmp_path / "m")
     assert code == 1
     assert "key '../up': the key is not a valid file name; write --json instead" in err
@@ -163,9 +158,7 @@ def test_a_missing_system_costs_the_exit_code_only_if_strict(ninja, archives):
 
 
 def test_a_lattice_that_fails_in_combination_costs_no_other(ninja, archives):
-    with package.write(archives / "c.ark") as output:
-        output.write(lattice("one"))
-        output.write(lattice("two", labels=((1,) * 3, (2,) * 4, (2,) * 5)))
+    write_all(archives / "c.ark", [lattice("one"), lattice("two", labels=((1,) * 3, (2,) * 4, (2,) * 5))])
     code, out, err = ninja("mbr-decode", archives / "c.ark", "--with", archives / "b.ark")
     assert (code, out) == (1, "one the cat\n")
     assert "key 'two': state 2 is at frame 7 by one path, but at frame 8 by arc 3; its alignments are damaged" in err
@@ -180,9 +173,7 @@ def test_to_ctm_conf_may_begin_with_given_words(ninja, archives):
 
 
 def test_lattices_without_times_get_no_ctm(ninja, tmp_path):
-    with package.write(tmp_path / "a.ark") as output:
-        output.write(lattice("one", labels=((), (), ())))
-        output.write(lattice("two"))
+    write_all(tmp_path / "a.ark", [lattice("one", labels=((), (), ())), lattice("two")])
     for verb in ("to-ctm-conf", "nbest-to-ctm"):
         code, out, err = ninja(verb, tmp_path / "a.ark")
         assert code == 1
@@ -194,8 +185,7 @@ def test_lattices_without_times_get_no_ctm(ninja, tmp_path):
 
 
 def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
-    with package.write(archives / "single.ark") as output:
-        output.write(from_arcs("alone", [0], [1], [5], [0.5], finals={1: 0.0}))
+    write_all(archives / "single.ark", [from_arcs("alone", [0], [1], [5], [0.5], finals={1: 0.0})])
     code, out, err = ninja("confidence", archives / "a.ark", archives / "single.ark", "--lm-scale", "0.5")
     assert (code, out) == (0, "one 0.4\ntwo 0.4\nthree 0.4\nalone 1e+10\n")
     assert "4 lattices, 1 of them with a single word sequence, average 0.68" in err

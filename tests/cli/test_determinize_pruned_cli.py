@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 from reference_determinize import TRANSITIONS, assert_as_kaldi, assert_kept, exploding, transitions, within
 from reference_openfst import best_of_each
 
 from ninja.graph import is_deterministic
 from ninja.graph.phone_labels import state_level
-from ninja.io import read, write
+from ninja.io import read
 
 
 def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        for steps in (3, 4):
-            output.write(state_level(exploding(steps)))
+    write_all(f"ark:{tmp_path}/raw.ark", (state_level(exploding(steps)) for steps in (3, 4)))
     code, _, err = ninja("determinize-pruned", f"{tmp_path}/raw.ark", "--beam", 3, "-o", f"ark,t:{tmp_path}/det.txt")
     assert (code, "2 lattices" in err, "hold less" in err) == (0, True, False)
     code, out, _ = ninja("convert", f"ark:{tmp_path}/det.txt", "-o", "ark,t:-")
@@ -29,9 +28,7 @@ def test_raw_archives_become_compact_by_command(ninja, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_path: Path, jobs: int) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        for steps in (3, 10, 11):
-            output.write(exploding(steps))
+    write_all(f"ark:{tmp_path}/raw.ark", (exploding(steps) for steps in (3, 10, 11)))
     code, _, err = ninja(
         "determinize-pruned",
         f"{tmp_path}/raw.ark",
@@ -51,9 +48,7 @@ def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_pat
 
 
 def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        output.write(exploding(9))
-        output.write(exploding(2))
+    write_all(f"ark:{tmp_path}/raw.ark", [exploding(9), exploding(2)])
     code, _, err = ninja(
         "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
     )
@@ -63,8 +58,7 @@ def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
 
 
 def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:
-    with write(f"ark:{tmp_path}/raw.ark") as output:
-        output.write(exploding(10))
+    write_all(f"ark:{tmp_path}/raw.ark", [exploding(10)])
     transitions()  # or skip
     code, _, err = ninja(
         "determinize-phone-pruned", "--model", TRANSITIONS, f"{tmp_path}/raw.ark", "--beam=3", "-o", tmp_path / "phones"

@@ -9,6 +9,7 @@ import click
 import numpy as np
 import pytest
 from fake_lm import FakeLM
+from lattice_files import write_all
 
 import ninja as package
 from ninja.cli.console import with_option_names
@@ -33,9 +34,7 @@ def bed(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("words.txt").write_text(WORDS)
     Path("wrong.txt").write_text("<eps> 0\na 1\n")
-    with package.write("lat.ark") as output:
-        for number in range(30):
-            output.write(small(f"utt-{number}"))
+    write_all("lat.ark", (small(f"utt-{number}") for number in range(30)))
     return tmp_path
 
 

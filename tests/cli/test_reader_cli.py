@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import InputError
@@ -26,9 +27,7 @@ def lattice_with_pause(key):
 
 
 def write(path, *lattices):
-    with package.write(path) as output:
-        for each in lattices:
-            output.write(each)
+    write_all(path, lattices)
     return path
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from hypothesis import given
+from lattice_files import write_all
 from reference_graph import SHARED
 from reference_verbs import arcs_of, stories
 from reference_word_align import model_of
@@ -92,9 +93,7 @@ def test_lattices_with_dead_ends_are_boosted_and_the_others_too(ninja, tmp_path)
     if not model.exists():
         pytest.skip("the model does not come with the project")
     dead, short, good = with_dead_ends(spoken(key="dead")), linear("short", [5], [2, 1]), spoken(key="good")
-    with package.write(tmp_path / "in.ark") as output:
-        for lattice in (dead, short, good):
-            output.write(lattice)
+    write_all(tmp_path / "in.ark", (dead, short, good))
     (tmp_path / "ali").write_text("".join(f"{key} 2 1 1 6 2 4\n" for key in ("dead", "short", "good")))
     run = ("boost-ali", tmp_path / "in.ark", "--model", model, "--ali", tmp_path / "ali", "-o", tmp_path / "out.ark")
     code, _, errors = ninja(*run)
@@ -126,8 +125,7 @@ def test_a_machine_of_whole_words_is_that_of_the_compact_lattice(lattice: Lattic
 def test_lattices_by_states_give_what_those_by_words_give(ninja, tmp_path, verb) -> None:  # type: ignore[no-untyped-def]
     printed = []
     for kind in ("compact", "raw"):
-        with package.write(tmp_path / kind) as output:
-            output.write(path(kind) if verb[0] == "nbest-to-ctm" else spoken(kind))
+        write_all(tmp_path / kind, [path(kind) if verb[0] == "nbest-to-ctm" else spoken(kind)])
         out = f"ark,t:{tmp_path}/out" if verb[0] == "to-fst" else tmp_path / "out"
         assert ninja(verb[0], tmp_path / kind, *verb[1:], "-o", out)[0] == 0
         printed.append((tmp_path / "out").read_text())

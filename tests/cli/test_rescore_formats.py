@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja import graph
@@ -110,9 +111,7 @@ def written(folder, lattices):
     """Write lattices in every format; return the folder."""
     folder.mkdir()
     (folder / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in WORDS))
-    with package.write(folder / "lat.ark") as output:
-        for each in lattices:
-            output.write(each)
+    write_all(folder / "lat.ark", lattices)
     words = ["--words", str(folder / "words.txt")]
     for to, name, _ in READ.values():
         if to is not None and name != "lat.ark":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.cli.main import main
@@ -65,9 +66,7 @@ def bed(tmp_path_factory):
     (folder / "said").write_text("".join(line for line in said if line.split()[0] in keys))
     names = dict(table)
     (folder / "table.txt").write_text("".join(f"{word} {i}\n" for word, i in names.items() if i in used))
-    with package.write(folder / "kaldi.ark") as output:
-        for lattice in chosen:
-            output.write(lattice)
+    write_all(folder / "kaldi.ark", chosen)
     for name, (form, _, _) in SOURCES.items():
         if name == "k2" and find_spec("torch") is None:  # it writes k2's files; in CI that fails (conftest.py)
             continue
@@ -319,8 +318,7 @@ def test_transcripts_are_still_scored_as_transcripts(ninja, there):
 
 
 def bare_archive(path):
-    with package.write(path) as output:
-        output.write(from_arcs("u", [0], [1], [1], [1.0], finals={1: 0.0}, labels=[[3, 3]]))
+    write_all(path, [from_arcs("u", [0], [1], [1], [1.0], finals={1: 0.0}, labels=[[3, 3]])])
 
 
 VERBS_OF_TWO = ["union A B -o out.ark", "interp A B -o out.ark", "combine A B -o out.ark", "compose A ark:B -o out.ark"]
@@ -366,9 +364,7 @@ def test_words_of_several_sources_have_one_table(ninja, there):
     names = [word for word, number in table if number]
     turned = SymbolTable([("<eps>", 0), *((word, place) for place, word in enumerate(reversed(names), start=1))])
     respelled = Words(turned).attach
-    with package.write("other.arrow") as output:
-        for _, lattice in package.read("native"):
-            output.write(respelled(lattice))
+    write_all("other.arrow", (respelled(lattice) for _, lattice in package.read("native")))
     assert ninja("equivalent", "slf", "other.arrow")[0] == 0
     assert ninja("best", "slf", "other.arrow")[1] == 2 * ninja("best", *KALDI)[1]
     expected = ninja("mbr-decode", *KALDI, "--with", "kaldi.ark")[1]

@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.graph import best_path, equivalent, from_arcs, scale
@@ -39,10 +40,8 @@ OF_ONE_SCORE = ("srilm:variant=NBestList1.0", "nemo", "espnet")
 @pytest.fixture
 def there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with package.write("lat.ark") as output:
-        output.write(LATTICE)
-    with package.write("other.ark") as output:
-        output.write(LATTICE.with_key("another"))
+    write_all("lat.ark", [LATTICE])
+    write_all("other.ark", [LATTICE.with_key("another")])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in WORDS))
     (tmp_path / "lm.arpa").write_text(ARPA)
     (tmp_path / "none.jsonl").write_text('{"utt": "another", "entities": [{"text": "good", "class": ""}]}\n')
@@ -198,8 +197,7 @@ def test_a_scale_and_its_inverse_are_refused(ninja, there):
 
 
 def test_a_list_of_one_score_that_has_no_graph_costs_loses_what_acoustic_costs_were(ninja, there):
-    with package.write("plain.ark") as output:
-        output.write(scale(LATTICE, graph_scale=0.0))
+    write_all("plain.ark", [scale(LATTICE, graph_scale=0.0)])
     arguments = ["prune", "plain.ark", "--words", "words.txt", "--to", "nemo", "-o", "x.tsv"]
     assert "unscaled" in ninja(*arguments, "--acoustic-scale", "0.1")[2]
     assert "unscaled" not in ninja(*arguments)[2]
@@ -328,8 +326,7 @@ def test_ids_that_are_no_words_get_no_names(ninja, there):
 
 def test_words_without_ids_need_no_table(ninja, there):
     (there / "words.txt").unlink()
-    with package.write("silent.ark") as output:
-        output.write(from_arcs("u", [0], [1], [0], [1.0], finals={1: 0.0}))
+    write_all("silent.ark", [from_arcs("u", [0], [1], [0], [1.0], finals={1: 0.0})])
     assert ninja("convert", "silent.ark", "--to", "slf", "-o", "out")[0] == 0
 
 

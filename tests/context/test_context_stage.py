@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 from reference_context import SlowContext, class_models, phrase_weights
 from reference_graph import costs_of, paths, words_of
 from reference_ngram import SlowNgram, write_arpa
 from strategies import lattices
 
-from ninja import read, write
+from ninja import read
 from ninja.context.options import ContextOptions
 from ninja.context.settings import Augmentation, Context
 from ninja.context.stage import Contextual
@@ -44,9 +45,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def archive(tmp_path, file):
-    with write(tmp_path / "lat.ark") as out:
-        for key in ("one", "two"):
-            out.write(choice(key))
+    write_all(tmp_path / "lat.ark", (choice(key) for key in ("one", "two")))
     file("words.txt", "".join(f"{word} {number}\n" for word, number in TABLE))
     return tmp_path / "lat.ark"
 

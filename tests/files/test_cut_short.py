@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 from strategies_text import SMALL, SUBLATTICES, lattice_of
 from whole_files import read_meshes
 
 from ninja.errors import FormatError, NinjaError
 from ninja.formats.nbest.espnet import read_espnet
 from ninja.graph import lattice_nbest
-from ninja.io import read, write
+from ninja.io import read
 from ninja.lattice import Lattice
 
 ARCS = [(0, 1, 1, 1.25, 12.5), (0, 1, 2, 2.5, 21.75), (1, 2, 3, 0.5, 3.125), (1, 3, 0, 0.25, 31.5), (2, 3, 2, 12, 1.5)]
@@ -97,9 +98,9 @@ def other(key: str = "utt2") -> Lattice:
 def written(*lattices: Lattice, to: str) -> Callable[[Path], bytes]:
     def made(folder: Path) -> bytes:
         name = folder / "written"
-        with write(str(name), to=to) as output:
-            for lattice in lattices:
-                output.write(lattice_nbest(lattice, 3) if to.startswith(LISTS) else lattice)
+        write_all(
+            str(name), (lattice_nbest(lattice, 3) if to.startswith(LISTS) else lattice for lattice in lattices), to=to
+        )
         return (name if name.is_file() else next(name.iterdir())).read_bytes()  # some have a folder of files
 
     return made

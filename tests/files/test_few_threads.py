@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
-import ninja as package
 from ninja.errors import ThreadError
 from ninja.files.threads import in_order
 from ninja.graph import from_arcs
@@ -46,8 +46,7 @@ def test_reading_ahead_says_what_to_do(no_threads):
 
 
 def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
-    with package.write(tmp_path / "in.ark") as output:
-        output.write(from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0}))
+    write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
     code, _, said = ninja("prune", tmp_path / "in.ark", "--jobs", "2", "-o", tmp_path / "out.ark")
     assert (code, SAID in said, len(said.splitlines())) == (1, True, 1), said
     assert sorted(os.listdir(tmp_path)) == ["in.ark"]
@@ -56,8 +55,7 @@ def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
 # The test takes memory away from the process, which keeps a thread from starting only where stacks count as memory.
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux counts the stacks of threads as memory")
 def test_a_kernel_that_cannot_start_its_thread_says_what_to_do(tmp_path):
-    with package.write(tmp_path / "in.ark") as output:
-        output.write(from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0}))
+    write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
     script = f"""
 import resource
 import ninja, ninja.io.reading

@@ -6,6 +6,7 @@ import sys
 
 import click
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.cli.commands import COMMANDS
@@ -98,8 +99,10 @@ def there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkdir("d")
     for name in ("lat.1.ark", "lat.2.ark"):
-        with package.write(f"ark,scp:d/{name},d/{name[:-3]}scp") as output:
-            output.write(from_arcs(f"utt{name[4]}", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0}))
+        write_all(
+            f"ark,scp:d/{name},d/{name[:-3]}scp",
+            [from_arcs(f"utt{name[4]}", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})],
+        )
     (tmp_path / "words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     (tmp_path / "lat.list").write_text("d/lat.1.ark\nd/lat.2.ark\n")
     (tmp_path / "all.scp").write_text((tmp_path / "d/lat.1.scp").read_text() + (tmp_path / "d/lat.2.scp").read_text())

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 from ninja.cli.main import main
 from ninja.errors import NinjaError, OptionError
@@ -20,7 +21,6 @@ from ninja.graph import from_arcs
 from ninja.io.inputs import read
 from ninja.io.lookup import Lookup
 from ninja.io.sources import Sources
-from ninja.io.writer import write
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -35,9 +35,7 @@ def chain(key, words=(1, 2), *, table=WORDS):
 
 
 def archive(*keys):
-    with write("made.ark") as output:
-        for key in keys:
-            output.write(chain(key, table=None))
+    write_all("made.ark", (chain(key, table=None) for key in keys))
     return Path("made.ark").read_bytes()
 
 
@@ -146,9 +144,7 @@ def test_a_list_of_lattices_on_the_standard_input_is_one(there, monkeypatch, cap
 
 def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(there, monkeypatch):
     archive("u", "v")
-    with write("ark,scp:x.ark,x.scp") as output:
-        for key in ("u", "v"):
-            output.write(chain(key, table=None))
+    write_all("ark,scp:x.ark,x.scp", (chain(key, table=None) for key in ("u", "v")))
     with open("x.scp") as file:
         monkeypatch.setattr("sys.stdin", file)
         assert [key for key, _ in read("scp:-")] == ["u", "v"]

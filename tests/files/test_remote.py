@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import DependencyError, InputError, OptionError, OutputError, StoreError
@@ -191,9 +192,14 @@ def test_the_old_object_is_there_until_the_new_one_is(memory, scratch, monkeypat
 
 def test_a_key_of_a_chain_of_urls_names_no_file(memory, ninja, tmp_path):
     words = package.SymbolTable([("<eps>", 0), ("one", 1)])
-    with package.write(tmp_path / "in.ark", words=words) as output:
-        for key in ("good", "bad::memory:", "file::memory:"):
-            output.write(package.graph.from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}).with_words(words))
+    write_all(
+        tmp_path / "in.ark",
+        (
+            package.graph.from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}).with_words(words)
+            for key in ("good", "bad::memory:", "file::memory:")
+        ),
+        words=words,
+    )
     code, _, errors = ninja("convert", tmp_path / "in.ark", "--to", "slf", "-o", "memory://out/slf/")
     assert code == 1
     assert "memory://out/slf/, key 'bad::memory:': the key cannot name a file" in errors
@@ -341,9 +347,7 @@ main(sys.argv[1:])
 
 
 def test_rescoring_through_s3_goes_on_where_it_was_killed(ninja, bucket, scratch, tmp_path, monkeypatch):
-    with package.write("s3://bucket/in/few.ark") as output:
-        for _, lattice in [*package.read(ARCHIVE)][:6]:
-            output.write(lattice)
+    write_all("s3://bucket/in/few.ark", (lattice for _, lattice in [*package.read(ARCHIVE)][:6]))
     arguments = ["rescore", "s3://bucket/in/few.ark", "--beam", 3, "--resume"]
     plain = tmp_path / "whole.ark.gz"
     assert ninja(*arguments, "-o", plain)[0] == 0

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import OutputError
@@ -148,8 +149,7 @@ os.kill(os.getpid(), 9)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == -9
     assert Path(".out.ark.part").read_bytes() == b"half"
-    with package.write("out.ark") as output:
-        output.write(lattice("a"))
+    write_all("out.ark", [lattice("a")])
     assert os.listdir() == ["out.ark"]
 
 
@@ -199,8 +199,7 @@ def test_a_file_and_its_folder_are_on_the_disk_before_it_is_done(monkeypatch):
         sync(descriptor)
 
     monkeypatch.setattr("os.fsync", noted)
-    with package.write("out.ark") as output:
-        output.write(lattice("a"))
+    write_all("out.ark", [lattice("a")])
     assert synced == [(False, False), (True, True)]
 
 
@@ -209,9 +208,8 @@ def test_a_disk_that_fails_as_it_is_synced_leaves_no_output(monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("os.fsync", broken)
-    with pytest.raises(OutputError, match=r"out\.ark: cannot be written: Input/output error"):  # noqa: SIM117
-        with package.write("out.ark") as output:
-            output.write(lattice("a"))
+    with pytest.raises(OutputError, match=r"out\.ark: cannot be written: Input/output error"):
+        write_all("out.ark", [lattice("a")])
     assert os.listdir() == []
 
 
@@ -249,16 +247,14 @@ def test_writers_of_one_folder_with_other_keys_are_welcome():
 
 @pytest.mark.parametrize("length", [250, 255])
 def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, tmp_path):
-    with package.write("in.ark") as output:
-        output.write(lattice("a"))
+    write_all("in.ark", [lattice("a")])
     for ending in (".ark", ".gz"):
         name = "n" * (length - len(ending)) + ending
         code, _, said = ninja("prune", "in.ark", "-o", name, "--resume")
         assert (code, list(package.keys(name))) == (0, ["a"]), said
     assert ninja("best", "in.ark", "-o", "n" * length)[0] == 0
     assert Path("n" * length).read_text() == "a 1\n"
-    with package.write("in.slf") as output:
-        output.write(lattice("a").with_words(package.SymbolTable([("<eps>", 0), ("one", 1)])))
+    write_all("in.slf", [lattice("a").with_words(package.SymbolTable([("<eps>", 0), ("one", 1)]))])
     before = sorted(os.listdir())
     code, _, said = ninja("prune", "in.slf", "-o", "n" * (length - 3) + ".ab")
     assert (code, sorted(os.listdir())) == (2, before)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja
 from ninja.cli.main import main
@@ -40,9 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for key in "uv":
         Path(f"{key}.slf").write_bytes(write_slf(chain(key)))
-    with ninja.write("ark,scp:two.ark,two.scp") as output:
-        for key in ("x", "y"):
-            output.write(chain(key))
+    write_all("ark,scp:two.ark,two.scp", (chain(key) for key in ("x", "y")))
     return tmp_path
 
 
@@ -109,8 +108,7 @@ def test_packed_lattices_in_a_folder_are_reported(name: str, folder: Path) -> No
 def test_what_pyarrow_makes_of_parquet_as_the_message_says_is_read(folder: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     feather, pq = pytest.importorskip("pyarrow.feather"), pytest.importorskip("pyarrow.parquet")
-    with ninja.write("own.arrow") as output:
-        output.write(chain("a"))
+    write_all("own.arrow", [chain("a")])
     with pa.ipc.open_file("own.arrow") as file:
         pq.write_table(file.read_all(), "lat.parquet")
     feather.write_feather(pq.read_table("lat.parquet"), "lat.arrow", compression="uncompressed")

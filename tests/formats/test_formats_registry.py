@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 from recipes import recipe_code
 
 import ninja as package
@@ -76,8 +77,7 @@ def test_a_new_format_is_found_in_folders(toy, ninja):
 
 def test_a_new_format_is_written_by_extension_and_by_name(toy, ninja):
     for name, to in (("a.toy", None), ("b", "toy"), ("c", "plaything:scale=2")):
-        with package.write(toy / name, to=to) as output:
-            output.write(lattice())
+        write_all(toy / name, [lattice()], to=to)
     written = [(toy / name).read_text() for name in ("a.toy", "b/utt.toy", "c/utt.toy")]
     assert written == [TEXT, TEXT, "TOY\nhello 3\nworld -4\n"]
     for name, options, file in (("d.toy", (), "d.toy"), ("e", ("--to", "toy"), "e/a.toy")):
@@ -94,8 +94,7 @@ def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
     with package.write(toy / "a", to="toy", lossy="refuse") as output, pytest.raises(LatticeError) as refused:
         output.write(timed)
     assert message in str(refused.value)
-    with package.write(toy / "timed.slf") as output:
-        output.write(timed)
+    write_all(toy / "timed.slf", [timed])
     code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b", "--lossy", "refuse")
     assert (code, message in err) == (1, True)
     code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b")
@@ -133,8 +132,7 @@ KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they
 @pytest.mark.parametrize("name", ["openfst", "fst-text", "fst-ark", "k2", "native", "named-text", "nbest-kaldi"])
 def test_a_table_that_grows_does_not_say_what_ids_mean(tmp_path, name):
     lattice = from_arcs("a", [0, 1], [1, 2], [7, 8], [0.0, 1.0], finals={2: 0.0})
-    with package.write(tmp_path / "x", to="text" if name == "named-text" else name) as output:
-        output.write(lattice)
+    write_all(tmp_path / "x", [lattice], to="text" if name == "named-text" else name)
     (found,) = (each for _, each in package.read(tmp_path / "x", format=name, words=SymbolTable.growing()))
     assert found.words is None
     assert found.word.tolist() == [7, 8]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 from strategies import lattices
 from strategies_text import lattice_of
 from whole_files import read_objects
@@ -430,7 +431,6 @@ def test_losses_are_counted_by_lattice(tmp_path):
 
 def test_a_lattice_without_alignments_loses_nothing_as_slf(tmp_path):
     lattice = lattice_of([(0, 1, 1, 1 / 3, 2 / 3), (0, 1, 2, 1.5, 2.0)], {1: (0.25, 0.0)}, times=[0, 30])
-    with ninja.write(str(tmp_path / "x.slf"), lossy="refuse") as output:
-        output.write(lattice)
+    write_all(str(tmp_path / "x.slf"), [lattice], lossy="refuse")
     back = read_slf((tmp_path / "x.slf").read_bytes(), "", None, lattice.words, SlfOptions(key="utterance"))
     assert back.identical(replace(lattice, frame_shift=0.01))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja
 from ninja.errors import FormatError, NinjaError
@@ -25,9 +26,7 @@ def damaged(tmp_path: Path) -> Path:
     (tmp_path / "u.slf").write_text(SLF)
     [(_, lattice)] = ninja.read(tmp_path / "u.slf")
     path = tmp_path / "two.arrow"
-    with ninja.write(str(path)) as output:
-        output.write(lattice.with_key("a"))
-        output.write(lattice.with_key("b"))
+    write_all(str(path), [lattice.with_key("a"), lattice.with_key("b")])
     content = bytearray(path.read_bytes())
     content[content.index(lattice.graph.tobytes())] ^= 1
     path.write_bytes(content)

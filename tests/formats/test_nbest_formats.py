@@ -9,9 +9,9 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 from whole_files import DSTC10, read_objects, strict, tables_nbest
 
-import ninja
 from ninja.errors import FormatError, InputError, LatticeError, OptionError, OutputError, SymbolError
 from ninja.evaluate import read_text
 from ninja.formats.nbest.ctm import CtmOptions, read_ctm
@@ -417,9 +417,7 @@ def test_lists_that_a_format_cannot_represent_are_refused():
 
 def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run(tmp_path):
     def put():
-        with ninja.write(tmp_path / "out", to="espnet") as output:
-            for key in "ab":
-                output.write(NBest(key, (sentence(["a"], 1.0),)))
+        write_all(tmp_path / "out", (NBest(key, (sentence(["a"], 1.0),)) for key in "ab"), to="espnet")
 
     put()
     assert [nbest.key for nbest in read_espnet_folder(tmp_path / "out")] == ["a", "b"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 from whole_files import write_k2s
 
 from ninja.cli.main import main
@@ -195,8 +196,7 @@ def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside
 
 def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
     Path("x.att").write_bytes(b"0 1 7 7 0.5\n1\n")
-    with write("x.ark") as output:
-        output.write(small("u").with_words(None))
+    write_all("x.ark", [small("u").with_words(None)])
     few = SymbolTable([("<eps>", 0), ("a", 1)])
     for name, key in (("x.att", "x"), ("x.ark", "u")):
         with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # as wrong for all lattices

@@ -1,6 +1,7 @@
 """Where text results go: files, Kaldi's names for them, and standard output."""
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import OptionError
@@ -31,8 +32,7 @@ def test_a_result_may_not_fall_on_another_and_needs_a_folder(tmp_path, ninja):
 
 def test_results_never_fall_on_what_a_command_reads(tmp_path, ninja):
     path = tmp_path / "lat.ark"
-    with package.write(path) as output:
-        output.write(from_arcs("one", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0}))
+    write_all(path, [from_arcs("one", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})])
     for verb in ("best", "nbest", "depth", "posteriors", "confidence", "push"):
         code, _, errors = ninja(verb, path, "-o", path)
         assert (code, "is read and would be written over" in errors) == (2, True), verb

@@ -5,8 +5,9 @@ import io
 
 import pytest
 from ended import ended_at
+from lattice_files import write_all
 
-from ninja import read, write
+from ninja import read
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files.text import read_named
 from ninja.formats.kaldi.transition_model import read_transition_model
@@ -31,9 +32,7 @@ def text(tmp_path):
 
 @pytest.fixture
 def archive(tmp_path):
-    with write(tmp_path / "lat.ark") as output:
-        for key in ("a", "b", "a"):
-            output.write(from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}))
+    write_all(tmp_path / "lat.ark", (from_arcs(key, [0], [1], [1], [1.0], finals={1: 0.0}) for key in ("a", "b", "a")))
     return tmp_path / "lat.ark"
 
 

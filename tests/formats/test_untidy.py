@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja import ChosenScales, Scales, find_scales
@@ -92,8 +93,7 @@ def test_fields_of_json_come_in_any_order(tmp_path: Path) -> None:
 def test_options_of_toml_come_in_any_order(tmp_path: Path) -> None:
     lattice = package.graph.from_arcs("utt", [0], [1], [5], [0.5], finals={1: 0.0})
     chosen = ChosenScales(Scales(0.1, 2.0, 0.5), lm_weight=0.5)
-    with package.write(tmp_path / "x.ark", chosen=chosen) as output:
-        output.write(lattice)
+    write_all(tmp_path / "x.ark", [lattice], chosen=chosen)
     (file,) = tmp_path.glob("*.scales.toml")
     lines = [line for line in file.read_text().splitlines() if "=" in line]
     assert len(lines) >= 3

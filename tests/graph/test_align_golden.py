@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 from reference_graph import SHARED
 from strategies_align import spelled
 
@@ -177,9 +178,7 @@ def some(tmp_path: Path, model: TransitionModel, boundary: WordBoundary) -> Path
     ends = np.concatenate([[0], np.cumsum(few[1].is_final)])
     few[1] = replace(few[1], final_ali=np.repeat(begins, ends[-1]), final_ali_begin=ends)
     few[4] = replace(few[4], ali=few[4].ali + np.int32(10**6))
-    with package.write(tmp_path / "some.ark") as output:
-        for lattice in few:
-            output.write(lattice)
+    write_all(tmp_path / "some.ark", few)
     return tmp_path / "some.ark"
 
 

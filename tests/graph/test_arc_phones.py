@@ -4,6 +4,7 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 
 from ninja import read
 from ninja.context.augmentation.augment import Augmenter
@@ -106,14 +107,12 @@ def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
 
 
 def test_the_command_hears_names_by_the_model(ninja, tmp_path):
-    import ninja as package
 
     (tmp_path / "final.mdl").write_text(model_text())
     (tmp_path / "phones.txt").write_text("".join(f"{name} {number}\n" for name, number in PHONES))
     (tmp_path / "words.txt").write_text("<eps> 0\nsaid 1\n")
     (tmp_path / "e.json").write_text('{"@name": ["tom"]}')
-    with package.write(tmp_path / "lat.ark") as output:
-        output.write(line(spoken(1, 2, 3, 4)))
+    write_all(tmp_path / "lat.ark", [line(spoken(1, 2, 3, 4))])
     given = [
         "context",
         tmp_path / "lat.ark",

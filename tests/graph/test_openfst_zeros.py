@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 from strategies import lattices
 from strategies_text import needs_openfst
 
@@ -186,8 +187,7 @@ def test_fstprint_spells_and_saves_the_symbols(tmp_path: Path) -> None:
 
 def test_the_symbols_are_an_option_of_writing(tmp_path: Path) -> None:
     path, archive = tmp_path / "utt.fst", tmp_path / "a.fsts"
-    with ninja.write(str(path), to="openfst:symbols=true") as output:
-        output.write(named())
+    write_all(str(path), [named()], to="openfst:symbols=true")
     ((_, lattice),) = ninja.read(str(path))
     assert lattice.words == WORDS
     with (

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 from reference_openfst import Way, fewest_edits, ways
 from strategies import lattices
 
@@ -180,11 +181,13 @@ def files(tmp_path: Path) -> Path:
     """Two lattices, one of them without a reference; a reference without a lattice; and their symbol table."""
     (tmp_path / "words").write_text("".join(f"{word} {each}\n" for word, each in WORDS))
     (tmp_path / "text").write_text("u1 a b zzz\ngone a\n")
-    with package.write(tmp_path / "lat.ark") as output:
-        for key in ("u1", "extra"):
-            output.write(
-                from_arcs(key, [0, 0, 1, 2], [1, 1, 2, 3], [2, 3, 5, 3], [1.0] * 4, finals={3: 0.5}, labels=[[7]] * 4)
-            )
+    write_all(
+        tmp_path / "lat.ark",
+        (
+            from_arcs(key, [0, 0, 1, 2], [1, 1, 2, 3], [2, 3, 5, 3], [1.0] * 4, finals={3: 0.5}, labels=[[7]] * 4)
+            for key in ("u1", "extra")
+        ),
+    )
     return tmp_path
 
 

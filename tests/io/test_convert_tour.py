@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import SHARED
+from lattice_files import write_all
 
 import ninja as package
 from ninja import graph
@@ -120,9 +121,7 @@ def bed(tmp_path_factory):
         "aligned": [graph.prune(lattice, 1.0, Scales(0.1)) for lattice in aligned],
     }
     for name, chosen in archives.items():
-        with package.write(str(folder / f"{name}.ark")) as output:
-            for lattice in chosen:
-                output.write(lattice)
+        write_all(str(folder / f"{name}.ark"), chosen)
     used = {int(word) for lattice in (*lattices, *aligned) for word in np.unique(lattice.word)}
     table = SymbolTable.read(str(ENGLISH / "words.txt.gz"))
     (folder / "words.txt").write_text("".join(f"{table.word(word)} {word}\n" for word in sorted(used)))

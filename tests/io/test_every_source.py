@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 
@@ -25,9 +26,7 @@ def slf(tmp_path):
 def few(tmp_path_factory):
     """Three lattices of the example, and where they lie there is no table."""
     path = tmp_path_factory.mktemp("few") / "lat.ark"
-    with package.write(path) as output:
-        for _, lattice in islice(package.read(EXAMPLES / "lat.ark.gz"), 3):
-            output.write(lattice)
+    write_all(path, (lattice for _, lattice in islice(package.read(EXAMPLES / "lat.ark.gz"), 3)))
     return path
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 from strategies import lattices
 
 import ninja
@@ -163,8 +164,7 @@ def test_lattices_come_back_from_k2_without_their_alignments(given: list[ninja.L
 
 def test_k2_files_and_objects_hold_the_same(tmp_path) -> None:  # type: ignore[no-untyped-def]
     lattice = ninja.from_nbest("utt", [("a b", -1.0, -2.0), ("a c", -2.0, -2.0)])
-    with ninja.write(tmp_path / "x.pt", to="k2:extras=false") as output:
-        output.write(lattice)
+    write_all(tmp_path / "x.pt", [lattice], to="k2:extras=false")
     saved = torch.load(tmp_path / "x.pt")
     made = ninja.to_k2(lattice).as_dict()
     assert saved.keys() == made.keys()

@@ -13,6 +13,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from lattice_files import write_all
 
 import ninja as package
 from ninja import ChosenScales, Scales, find_scales
@@ -67,8 +68,7 @@ def fork(key: str = "utt") -> Lattice:
 def rescored(tmp_path: Path) -> Path:
     """An archive with scales beside it."""
     path = tmp_path / "rescored.ark.gz"
-    with package.write(path, chosen=CHOSEN) as output:
-        output.write(fork())
+    write_all(path, [fork()], chosen=CHOSEN)
     return path
 
 
@@ -112,8 +112,7 @@ def test_report_compares_both_sides_with_the_same_scales_and_shows_them(
 ) -> None:
     (tmp_path / "text").write_text("utt b\n")
     (tmp_path / "words").write_text("<eps> 0\na 1\nb 2\n")
-    with package.write(tmp_path / "before.ark") as output:
-        output.write(fork())
+    write_all(tmp_path / "before.ark", [fork()])
     page = tmp_path / "page.html"
     more = ("--ref", tmp_path / "text", "--words", tmp_path / "words", "-o", page)
     for sides in ((tmp_path / "before.ark", rescored), (rescored, tmp_path / "before.ark")):
@@ -123,8 +122,7 @@ def test_report_compares_both_sides_with_the_same_scales_and_shows_them(
         assert "acoustic scale 0.1, word penalty 0.5" in page.read_text()
     errors = ninja("report", tmp_path / "before.ark", rescored, *more, "--acoustic-scale", 1)[2]
     assert "WER 100.00 % before and 100.00 % after" in errors
-    with package.write(tmp_path / "before.ark", chosen=ChosenScales(Scales(0.2))) as output:
-        output.write(fork())
+    write_all(tmp_path / "before.ark", [fork()], chosen=ChosenScales(Scales(0.2)))
     code, _, errors = ninja("report", tmp_path / "before.ark", rescored, *more)
     assert code == 2
     assert "differ; say with --acoustic-scale and --word-penalty which scales all are to have" in errors
@@ -144,15 +142,13 @@ def test_scales_go_on_with_the_lattices(ninja: Ninja, rescored: Path, tmp_path: 
 
 @pytest.mark.parametrize("verb", ["scale --acoustic-scale 0.1", "add-penalty --word-ins-penalty 0.5"])
 def test_scaled_costs_have_no_scales_beside_them(ninja: Ninja, rescored: Path, tmp_path: Path, verb: str) -> None:
-    with package.write(tmp_path / "out.ark", chosen=CHOSEN) as output:
-        output.write(fork())
+    write_all(tmp_path / "out.ark", [fork()], chosen=CHOSEN)
     assert ninja(*verb.split(), rescored, "-o", tmp_path / "out.ark")[0] == 0
     assert find_scales(tmp_path / "out.ark") is None
 
 
 def test_no_stale_scales_are_left(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
-    with package.write(tmp_path / "plain.ark") as output:
-        output.write(fork())
+    write_all(tmp_path / "plain.ark", [fork()])
     assert ninja("copy", tmp_path / "plain.ark", "-o", rescored)[0] == 0
     assert sorted(os.listdir(tmp_path)) == ["plain.ark", "rescored.ark.gz"]
 
@@ -166,17 +162,14 @@ def test_an_output_that_fails_leaves_the_scales_of_the_old_one(rescored: Path) -
 
 
 def test_a_folder_has_its_scales_inside(tmp_path: Path) -> None:
-    with package.write(tmp_path / "slf", to="slf", words=table(), chosen=CHOSEN) as output:
-        output.write(fork("u1"))
-        output.write(fork("u2"))
+    write_all(tmp_path / "slf", [fork("u1"), fork("u2")], to="slf", words=table(), chosen=CHOSEN)
     assert sorted(os.listdir(tmp_path / "slf")) == ["lattices.scales.toml", "u1.slf", "u2.slf"]
     assert find_scales(tmp_path / "slf") == find_scales(tmp_path / "slf" / "u1.slf") == CHOSEN
     assert [key for key, _ in package.read(tmp_path / "slf")] == ["u1", "u2"]
 
 
 def test_other_files_of_scales_in_the_folder_are_not_taken(tmp_path: Path) -> None:
-    with package.write(tmp_path / "lat.ark") as output:
-        output.write(fork())
+    write_all(tmp_path / "lat.ark", [fork()])
     for name in ("scales.toml", "weights.toml", "gone.ark.scales.toml"):
         (tmp_path / name).write_text("acoustic_scale = 0.5\n")
     assert find_scales(tmp_path / "lat.ark") is None
@@ -184,8 +177,7 @@ def test_other_files_of_scales_in_the_folder_are_not_taken(tmp_path: Path) -> No
 
 
 def test_joined_costs_have_the_scales_in_them(tmp_path: Path) -> None:
-    with package.write(tmp_path / "utt.fst", chosen=CHOSEN) as output:
-        output.write(fork())
+    write_all(tmp_path / "utt.fst", [fork()], chosen=CHOSEN)
     assert os.listdir(tmp_path) == ["utt.fst"]
     ((_, lattice),) = package.read(tmp_path / "utt.fst")
     assert sorted(lattice.graph.tolist()) == [3.5, 4.0]
@@ -206,8 +198,7 @@ def test_scales_are_found_through_lists_scripts_and_folders(rescored: Path, tmp_
     (tmp_path / "list").write_text(f"{rescored}\n{rescored}\n")
     assert find_scales(tmp_path / "list") == CHOSEN
     assert find_scales(f"ark:gunzip -c {rescored} |") == find_scales(f"ark:{rescored}") == CHOSEN
-    with package.write(tmp_path / "a.ark", chosen=CHOSEN) as output:
-        output.write(fork())
+    write_all(tmp_path / "a.ark", [fork()], chosen=CHOSEN)
     (tmp_path / "all.scp").write_text(f"utt {tmp_path}/a.ark:4\n")
     assert find_scales(f"scp:{tmp_path}/all.scp") == find_scales(tmp_path) == CHOSEN
     assert find_scales("-") is None
@@ -216,8 +207,7 @@ def test_scales_are_found_through_lists_scripts_and_folders(rescored: Path, tmp_
 
 def test_different_scales_must_be_settled(ninja: Ninja, rescored: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.ark"
-    with package.write(other) as output:
-        output.write(fork("other"))
+    write_all(other, [fork("other")])
     with pytest.raises(OptionError, match=r"other\.ark has no scales beside it, but others have: .*; say with --acou"):
         find_scales([rescored, other])
     code, _, errors = ninja("best", rescored, other)
@@ -255,21 +245,18 @@ def test_a_config_gives_scales_to_commands_that_compare_paths(ninja: Ninja, resc
 
 
 def test_a_folder_of_which_some_files_have_no_scales_is_refused(tmp_path: Path) -> None:
-    with package.write(tmp_path / "lat.1.ark", chosen=CHOSEN) as output:
-        output.write(fork("a"))
+    write_all(tmp_path / "lat.1.ark", [fork("a")], chosen=CHOSEN)
     assert find_scales(tmp_path) == CHOSEN
     (tmp_path / "notes.txt").write_text("scored on Monday")
     assert find_scales(tmp_path) == CHOSEN
-    with package.write(tmp_path / "lat.2.ark") as output:
-        output.write(fork("b"))
+    write_all(tmp_path / "lat.2.ark", [fork("b")])
     with pytest.raises(OptionError, match=r"lat.2.ark has no scales beside it, but others have: .*lat.1.ark.scales"):
         find_scales(tmp_path)
 
 
 def test_scales_that_differ_are_refused_unless_both_are_given(tmp_path: Path, ninja: Ninja) -> None:
     for name, chosen in (("a.ark", CHOSEN), ("b.ark", ChosenScales(Scales(0.2)))):
-        with package.write(tmp_path / name, chosen=chosen) as output:
-            output.write(fork(name[0]))
+        write_all(tmp_path / name, [fork(name[0])], chosen=chosen)
     both = [tmp_path / "a.ark", tmp_path / "b.ark"]
     assert ninja("best", *both, "--acoustic-scale", "0.1", "--lm-scale", "2")[0] == 2  # the penalties differ
     assert ninja("best", *both, "--acoustic-scale", "0.1", "--word-penalty", "0")[0] == 0
@@ -282,8 +269,7 @@ def test_scales_that_differ_are_refused_unless_both_are_given(tmp_path: Path, ni
 def test_a_file_written_anew_after_its_scales_were_looked_for_is_read(tmp_path: Path) -> None:
     path = tmp_path / "lat.ark"
     for key in ("old", "new"):
-        with package.write(path) as output:
-            output.write(fork(key))
+        write_all(path, [fork(key)])
         assert [found for found, _ in package.read(path)] == [key]
         assert find_scales(path) is None
 
@@ -325,8 +311,7 @@ def test_so_does_one_of_ctc_lattices_but_not_of_others(ninja: Ninja, tmp_path: P
     (tmp_path / "words.txt").write_text("<eps> 0\na 1\nb 2\n")
     zero = fork().with_costs(np.zeros(2, np.float32))
     for lattice, scale in ((zero, 1.0), (fork(), 0.1)):
-        with package.write(tmp_path / "lat.ark") as output:
-            output.write(lattice)
+        write_all(tmp_path / "lat.ark", [lattice])
         out = tmp_path / "out.ark"
         code, _, errors = ninja("rescore", tmp_path / "lat.ark", "--rnnlm", tmp_path / "lm.arpa", "-o", out)
         assert code == 0, errors

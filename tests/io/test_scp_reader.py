@@ -9,6 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 from whole_files import write_k2s, write_natives
 
 from ninja.formats.format import Reader
@@ -17,7 +18,6 @@ from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io import scp_reader
 from ninja.io.inputs import read, vocabulary
-from ninja.io.writer import write
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -175,9 +175,7 @@ def test_words_of_a_listed_file_are_counted_once_and_read_once(reads):
 
 
 def test_kaldi_archives_and_other_files_may_be_listed_together(reads):
-    with write("ark,scp:a.ark,a.scp") as output:
-        for key in ("u", "v"):
-            output.write(one(key, 3.0).with_words(None))
+    write_all("ark,scp:a.ark,a.scp", (one(key, 3.0).with_words(None) for key in ("u", "v")))
     Path("b.jsonl").write_bytes(lists(["u", "w"]))
     rows = Path("a.scp").read_text().splitlines()
     where = script("w b.jsonl", rows[1], "u b.jsonl", rows[0], "w b.jsonl")
@@ -198,9 +196,7 @@ def test_a_bad_line_costs_no_other(ninja, tmp_path, monkeypatch, command, name):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     entries = [lattice for _, lattice in read(LATTICES)][:2]
-    with write("ark,scp:a.ark,a.scp") as output:
-        for lattice in entries:
-            output.write(lattice)
+    write_all("ark,scp:a.ark,a.scp", entries)
     first, second = Path("a.scp").read_text().splitlines()
     Path("b.scp").write_text(f"{first}\nbad {name}\n{second}\n")
     arguments = {

@@ -13,9 +13,10 @@ import zlib
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 from ninja.errors import FormatError, InputError, OptionError, SymbolError
-from ninja.io import keys, read, write
+from ninja.io import keys, read
 from ninja.lattice import Lattice
 from ninja.openfst import to_fst
 
@@ -43,12 +44,8 @@ def folder(tmp_path, monkeypatch):
     """A folder as Kaldi's decoders leave it, with the current directory in it."""
     monkeypatch.chdir(tmp_path)
     for job in (1, 2, 10):
-        with write(f"lat.{job}.gz") as output:
-            output.write(small(f"utt-{job}-a"))
-            output.write(small(f"utt-{job}-b"))
-    with write("ark,scp:plain.ark,plain.scp") as output:
-        for name in "xyz":
-            output.write(small(name, [ord(name)]))
+        write_all(f"lat.{job}.gz", [small(f"utt-{job}-a"), small(f"utt-{job}-b")])
+    write_all("ark,scp:plain.ark,plain.scp", (small(name, [ord(name)]) for name in "xyz"))
     (tmp_path / "num_jobs").write_text("3\n")
     (tmp_path / "words.txt").write_text("<eps> 0\na 3\n")
     (tmp_path / "log").mkdir()
@@ -96,8 +93,7 @@ def test_a_source_is_understood(folder, source, expected, read_ahead):
 def test_a_name_that_exists_is_a_path_whatever_its_letters(tmp_path, monkeypatch, folder_name):
     monkeypatch.chdir(tmp_path)
     os.mkdir(folder_name)
-    with write(f"{folder_name}/lat.JOB.ark") as output:
-        output.write(small("k"))
+    write_all(f"{folder_name}/lat.JOB.ark", [small("k")])
     assert list(keys(f"{folder_name}/lat.JOB.ark")) == ["k"]
     assert list(keys(folder_name)) == ["k"]
 
@@ -155,9 +151,10 @@ def test_a_script_file_finds_each_lattice_in_any_order(folder):
 
 @pytest.mark.parametrize("text", [True, False])
 def test_script_files_of_large_archives_find_every_lattice(tmp_path, text):
-    with write(f"ark{',t' if text else ''},scp:{tmp_path}/a.ark,{tmp_path}/a.scp") as output:
-        for number in range(300):
-            output.write(small(f"k{number}", range(1, 100 + 7 * number)))
+    write_all(
+        f"ark{',t' if text else ''},scp:{tmp_path}/a.ark,{tmp_path}/a.scp",
+        (small(f"k{number}", range(1, 100 + 7 * number)) for number in range(300)),
+    )
     found = list(read(tmp_path / "a.scp"))
     assert len(found) == 300
     assert all(one.identical(other) for (_, one), (_, other) in zip(found, read(tmp_path / "a.ark"), strict=True))
@@ -292,9 +289,7 @@ def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch,
 
     monkeypatch.setattr(streams, "PACKED_CHUNK", 7)
     lattices = [small(f"u{number}", words=(3, 4, number + 1)) for number in range(20)]
-    with write(tmp_path / "all.ark") as output:
-        for lattice in lattices:
-            output.write(lattice)
+    write_all(tmp_path / "all.ark", lattices)
     content = (tmp_path / "all.ark").read_bytes()
     packed = gzip.compress(content)
     cut = tmp_path / "cut.ark.gz"
@@ -320,9 +315,10 @@ def threads():
 def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ninja.io.reading.num_cores", lambda: 2)
-    with write("ark,scp:big.ark,big.scp" if name == "big.scp" else name) as output:
-        for number in range(10_000):
-            output.write(small(f"k{number}", range(1, 400)))
+    write_all(
+        "ark,scp:big.ark,big.scp" if name == "big.scp" else name,
+        (small(f"k{number}", range(1, 400)) for number in range(10_000)),
+    )
     before = threads()
     lattices = read(name)
     assert next(lattices)[0] == "k0"
@@ -340,8 +336,7 @@ def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
 
 
 def test_what_the_reading_thread_raises_arrives_here(tmp_path, monkeypatch):
-    with write(tmp_path / "a.ark.gz") as output:
-        output.write(small("k"))
+    write_all(tmp_path / "a.ark.gz", [small("k")])
 
     def fail(*_):
         raise RuntimeError("a bug")
@@ -372,9 +367,7 @@ def test_an_entry_that_could_not_fit_into_memory_is_refused(tmp_path, monkeypatc
     monkeypatch.setattr("ninja.formats.kaldi.archive.LARGEST_ENTRY", 1000)
     monkeypatch.setattr("ninja.formats.kaldi.archive.CHUNK", 256)
     for name in ("a.ark", "b.ark.gz"):
-        with write(tmp_path / name) as output:
-            output.write(small("k"))
-            output.write(small("large", range(1, 2000)))
+        write_all(tmp_path / name, [small("k"), small("large", range(1, 2000))])
         errors = []
         assert list(keys(tmp_path / name, on_error=errors.append)) == ["k"]
         assert "the rest of this archive is not read" in str(errors[0])

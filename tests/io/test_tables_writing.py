@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 from ninja.errors import FormatError, LatticeError, OptionError, OutputError
 from ninja.files import output as files_module
@@ -32,9 +33,7 @@ TEXT = "".join(f"{key} \n0\t1\t3\t1.5,2,7_8_9\n1\t0.5,0,\n\n" for key in "abc")
 
 
 def put(target, lattices=LATTICES, **options):
-    with write(target, **options) as output:
-        for lattice in lattices:
-            output.write(lattice)
+    write_all(target, lattices, **options)
 
 
 @pytest.fixture(autouse=True)

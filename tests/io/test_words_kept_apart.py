@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.cli.main import main
@@ -43,8 +44,7 @@ def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):
         list(package.read("bare.txt", words=table))
     # An archive that nobody can tell beforehand, since its first file is missing.
     (there / "list.scp").write_text("nope nowhere\nk1 bare.ark:3\n")
-    with package.write("bare.ark") as output_file:
-        output_file.write(next(lattice for _, lattice in package.read("bare.txt")))
+    write_all("bare.ark", [next(lattice for _, lattice in package.read("bare.txt"))])
     code, output, errors = ninja("best", "a.slf", "scp:list.scp")
     assert (code, output) == (2, "a hello world\n")
     assert "list.scp holds ids of words, but another source spells words" in errors
@@ -64,14 +64,10 @@ def test_a_table_that_was_given_is_that_of_lattices_without_words_too(there, nam
     words = SymbolTable.from_words(["<eps>", "one"])
     spoken = package.graph.from_arcs("a", [0], [1], [1], [0.5], finals={1: 0.0}, words=words)
     silent = package.graph.from_arcs("b", [0], [1], [0], [0.5], finals={1: 0.0}, words=words)
-    with package.write(there / name, to="k2" if name.endswith("pt") else "fst-ark") as output:
-        output.write(spoken)
-        output.write(silent)
+    write_all(there / name, [spoken, silent], to="k2" if name.endswith("pt") else "fst-ark")
     found = [lattice for _, lattice in package.read(there / name, words=words)]
     assert [lattice.words is words for lattice in found] == [True, True]
-    with package.write(there / "again.ark") as output:
-        for lattice in found:
-            output.write(lattice)
+    write_all(there / "again.ark", found)
 
 
 def test_tables_beside_two_archives_must_agree(ninja, there):
@@ -135,8 +131,11 @@ def test_keys_that_come_twice_are_named(ninja, there):
 
 
 def test_words_with_blanks_have_no_place_in_a_table(ninja, there):
-    with package.write("x.arrow", words=SymbolTable.from_words(["<eps>", "two words"])) as output:
-        output.write(Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0]))
+    write_all(
+        "x.arrow",
+        [Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])],
+        words=SymbolTable.from_words(["<eps>", "two words"]),
+    )
     code, _, errors = ninja("convert", "x.arrow", "-o", "x.ark")
     assert code == 1
     assert "failed: key 'k': the word 'two words' has blanks, which no symbol table can hold" in errors

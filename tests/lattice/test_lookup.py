@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 
-import ninja
 from ninja.errors import NinjaError, OutputError
 from ninja.graph import from_arcs
 from ninja.io import lookup
@@ -30,9 +30,7 @@ def lattice_of(key: str, cost: float = 0.0) -> Lattice:
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lookup") / "lat.ark"
-    with ninja.write(path) as output:
-        for number, key in enumerate(KEYS):
-            output.write(lattice_of(key, float(number)))
+    write_all(path, (lattice_of(key, float(number)) for number, key in enumerate(KEYS)))
     return path
 
 
@@ -78,9 +76,7 @@ def test_what_is_passed_over_lies_on_disk(archive: Path, monkeypatch: pytest.Mon
 
 def test_a_key_is_found_as_often_as_it_occurs(tmp_path: Path) -> None:
     path = tmp_path / "twice.ark"
-    with ninja.write(path) as output:
-        for cost, key in enumerate(["a", "b", "a"]):
-            output.write(lattice_of(key, float(cost)))
+    write_all(path, (lattice_of(key, float(cost)) for cost, key in enumerate(["a", "b", "a"])))
     with Lookup(path) as lattices:
         assert [lattices.get("a").graph[0], lattices.get("b").graph[0], lattices.get("a").graph[0]] == [0, 1, 2]  # type: ignore[union-attr]
         assert lattices.get("a") is None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 from reference_graph import costs_of, paths
 from reference_ngram import CLASSES, MODEL, SlowNgram, write_arpa
 
@@ -145,8 +146,7 @@ def test_the_command_rescores_with_classes_and_multiwords(ninja, files, tmp_path
         (tmp_path / "plain.arpa").write_bytes(write_arpa(PLAIN))
         words, options = ["york", "new_york", "new"], ["--rnnlm", tmp_path / "plain.arpa", "--multi-char", "_"]
     lattice = lattice_of(words)
-    with package.write(tmp_path / "lat.ark") as output:
-        output.write(lattice)
+    write_all(tmp_path / "lat.ark", [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))
     out = tmp_path / "out.ark"
     code, _, said = ninja(

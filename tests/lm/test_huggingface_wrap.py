@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import ModelError, OptionError
@@ -193,8 +194,7 @@ def test_words_in_upper_case_are_noticed(transform, warned):
 
 def test_the_command_changes_words(ninja, tmp_path):
     lattice = upper_case_lattice()
-    with package.write(tmp_path / "lat.ark") as output:
-        output.write(lattice)
+    write_all(tmp_path / "lat.ark", [lattice])
     (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in lattice.words))
     given = ["rescore", tmp_path / "lat.ark", "--rnnlm", folder("gpt2"), "-o", tmp_path / "out.ark"]
     code, _, said = ninja(*given)

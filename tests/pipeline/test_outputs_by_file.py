@@ -4,6 +4,7 @@ import os
 
 import pytest
 from ended import ended_at
+from lattice_files import write_all
 
 import ninja as package
 from ninja.graph import from_arcs
@@ -20,9 +21,7 @@ def there(tmp_path, monkeypatch):
     os.mkdir("d")
     os.mkdir("d2")
     for number in (1, 2, 10):
-        with package.write(f"d/lat.{number}.gz") as output:
-            output.write(lattice(f"a{number}"))
-            output.write(lattice(f"b{number}"))
+        write_all(f"d/lat.{number}.gz", [lattice(f"a{number}"), lattice(f"b{number}")])
     (tmp_path / "words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     (tmp_path / "lat.list").write_text("".join(f"d/lat.{number}.gz\n" for number in (1, 2, 10)))
     return tmp_path

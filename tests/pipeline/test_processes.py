@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fake_lm import FakeLM, symbols
+from lattice_files import write_all
 from rescoring_cases import random_lattice
 
 import ninja
@@ -29,9 +30,9 @@ MANY = 600  # lattices of a file that is read ahead in many batches
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    with ninja.write(tmp_path / "lat.ark") as output:
-        for number in range(MANY):
-            output.write(LATTICES[number % len(LATTICES)].with_key(f"utt{number}"))
+    write_all(
+        tmp_path / "lat.ark", (LATTICES[number % len(LATTICES)].with_key(f"utt{number}") for number in range(MANY))
+    )
     return tmp_path / "lat.ark"
 
 
@@ -98,9 +99,7 @@ def test_a_rescorer_is_the_first_processs() -> None:
 
 @pytest.fixture
 def few(tmp_path: Path) -> Path:
-    with ninja.write(tmp_path / "lat.ark") as output:
-        for lattice in LATTICES:
-            output.write(lattice)
+    write_all(tmp_path / "lat.ark", LATTICES)
     (tmp_path / "words.txt").write_text(TEXT)
     return tmp_path
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 import click
 import pytest
 from click.testing import CliRunner
+from lattice_files import write_all
 from rich.console import Console as Terminal
 
 import ninja as package
@@ -58,14 +59,16 @@ def files(tmp_path_factory):  # type: ignore[no-untyped-def]
     folder = tmp_path_factory.mktemp("files")
     few = list(islice(package.read(EXAMPLES / "lat.ark.gz", words=WORDS), 6))
     for name in ("a.ark.gz", "b.ark.gz", "a.jsonl"):
-        with package.write(folder / name) as output:
-            for _, lattice in few:
-                output.write(package.graph.prune(lattice, 2.0, package.Scales(acoustic=0.1)))
-    with package.write(folder / "one.ark") as output:
-        for _, lattice in few:
-            output.write(
-                package.graph.path_lattice(lattice, package.graph.best_path(lattice)).with_key(lattice.key + "-1")
-            )
+        write_all(
+            folder / name, (package.graph.prune(lattice, 2.0, package.Scales(acoustic=0.1)) for _, lattice in few)
+        )
+    write_all(
+        folder / "one.ark",
+        (
+            package.graph.path_lattice(lattice, package.graph.best_path(lattice)).with_key(lattice.key + "-1")
+            for _, lattice in few
+        ),
+    )
     (folder / "text").write_text((EXAMPLES / "text").read_text())
     (folder / "hot.txt").write_text("the man\n")
     (folder / "words.txt").write_bytes(WORDS.read_bytes())
@@ -192,18 +195,20 @@ def test_the_share_of_bytes_rises_to_the_whole(form: str, files: Path, tmp_path:
     if form.startswith("folder") or form == "list":
         (tmp_path / "slf").mkdir()
         for key, lattice in lattices:
-            with package.write(tmp_path / "slf" / f"{key}.slf{'.gz' * form.endswith('gz')}") as output:
-                output.write(lattice)
+            write_all(tmp_path / "slf" / f"{key}.slf{'.gz' * form.endswith('gz')}", [lattice])
         target = tmp_path / "slf"
         if form == "list":
             target = tmp_path / "list.txt"
             target.write_text("".join(f"{path}\n" for path in sorted((tmp_path / "slf").iterdir())))
     else:
-        with package.write(
-            f"ark,scp:{tmp_path}/y.ark,{target}" if form == "x.scp" else tmp_path / "x.ark" if form == "two" else target
-        ) as output:
-            for _, lattice in lattices:
-                output.write(lattice)
+        write_all(
+            f"ark,scp:{tmp_path}/y.ark,{target}"
+            if form == "x.scp"
+            else tmp_path / "x.ark"
+            if form == "two"
+            else target,
+            (lattice for _, lattice in lattices),
+        )
         if form == "two":
             target = [str(tmp_path / "x.ark"), str(files / "a.ark.gz")]
     reading = Reading(Sources(target), ReadOptions(Words(package.SymbolTable.read(WORDS))))  # type: ignore[arg-type]

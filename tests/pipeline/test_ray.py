@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import DependencyError, OptionError, OutputError, WorkerError
@@ -29,9 +30,7 @@ def here(tmp_path, monkeypatch):
     """A folder with the example as a plain archive of 40 lattices, and its words."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.txt").write_bytes((EXAMPLES / "words.txt").read_bytes())
-    with package.write("lat.ark") as output:
-        for _, lattice in package.read(EXAMPLES / "lat.ark.gz"):
-            output.write(lattice)
+    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
     return tmp_path
 
 
@@ -126,9 +125,7 @@ def test_commands_on_a_cluster_write_what_one_run_writes(here, ninja, cluster):
     code, _, errors = ninja("prune", "lat.ark", "--beam", "4", "-o", "out.ark", "--ray", cluster.address)
     assert (code, errors) == (0, "ninja: out.ark: 40 lattices of 16 shards\n")
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
-    with package.write("few.ark") as output:
-        for _, lattice in [*package.read("lat.ark")][:6]:
-            output.write(lattice)
+    write_all("few.ark", (lattice for _, lattice in [*package.read("lat.ark")][:6]))
     command = ["rescore", "few.ark", "--words", "words.txt", "--beam", "3", "-o"]
     assert ninja(*command, "one.ark")[0] == 0
     assert ninja(*command, "out.ark", "--ray", cluster.address)[0] == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ended import ended_at
+from lattice_files import write_all
 
 import ninja as package
 from ninja import ChosenScales, Scales
@@ -57,8 +58,7 @@ def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
 
 
 def test_a_finished_output_is_not_taken_up_with_other_scales():
-    with package.write("a.gz", chosen=HALF) as output:
-        output.write(lattice("a"))
+    write_all("a.gz", [lattice("a")], chosen=HALF)
     before = contents()
     with pytest.raises(OptionError, match=r"a\.gz: an earlier attempt was made with lm_weight 0\.5, not 0\.9"):
         interrupt(chosen=MORE)
@@ -70,15 +70,12 @@ def test_a_finished_output_is_not_taken_up_with_other_scales():
 
 def test_an_output_begun_anew_forgets_the_scales_of_an_earlier_attempt():
     interrupt()
-    with package.write("a.gz", chosen=MORE) as output:
-        output.write(lattice("a"))
+    write_all("a.gz", [lattice("a")], chosen=MORE)
     assert package.find_scales("a.gz") == MORE
     interrupt(chosen=MORE)
-    with package.write("a.gz") as output:
-        output.write(lattice("a"))
+    write_all("a.gz", [lattice("a")])
     assert os.listdir() == ["a.gz"]
-    with package.write("a.gz", resume=True) as output:
-        output.write(lattice("b"))
+    write_all("a.gz", [lattice("b")], resume=True)
     os.remove("a.gz")
     Path(".a.gz.scales.toml.part").write_text("lm_weight = 0.5\n")  # of an output that is gone
     interrupt(chosen=MORE)
@@ -92,9 +89,7 @@ def test_an_attempt_without_a_lattice_leaves_nothing():
 @pytest.fixture
 def broken(monkeypatch):
     """Interrupt a command at its third lattice."""
-    with package.write("in.ark") as output:
-        for key in "abcd":
-            output.write(lattice(key))
+    write_all("in.ark", (lattice(key) for key in "abcd"))
     with ended_at(3, monkeypatch):
         yield
 
@@ -115,8 +110,7 @@ def test_an_interrupted_command_without_resume_leaves_no_folder(ninja, broken):
 
 def test_no_output_of_several_is_written_where_one_has_other_scales(ninja):
     for number in (1, 2):
-        with package.write(f"lat.{number}.gz") as output:
-            output.write(lattice(str(number)))
+        write_all(f"lat.{number}.gz", [lattice(str(number))])
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     Path("names.txt").write_text("five\n")
     os.mkdir("out")
@@ -130,8 +124,7 @@ def test_no_output_of_several_is_written_where_one_has_other_scales(ninja):
 
 
 def test_folders_with_something_in_them_stay(ninja):
-    with package.write("in.ark") as output:
-        output.write(lattice("a"))
+    write_all("in.ark", [lattice("a")])
     assert ninja("prune", "in.ark", "-o", "new/")[0] == 0
     assert os.listdir("new") == ["in.ark"]
 
@@ -140,9 +133,7 @@ def test_folders_with_something_in_them_stay(ninja):
 def files(monkeypatch):
     """Lattices, packed too, with files that the options of commands name."""
     for name in ("in.ark", "in.ark.gz"):
-        with package.write(name) as output:
-            for key in "abcd":
-                output.write(lattice(key))
+        write_all(name, (lattice(key) for key in "abcd"))
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
     head = "\\data\\\nngram 1=4\n\n\\1-grams:\n-99 <s>\n-1 </s>\n"
     for name, costs in (("one.arpa", (-1, -2)), ("two.arpa", (-2, -1))):
@@ -222,8 +213,7 @@ def test_lattices_that_failed_are_added_to_the_finished_output_of_the_same_run(f
 
 
 def test_nothing_is_added_to_a_finished_output(files, ninja):
-    with package.write("few.ark") as output:
-        output.write(lattice("a"))
+    write_all("few.ark", [lattice("a")])
     assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
     before = Path("out.ark").read_bytes()
     code, _, said = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")

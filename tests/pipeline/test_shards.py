@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_files import write_all
 
 import ninja as package
 from ninja.cli.shards import CommandWork
@@ -32,24 +33,16 @@ def here(tmp_path, monkeypatch):
     """The example in several forms: 40 lattices plain, as text, packed, in pieces, listed in a script file."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(EXAMPLES / "words.txt", ".")
-    with package.write("lat.ark") as output:
-        for _, lattice in package.read(EXAMPLES / "lat.ark.gz"):
-            output.write(lattice)
+    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
     return tmp_path
 
 
 def forms():
     lattices = [lattice for _, lattice in package.read("lat.ark")]
-    with package.write("lat.txt") as output:
-        for lattice in lattices:
-            output.write(lattice)
-    with package.write("ark,scp:listed.ark,listed.scp") as output:
-        for lattice in lattices:
-            output.write(lattice)
+    write_all("lat.txt", lattices)
+    write_all("ark,scp:listed.ark,listed.scp", lattices)
     for number in range(1, 8):
-        with package.write(f"part.{number}.gz") as output:
-            for lattice in lattices[6 * number - 6 : 6 * number]:
-                output.write(lattice)
+        write_all(f"part.{number}.gz", lattices[6 * number - 6 : 6 * number])
     Path("mixed.list").write_text("part.1.gz\npart.2.gz\nlat.ark\npart.7.gz\nlat.txt\n")
 
 
@@ -139,9 +132,7 @@ def test_several_archives_are_joined_by_key(here, ninja):
 def begins(path):
     """The places of all lattices of a binary archive, by reading it whole: the slow twin of `next_lattice_begin`."""
     copy = Path(path).parent
-    with package.write(f"ark,scp:{copy}/copy.ark,{copy}/copy.scp") as output:
-        for _, lattice in package.read(path):
-            output.write(lattice)
+    write_all(f"ark,scp:{copy}/copy.ark,{copy}/copy.scp", (lattice for _, lattice in package.read(path)))
     rows = [line.split() for line in (copy / "copy.scp").read_text().splitlines()]
     assert (copy / "copy.ark").read_bytes() == Path(path).read_bytes()
     return [int(place.rpartition(":")[2]) - len(key.encode()) - 1 for key, place in rows]
@@ -178,9 +169,7 @@ def test_cuts_lie_at_begins_wherever_blocks_end(here, monkeypatch):
 
 def test_lattices_within_the_labels_of_another_do_not_cut_it_unseen(here, ninja):
     small = [from_arcs(f"inner{n}", [0], [1], [5], [0.5], finals={1: 0.0}) for n in range(6)]
-    with package.write("inner.ark") as output:
-        for lattice in small:
-            output.write(lattice)
+    write_all("inner.ark", small)
     content = b"\0\0\0\0" + Path("inner.ark").read_bytes()
     content += b"\0" * (-len(content) % 4)
     with package.write("lat.ark") as output:
@@ -331,9 +320,7 @@ def test_a_first_try_with_a_wrong_option_leaves_no_plan_behind(here, ninja):
 
 
 def test_failures_stand_in_the_records(here, ninja):
-    with package.write("lat.ark") as output:
-        for key in "abcdefgh":
-            output.write(from_arcs(key, [0], [1], [5], [0.5], finals={1: 0.0}))
+    write_all("lat.ark", (from_arcs(key, [0], [1], [5], [0.5], finals={1: 0.0}) for key in "abcdefgh"))
     content = Path("lat.ark").read_bytes()
     nan = np.float32(np.nan).tobytes()
     Path("lat.ark").write_bytes(content.replace(np.float32(0.5).tobytes(), nan, 1))  # of the first lattice

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import FormatError, NinjaError, OptionError, OutputError
@@ -26,9 +27,7 @@ def here(tmp_path, monkeypatch):
     """The example in several forms: 40 lattices plain, as text, packed, in pieces, listed in a script file."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(EXAMPLES / "words.txt", ".")
-    with package.write("lat.ark") as output:
-        for _, lattice in package.read(EXAMPLES / "lat.ark.gz"):
-            output.write(lattice)
+    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
     return tmp_path
 
 

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 
@@ -19,9 +20,7 @@ def scratch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkdir("scratch")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
-    with package.write("lat.ark") as output:
-        for _, lattice in package.read(EXAMPLES / "lat.ark.gz"):
-            output.write(lattice)
+    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
 
 
 @pytest.fixture
@@ -31,9 +30,7 @@ def memory():
     system.store.clear()
     system.pseudo_dirs[:] = [""]
     system.pipe_file("/in/lat.ark", Path("lat.ark").read_bytes())
-    with package.write("ark,scp:listed.ark,listed.scp") as output:
-        for _, lattice in package.read("lat.ark"):
-            output.write(lattice)
+    write_all("ark,scp:listed.ark,listed.scp", (lattice for _, lattice in package.read("lat.ark")))
     rows = Path("listed.scp").read_bytes().replace(b" listed.ark:", b" memory://in/lat.ark:")
     system.pipe_file("/in/lat.scp", rows)
     yield system

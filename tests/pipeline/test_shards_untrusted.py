@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
-import ninja as package
 from ninja.graph import from_arcs
 
 PLAN, RECORD = Path("out.ark.shards/plan.json"), Path("out.ark.shards/00001-of-00002.json")
@@ -24,9 +24,7 @@ def parts(tmp_path, monkeypatch, ninja):
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
-    with package.write("in.ark") as output:
-        for key in "abcd":
-            output.write(lattice(key))
+    write_all("in.ark", (lattice(key) for key in "abcd"))
     Path(".bashrc").write_text("precious")
     Path("notes").write_text("precious")
     line = ["prune", "in.ark", "--words", "words.txt", "-o", "ark,scp:out.ark,out.scp", "--words-out", "table.txt"]

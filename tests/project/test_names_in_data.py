@@ -18,6 +18,7 @@ from pathlib import Path
 import nnet3_writer
 import numpy as np
 import pytest
+from lattice_files import write_all
 from small_files import FORMATS, READERS
 
 import ninja as package
@@ -251,8 +252,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "outside" / "secret").write_text("@name\tpassword\n")
     (inside / "link").symlink_to(tmp_path / "outside" / "secret")
     os.mkfifo(inside / "fifo")
-    with package.write(inside / "good.ark") as output:
-        output.write(from_arcs("utt", [0], [1], [1], [1.0], [0.0], finals={1: 0.0}))
+    write_all(inside / "good.ark", [from_arcs("utt", [0], [1], [1], [1.0], [0.0], finals={1: 0.0})])
     np.save(inside / "good.npy", np.zeros((2, 3), np.float32))
     monkeypatch.chdir(inside)
     return inside

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja as package
 from ninja.cli.commands import COMMANDS
@@ -44,9 +45,7 @@ def test_every_command_has_its_call():
 def archive(tmp_path_factory):
     """A file of the first lattices of the example."""
     path = tmp_path_factory.mktemp("few") / "lat.ark"
-    with package.write(path) as output:
-        for _, lattice in islice(package.read(ROOT / "examples" / "lat.ark.gz"), 4):
-            output.write(lattice)
+    write_all(path, (lattice for _, lattice in islice(package.read(ROOT / "examples" / "lat.ark.gz"), 4)))
     return path
 
 
@@ -64,9 +63,7 @@ CALLS = {
 def test_calls_write_what_their_commands_write(call, archive, ninja, tmp_path):
     name, *options = call.split()
     assert ninja(name, archive, *options, "-o", tmp_path / "command.ark")[0] == 0
-    with package.write(tmp_path / "call.ark") as output:
-        for _, lattice in package.read(archive):
-            output.write(CALLS[call](lattice))
+    write_all(tmp_path / "call.ark", (CALLS[call](lattice) for _, lattice in package.read(archive)))
     assert (tmp_path / "call.ark").read_bytes() == (tmp_path / "command.ark").read_bytes()
 
 
@@ -77,16 +74,12 @@ FILES = ["x.jsonl", "x.arrow", "x.mesh", "x.fst", "x.plf", "x.nbest", "folder:sl
 def test_write_converts_as_the_command_does(file, archive, ninja, tmp_path):
     name, _, to = file.partition(":")
     one = tmp_path / "one.ark"
-    with package.write(one) as output:
-        for _, lattice in [next(package.read(archive))]:
-            output.write(lattice)
+    write_all(one, (lattice for _, lattice in [next(package.read(archive))]))
     (tmp_path / "command").mkdir()
     (tmp_path / "call").mkdir()
     options = ["--to", to] if to else []
     assert ninja("convert", one, "--words", WORDS, *options, "-o", tmp_path / "command" / name)[0] == 0
-    with package.write(tmp_path / "call" / name, to=to or None) as output:
-        for _, lattice in package.read(one, words=WORDS):
-            output.write(lattice)
+    write_all(tmp_path / "call" / name, (lattice for _, lattice in package.read(one, words=WORDS)), to=to or None)
     made = {
         folder: {path.relative_to(tmp_path / folder): path.read_bytes() for path in (tmp_path / folder).rglob("*.*")}
         for folder in ("command", "call")
@@ -97,9 +90,10 @@ def test_write_converts_as_the_command_does(file, archive, ninja, tmp_path):
 def test_rescoring_writes_what_the_command_writes(archive, ninja, tmp_path):
     command = tmp_path / "command.ark"
     assert ninja("rescore", archive, "--words", WORDS, "-o", command)[0] == 0
-    with package.write(tmp_path / "call.ark") as output:
-        for _, lattice in package.rescore(package.read(archive, words=WORDS), package.lm.load()):
-            output.write(lattice)
+    write_all(
+        tmp_path / "call.ark",
+        (lattice for _, lattice in package.rescore(package.read(archive, words=WORDS), package.lm.load())),
+    )
     assert (tmp_path / "call.ark").read_bytes() == command.read_bytes()
 
 

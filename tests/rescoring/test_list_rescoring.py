@@ -10,6 +10,7 @@ import pytest
 from fake_lm import FakeLM
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import OptionError
@@ -52,9 +53,13 @@ def rows_of(name):
 
 def rescored(source, target, form=None, options=OPTIONS, report=None):
     """Rescore a file and return the objects of the result."""
-    with package.write(target) as output:
-        for _, lattice in package.rescore(package.read(source, format=form), FakeLM(), options, report=report):
-            output.write(lattice)
+    write_all(
+        target,
+        (
+            lattice
+            for _, lattice in package.rescore(package.read(source, format=form), FakeLM(), options, report=report)
+        ),
+    )
     return rows_of(target)
 
 
@@ -159,8 +164,7 @@ def test_fields_that_a_format_cannot_hold_are_reported():
 
 @pytest.mark.parametrize(("name", "form"), [("x.jsonl", "json"), ("x.nbest", "srilm")])
 def test_a_list_without_hypotheses_is_written_as_an_empty_sentence(name, form):
-    with package.write(name) as output:
-        output.write(NBest("x", ()))
+    write_all(name, [NBest("x", ())])
     [(key, lattice)] = package.read(name, format=form)
     assert (key, lattice.num_arcs) == ("x", 0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
+from lattice_files import write_all
 from reference_ngram import SlowNgram, write_arpa
 
 import ninja as package
@@ -44,9 +45,7 @@ def folder(tmp_path: Path) -> Path:
     place = tmp_path / "in"
     place.mkdir()
     for name, words in (("1", KNOWN), ("2", UNKNOWN), ("3", UNKNOWN)):
-        with package.write(place / f"lat.{name}.ark") as output:
-            for number in range(4):
-                output.write(chain(f"{name}-{number}", words))
+        write_all(place / f"lat.{name}.ark", (chain(f"{name}-{number}", words) for number in range(4)))
     (place / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
     return place
 
@@ -99,15 +98,13 @@ def test_files_of_one_lattice_are_judged_together(ninja, model, tmp_path):
     place = tmp_path / "in"
     place.mkdir()
     for number in range(6):
-        with package.write(place / f"{number}.slf") as output:
-            output.write(chain(str(number), UNKNOWN if number < 2 else KNOWN))
+        write_all(place / f"{number}.slf", [chain(str(number), UNKNOWN if number < 2 else KNOWN)])
     arguments = ["rescore", place, "--rnnlm", model, "-o", tmp_path / "out.ark"]
     code, _, errors = ninja(*arguments)
     assert code == 0, errors
     assert "vocabulary: 33.3% of arcs carry words unknown to the language model (2 of 5 words" in errors
     for number in range(2, 4):
-        with package.write(place / f"{number}.slf") as output:
-            output.write(chain(str(number), UNKNOWN))
+        write_all(place / f"{number}.slf", [chain(str(number), UNKNOWN)])
     code, _, errors = ninja(*arguments)
     assert code == 1
     assert "66.7% of arcs carry words unknown" in errors

@@ -12,6 +12,7 @@ import pytest
 from chromium import browser, opened
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 
 from ninja.errors import FormatError, LatticeError
 from ninja.evaluate import ErrorRate, align, oracle_score, read_text, score
@@ -53,9 +54,7 @@ def files(few: list[Lattice], tmp_path_factory: pytest.TempPathFactory) -> tuple
     """Lattices before, and after something that helps some and harms others, not all; one is left out of each."""
     folder = tmp_path_factory.mktemp("report")
     before, after = folder / "before.ark", folder / "after.ark"
-    with write(str(before)) as output:
-        for lattice in few[1:]:
-            output.write(lattice)
+    write_all(str(before), few[1:])
     with write(str(after)) as output:
         for number, lattice in enumerate(few[:-1]):
             pruned = prune(lattice, 8.0, Scales(0.1))
@@ -228,9 +227,7 @@ def test_nothing_is_said_of_what_is_not_missing(ninja, few, files, tmp_path):
 
 def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_path):
     before = tmp_path / "before.txt"
-    with write(f"ark,t:{before}") as output:
-        for lattice in few[1:3] + few[4:]:
-            output.write(lattice)
+    write_all(f"ark,t:{before}", few[1:3] + few[4:])
     with before.open("a") as stream:
         word = few[3].word.max()
         stream.write(f"{few[3].key} \n0 1 {word} 1,1,\n1 0 {word} 1,1,\n1 0,0,\n\n")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lattice_files import write_all
 from lattice_pages import ARCHIVE, HOSTILE, TEXT, WORDS, data_of, hostile
 from reference_graph import paths, through_costs
 from strategies import lattices
@@ -22,7 +23,7 @@ from strategies_graph import scaled, timed_lattices
 
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, oracle, posteriors, select_arcs, state_times
-from ninja.io import read, write
+from ninja.io import read
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import ShowOptions, detours, draw, lattice_page, picture
@@ -323,8 +324,7 @@ def test_what_is_left_out_is_said_on_stderr(ninja, tmp_path, examples):
 
 def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
     lattice = next(iter(examples.values()))
-    with write(str(tmp_path / "one.ark")) as output:
-        output.write(lattice)
+    write_all(str(tmp_path / "one.ark"), [lattice])
     code, out, _ = ninja("show", tmp_path / "one.ark")
     assert code == 0
     data = data_of(out)

@@ -4,6 +4,8 @@ import gzip
 from itertools import islice
 from pathlib import Path
 
+from lattice_files import write_all
+
 import ninja
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,9 +18,7 @@ KEYS = [line.split()[0] for line in TEXT.read_text().splitlines()]
 
 def write_first(path, count=5):
     """Write the first lattices of the example archive; return the path."""
-    with ninja.write(path) as output:
-        for _, lattice in islice(ninja.read(ARCHIVE), count):
-            output.write(lattice)
+    write_all(path, (lattice for _, lattice in islice(ninja.read(ARCHIVE), count)))
     return path
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from lattice_files import write_all
 
 import ninja
 
@@ -30,9 +31,7 @@ def examples():
     atexit.register(shutil.rmtree, folder.parent)
     shutil.copytree(ROOT / "examples", folder)
     small = {key: lattice for key, lattice in ninja.read(ROOT / "examples" / "lat.ark.gz") if lattice.num_arcs < 2000}
-    with ninja.write(folder / "lat.ark.gz") as output:
-        for lattice in small.values():
-            output.write(lattice)
+    write_all(folder / "lat.ark.gz", small.values())
     lines = (ROOT / "examples" / "text").read_text().splitlines(keepends=True)
     (folder / "text").write_text("".join(line for line in lines if line.split()[0] in small))
     return folder
