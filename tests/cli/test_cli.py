@@ -299,19 +299,6 @@ def test_a_device_named_as_output_is_written_to_and_not_replaced(ninja, small, t
     assert link.is_symlink()
 
 
-def test_a_failed_file_of_openfst_leaves_nothing_unfinished(ninja, small, tmp_path, monkeypatch):
-    from ninja.files import output as files
-
-    def full(self):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.PartFile, "finish", full)
-    code, _, errors = ninja("convert", small, "--to", "openfst", "-o", tmp_path / "fsts")
-    assert code == 1
-    assert "No space left" in errors
-    assert not (tmp_path / "fsts").exists()
-
-
 @pytest.mark.parametrize(("given", "kept"), [(None, "4"), ("20", "20")])
 def test_threads_of_numpy_that_wait_are_told_to_sleep(ninja, monkeypatch, given, kept):
     monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given or "")

@@ -61,40 +61,6 @@ def test_equivalent_does_not_count_what_it_could_not_compare(ninja, here, monkey
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["oracle", "a.ark", "--ref", "ref", "-o", "ref"],
-        ["oracle", "a.ark", "--ref", "ark:ref", "-o", "x", "--write-lattices", "ark,t:./ref"],
-        ["best-path", "a.ark", "-o", "ark:a.ark"],
-        ["best-path", "ark:a.ark", "-o", "x", "--write-lattices", "ark,scp:a.ark,a.scp"],
-        ["best-path", "a.ark", "--words", "words.txt", "-o", "words.txt"],
-        ["mbr-decode", "a.ark", "-o", "x", "--bayes-risk", "ark,t:a.ark"],
-        ["mbr-decode", "a.ark", "--with", "ark:b.ark", "-o", "b.ark"],
-        ["nbest-to-linear", "a.ark", "-o", "x", "--ac-cost", "ark:a.ark"],
-        ["to-ctm-conf", "a.ark", "--one-best", "ref", "-o", "ref"],
-        ["union", "a.ark", "b.ark", "-o", "b.ark"],
-        ["combine", "a.ark", "ark:b.ark", "-o", "ark,t:b.ark"],
-        ["interp", "a.ark", "b.ark", "-o", "a.ark"],
-        ["compose", "a.ark", "ark:b.ark", "-o", "b.ark"],
-        ["difference", "a.ark", "--ref", "ref", "-o", "ref"],
-        ["copy", "a.ark", "--include", "ref", "-o", "ref"],
-        ["copy-backoff", "a.ark", "b.ark", "-o", "b.ark"],
-        ["align-words", "a.ark", "--word-boundary", "b.ark", "--model", "ref", "-o", "ref"],
-        ["align-words-lexicon", "a.ark", "--lexicon", "ref", "--model", "b.ark", "-o", "ref"],
-        ["align-phones", "a.ark", "--model", "ref", "-o", "ref"],
-        ["align-text", "ref", "ark:ref", "ark,t:ref"],
-        ["compute-wer", "ark:ref", "ref", "ref"],
-    ],
-    ids=lambda arguments: " ".join(arguments),
-)
-def test_what_is_read_is_not_written_over(ninja, here, arguments):
-    before = {path: path.read_bytes() for path in here.iterdir()}
-    code, _, errors = ninja(*arguments)
-    assert (code, "is read and would be written over" in errors) == (2, True)
-    assert {path: path.read_bytes() for path in here.iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
         ["oracle", "a.ark", "--ref", "ref", "-o", "x", "--edits", "./x"],
         ["best-path", "a.ark", "-o", "x", "--alignments", "ark:x"],
         ["best-path", "a.ark", "--alignments", "ark,t:-"],

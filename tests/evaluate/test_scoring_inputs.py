@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_graph import paths, words_of
 from strategies import lattices
 
 import ninja as package
@@ -83,21 +84,8 @@ def test_paths_of_a_relabelled_lattice_are_those_of_the_lattice_with_other_words
     mapping = {word: words.get(word, (word,)) for word in used}
     changed = relabelled(lattice, mapping)
     package.lattice.check(changed)
-
-    def sequences(each, spell):
-        found = set()
-
-        def walk(state, said):
-            if each.is_final[state]:
-                found.add(said)
-            for arc in range(each.arc_begin[state], each.arc_begin[state + 1]):
-                word = int(each.word[arc])
-                walk(int(each.dst[arc]), said + (spell(word) if word else ()))
-
-        walk(0, ())
-        return found
-
-    assert sequences(changed, lambda word: (word,)) == sequences(lattice, mapping.__getitem__)
+    expected = {tuple(label for word in words_of(lattice, path) for label in mapping[word]) for path in paths(lattice)}
+    assert {words_of(changed, path) for path in paths(changed)} == expected
 
 
 # Transcripts in other formats.

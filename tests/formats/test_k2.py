@@ -213,13 +213,6 @@ def test_am_scores_that_no_longer_fit_are_not_used() -> None:
     assert read_k2(saved(loaded), "utt").acoustic.tolist() == [1.5, 4.0, 2.0]
 
 
-def test_nothing_of_our_own_files_is_lost() -> None:
-    lattice = Lattice.from_arrays("utt", [0, 1, 1], [1], [3], [1], [3], [np.inf, 0], ali_begin=[0, 2], ali=[9, 8])
-    (back,) = read_k2s(write_k2(lattice))
-    assert isinstance(back, Lattice)
-    assert back.identical(lattice)
-
-
 def test_k2s_symbol_table_names_the_words() -> None:
     with _Modules() as k2:
         table = k2.table.SymbolTable({0: "<eps>", 5: "five", 6: "six", 7: "seven"})

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 import gzip
 import math
-import random
 import re
 
 import numpy as np
 import pytest
 import reference_slf as slow
 from conftest import SHARED
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies_text import any_lattices, lattice_of
+from hypothesis import given
+from strategies_text import PLF, any_lattices, lattice_of
 
-from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
+from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, read_plfs, write_plf
 from ninja.lattice import check
 from ninja.lattice.symbols import SymbolTable
@@ -25,11 +23,9 @@ FILES = SHARED / "data" / "formats" / "plf_fisher_callhome"
 # Skips where the file did not come along, on a user's machine; in CI that fails (conftest.py).
 needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="the real files do not come with the project")
 
-SMALL = b"((('a', -1.5, 1),('b', -0.5, 2),),(('c', -2, 1),),(('d', 0, 1),),)\n"
-
 
 def test_arcs_lead_as_many_states_on_as_they_say():
-    lattice = read_plf(SMALL, "k")
+    lattice = read_plf(PLF, "k")
     check(lattice)
     assert (lattice.num_states, lattice.num_arcs) == (4, 4)
     assert lattice.dst.tolist() == [1, 2, 2, 3]
@@ -65,7 +61,7 @@ def test_scores_are_what_the_options_say():
     with pytest.raises(FormatError, match="score 2 is wanted, but arcs have 2"):
         read_plf(line, "k", options=PlfOptions("score", graph=2))
     with pytest.raises(FormatError, match="no probability above 0"):
-        read_plf(SMALL, "k", options=PlfOptions("probability"))
+        read_plf(PLF, "k", options=PlfOptions("probability"))
     for wrong in ({"scores": "x"}, {"graph": -1}):
         with pytest.raises(OptionError):
             PlfOptions(**wrong)
@@ -137,17 +133,17 @@ def test_ends_out_of_reach_and_unknown_words_are_refused():
     with pytest.raises(LatticeError, match=r"no path leads from the first state \(0\) to the last \(2\)"):
         read_plf(b"((('a', -1, 1),),(),)", "k")
     with pytest.raises(SymbolError, match=r"^f:1, key 'k': word 'd' is not in the symbol table"):
-        read_plf(SMALL, "k", "f", SymbolTable.from_words(["<eps>", "a", "b", "c"]))
+        read_plf(PLF, "k", "f", SymbolTable.from_words(["<eps>", "a", "b", "c"]))
 
 
 def test_a_line_cut_anywhere_is_refused():
-    for cut in range(1, len(SMALL) - 1):
+    for cut in range(1, len(PLF) - 1):
         with pytest.raises(FormatError):
-            read_plf(SMALL[:cut], "k")
+            read_plf(PLF[:cut], "k")
 
 
 def test_lines_of_a_file_are_read_one_by_one():
-    found = list(read_plfs(SMALL + b"broken\n" + SMALL, "f.plf"))
+    found = list(read_plfs(PLF + b"broken\n" + PLF, "f.plf"))
     assert [getattr(each, "key", None) for each in found] == ["1", "2", "3"]
     assert str(found[1]) == "f.plf:2, key '2': expected '(', found 'broken'"
 
@@ -186,25 +182,3 @@ def test_real_lattices_are_read_as_python_reads_them(name):
     lines = gzip.decompress((FILES / f"{name}.plf.gz").read_bytes()).split(b"\n")[:-1]
     for line, lattice in list(zip(lines, read_plfs(b"\n".join(lines)), strict=True))[::13]:
         np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_plf(line)), rtol=1e-5)
-
-
-@settings(max_examples=80)
-@given(st.integers(0, 2**32))
-def test_damaged_lines_are_refused_or_read_as_python_reads_them(seed):
-    random_ = random.Random(seed)
-    damaged = bytearray(SMALL)
-    for _ in range(random_.randrange(1, 4)):
-        at = random_.randrange(len(damaged))
-        damaged[at : at + random_.randrange(3)] = random_.choice(
-            [b"", b"-1", b"999999999", b"nan", b"\n", b" ", b"\xff", b"2", b"()", b"'"]
-        )
-    try:
-        lattice = read_plf(bytes(damaged), "k")
-    except NinjaError:
-        return
-    check(lattice)
-    try:
-        reference = slow.read_plf(bytes(damaged))
-    except SyntaxError:
-        return  # Python reads no 01
-    np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(reference), rtol=1e-4)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import reference_slf as slow
-from hypothesis import given
-from strategies_text import SMALL, SUBLATTICES, any_lattices
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_text import PFSG, PLF, SMALL, SPHINX, SUBLATTICES, any_lattices
 
+from ninja.errors import NinjaError
 from ninja.formats.format import by_name
 from ninja.formats.pfsg import read_pfsg, write_pfsg
 from ninja.formats.plf import PlfOptions, PlfWriteOptions, read_plf, write_plf
 from ninja.formats.slf import read_slf, write_slf
-from ninja.formats.sphinx import write_sphinx
+from ninja.formats.sphinx import read_sphinx, write_sphinx
+from ninja.lattice import check
 
 KNOWN = {name: by_name(name, "read").mark for name in ("slf", "sphinx", "pfsg", "plf")}
 
@@ -54,3 +60,31 @@ def test_what_is_written_is_known_and_means_the_same_after_a_tour(lattice):
     contents = [write_slf(lattice), write_sphinx(lattice), write_pfsg(lattice)]
     assert [recognised(content) for content in contents] == [["slf"], ["sphinx"], ["pfsg"]]
     assert recognised(write_plf(lattice)) == ["plf"]
+
+
+PIECES = [b"", b"-1", b"999999999", b"nan", b"\n", b" ", b"\xff"]
+SMALL_FILES = {
+    "sphinx": (SPHINX, read_sphinx, slow.read_sphinx, [b"7"]),
+    "pfsg": (PFSG, read_pfsg, slow.read_pfsg, [b"2"]),
+    "plf": (PLF, read_plf, slow.read_plf, [b"2", b"()", b"'"]),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+@settings(max_examples=80)
+@given(st.integers(0, 2**32))
+def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(name, seed):
+    content, read, read_slowly, pieces = SMALL_FILES[name]
+    chance = random.Random(seed)
+    damaged = bytearray(content)
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(damaged))
+        damaged[at : at + chance.randrange(3)] = chance.choice([*PIECES, *pieces])
+    try:
+        lattice = read(bytes(damaged), "k")
+    except NinjaError:
+        return
+    check(lattice)
+    with suppress(SyntaxError):  # Python reads no 01 in PLF
+        reference = slow.fingerprint(read_slowly(bytes(damaged)))
+        np.testing.assert_allclose(slow.lattice_fingerprint(lattice), reference, rtol=1e-4)

@@ -5,7 +5,7 @@ import pytest
 from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_graph import best_sequences
+from reference_graph import best_sequences, costs_of, labels_of, paths, words_of
 from strategies_graph import timed_lattices
 from whole_files import tables_nbest
 
@@ -21,30 +21,21 @@ COSTS = st.integers(-2000, 2000).map(lambda value: value / 8)  # exact in single
 
 
 def every_path(lattice):
-    """Words, both costs, times and labels of each path, slowly."""
-    found = []
-
-    def follow(state, words, graph, acoustic, times, labels):
-        if lattice.is_final[state]:
-            last = lattice.final_ali[lattice.final_ali_begin[state] : lattice.final_ali_begin[state + 1]].tolist()
-            costs = graph + float(lattice.final_graph[state]), acoustic + float(lattice.final_acoustic[state])
-            found.append((tuple(words), *costs, tuple(times), tuple(labels + last)))
-        for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
-            said = [lattice.words.word(int(lattice.word[arc]))] if lattice.word[arc] else []
-            moment = (
-                [(int(lattice.time[state]), int(lattice.time[lattice.dst[arc]]))] if lattice.time is not None else []
-            )
-            follow(
-                int(lattice.dst[arc]),
-                words + said,
-                graph + float(lattice.graph[arc]),
-                acoustic + float(lattice.acoustic[arc]),
-                times + (moment if said else []),
-                labels + lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist(),
-            )
-
-    follow(0, [], 0.0, 0.0, [], [])
-    return found
+    """Return the words, both costs, the times of the words and the labels of each path."""
+    time = lattice.time
+    return [
+        (
+            tuple(lattice.words.spell(words_of(lattice, path))),
+            *costs_of(lattice, path),
+            tuple(
+                (int(time[lattice.src[arc]]), int(time[lattice.dst[arc]]))
+                for arc in path
+                if time is not None and lattice.word[arc]
+            ),
+            tuple(labels_of(lattice, path)),
+        )
+        for path in paths(lattice)
+    ]
 
 
 @st.composite
@@ -54,7 +45,7 @@ def lists(draw, *, distinct=False):
     hypotheses = []
     for _ in range(count):
         words = tuple(draw(st.lists(st.sampled_from("abc"), max_size=4)))
-        if distinct and any(each.words == words for each in hypotheses):
+        if distinct and any(hypothesis.words == words for hypothesis in hypotheses):
             continue
         if kind == "whole":
             hypotheses.append(sentence(words, draw(COSTS), draw(COSTS)))
@@ -71,32 +62,33 @@ def lists(draw, *, distinct=False):
     return NBest("utt", tuple(hypotheses), 0.01 if kind == "times" else None)
 
 
-def said(each):
-    times = () if each.begin is None else tuple(zip(each.begin, each.end, strict=True))
-    labels = () if each.labels is None else tuple(label for some in each.labels for label in some)
-    return each.words, each.graph_cost, each.acoustic_cost, times, labels
+def content_of(hypothesis):
+    times = () if hypothesis.begin is None else tuple(zip(hypothesis.begin, hypothesis.end, strict=True))
+    labels = () if hypothesis.labels is None else tuple(label for labels in hypothesis.labels for label in labels)
+    return hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost, times, labels
 
 
 @given(lists())
 def test_paths_of_the_lattice_are_the_hypotheses(nbest):
     paths = every_path(nbest_lattice(nbest))
-    assert set(paths) == {said(each) for each in nbest.hypotheses}
-    if all(each.begin is None and each.labels is None for each in nbest.hypotheses):
-        distinct = {(each.words, each.graph, each.acoustic) for each in nbest.hypotheses}
+    assert set(paths) == {content_of(hypothesis) for hypothesis in nbest.hypotheses}
+    if all(hypothesis.begin is None and hypothesis.labels is None for hypothesis in nbest.hypotheses):
+        distinct = {(hypothesis.words, hypothesis.graph, hypothesis.acoustic) for hypothesis in nbest.hypotheses}
         assert len(paths) == len(distinct)
 
 
 @given(lists(distinct=True))
 def test_a_list_comes_back_from_its_lattice(nbest):
     back = lattice_nbest(nbest_lattice(nbest), len(nbest.hypotheses) + 1)
-    assert {said(each) for each in back.hypotheses} == {said(each) for each in nbest.hypotheses}
-    cost = {each.words: each for each in nbest.hypotheses}
-    for each in back.hypotheses:
-        assert (each.graph, each.acoustic) == (cost[each.words].graph, cost[each.words].acoustic)
-        assert (each.begin or (), each.end or ()) == (cost[each.words].begin or (), cost[each.words].end or ())
-        if any(each.labels or ()):
-            assert each.labels == cost[each.words].labels
-    totals = [each.graph_cost + each.acoustic_cost for each in back.hypotheses]
+    assert {*map(content_of, back.hypotheses)} == {*map(content_of, nbest.hypotheses)}
+    original = {hypothesis.words: hypothesis for hypothesis in nbest.hypotheses}
+    for new in back.hypotheses:
+        old = original[new.words]
+        assert (new.graph, new.acoustic) == (old.graph, old.acoustic)
+        assert (new.begin or (), new.end or ()) == (old.begin or (), old.end or ())
+        if any(new.labels or ()):
+            assert new.labels == old.labels
+    totals = [hypothesis.graph_cost + hypothesis.acoustic_cost for hypothesis in back.hypotheses]
     assert totals == sorted(totals)
 
 
@@ -201,10 +193,14 @@ def test_the_tables_of_kaldi_come_back_from_lattices():
     costs = [dict(read_floats(f"ark:{ENGLISH}/nbest20.{name}_cost.gz")) for name in ("graph", "acoustic")]
     lists = list(tables_nbest(read_integers(f"ark:{ENGLISH}/nbest20.words.gz"), *costs))
     assert len(lists) == 40
-    assert sum(len(each.hypotheses) for each in lists) == len(costs[0])
+    assert sum(len(nbest.hypotheses) for nbest in lists) == len(costs[0])
     for nbest, lattice in zip(lists, nbest_lattices(lists), strict=True):
         back = lattice_nbest(lattice, 21)
-        wanted = sorted((each.words, each.graph_cost, each.acoustic_cost) for each in nbest.hypotheses)
-        found = sorted((each.words, each.graph_cost, each.acoustic_cost) for each in back.hypotheses)
+        wanted = sorted(
+            (hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in nbest.hypotheses
+        )
+        found = sorted(
+            (hypothesis.words, hypothesis.graph_cost, hypothesis.acoustic_cost) for hypothesis in back.hypotheses
+        )
         assert [words for words, _, _ in found] == [words for words, _, _ in wanted]
         assert np.array([c[1:] for c in found]) == pytest.approx(np.array([c[1:] for c in wanted]), abs=1e-3)

@@ -6,6 +6,7 @@ import nnet3_writer as writer
 import numpy as np
 import pytest
 from conftest import SHARED
+from nested import change
 from reference_nnet3 import Twin
 from tiny_rnnlm import COMPONENTS, EMBEDDING, FEATURE_EMBEDDING, FEATURES, LINES, WORDS, write_model
 
@@ -199,7 +200,7 @@ def test_a_network_whose_output_is_no_embedding_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("edit", "error", "message"),
     [
         (lambda text: text.replace("3\t0 0.01", "3\t0 half"), FormatError, ":4: b'half' is not a number"),
         (lambda text: text.replace("3\t0 0.01", "3\t0"), FormatError, ":4: expected a word's id and pairs"),
@@ -211,9 +212,9 @@ def test_a_network_whose_output_is_no_embedding_is_refused(folder):
         (lambda text: "", ModelError, "features of 0 words"),
     ],
 )
-def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, change, error, message):
+def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, edit, error, message):
     path = write_model(tmp_path / "rnnlm", "features") / "word_feats.txt"
-    path.write_text(change(path.read_text()))
+    path.write_text(edit(path.read_text()))
     with pytest.raises(error, match=rf"word_feats.txt.*{message}"):
         load(path.parent)
 
@@ -244,18 +245,6 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
     assert f"{tmp_path / 'lm.pt'}: a Ninja checkpoint cannot be" in errors
 
 
-def altered(content, keys, value):
-    """A copy with one entry replaced, or removed with None."""
-    copy = dict(content)
-    if len(keys) > 1:
-        copy[keys[0]] = altered(content[keys[0]], keys[1:], value)
-    elif value is None:
-        del copy[keys[0]]
-    else:
-        copy[keys[0]] = value
-    return copy
-
-
 @pytest.mark.parametrize(
     ("what", "keys", "value", "message"),
     [
@@ -284,7 +273,7 @@ def altered(content, keys, value):
 def test_an_untrue_checkpoint_is_refused(tmp_path, what, keys, value, message):
     convert(write_model(tmp_path / "rnnlm", what), tmp_path / "lm.pt")
     content = torch.load(tmp_path / "lm.pt", weights_only=True)
-    torch.save(altered(content, keys, value), tmp_path / "lm.pt")
+    torch.save(change(content, *keys, to=value), tmp_path / "lm.pt")
     with pytest.raises(ModelError, match=message) as caught:
         load(tmp_path / "lm.pt")
     assert str(caught.value).startswith(f"{tmp_path / 'lm.pt'}: ")

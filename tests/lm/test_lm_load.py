@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from nested import change
 
 from ninja.errors import ModelError, OptionError
 from ninja.lm import load, sentence_logprobs
@@ -241,18 +242,6 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
     with pytest.raises(ModelError, match="loads no files that may run code"):
         load(tmp_path / "harmful.pt")
     assert capsys.readouterr().out == ""
-
-
-def change(content, *keys, to):
-    """A deep copy with one entry replaced, or removed with `to` = None."""
-    copy = dict(content)
-    if len(keys) > 1:
-        copy[keys[0]] = change(content[keys[0]], *keys[1:], to=to)
-    elif to is None:
-        del copy[keys[0]]
-    else:
-        copy[keys[0]] = to
-    return copy
 
 
 @pytest.mark.parametrize(

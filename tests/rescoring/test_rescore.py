@@ -202,12 +202,6 @@ def test_more_hypotheses_never_cost_more_with_full_histories() -> None:
     assert best == sorted(best, reverse=True)
 
 
-def test_lm_weight_zero_leaves_the_costs_alone() -> None:
-    lattice = random_lattice(4, num_states=8, fan=1)
-    found = run(lattice, replace(EXACT, lm_weight=0.0))
-    assert close(path_costs(found), path_costs(lattice))
-
-
 def test_a_model_that_gives_nan_costs_one_lattice_only() -> None:
     class Broken(FakeLM):
         def score(self, history: tuple[int, ...], word: int) -> float:

@@ -58,6 +58,44 @@ J=0 S=0 E=1 a=-1
 J=1 S=1 E=2 a=-2
 J=2 S=2 E=3 a=-3
 """
+SPHINX = b"""# getcwd: /somewhere
+# -logbase 1.000100e+00
+#
+Frames 30
+#
+Nodes 5 (NODEID WORD STARTFRAME FIRST-ENDFRAME LAST-ENDFRAME)
+0 </s> 20 29 29 ; 0
+1 to(2) 10 19 19 ; 0
+2 two 11 19 19 ; 0
+3 [NOISE] 5 9 10 ; 0
+4 <s> 0 4 4 ; 0
+#
+Initial 4
+Final 0
+#
+BestSegAscr 0 (NODEID ENDFRAME ASCORE)
+#
+Edges (FROM-NODEID TO-NODEID ASCORE)
+4 3 -10000
+3 1 -20000
+3 2 -30000
+1 0 -40000
+2 0 -50000
+End
+"""
+PFSG = b"""name utt1
+nodes 5 NULL a b c NULL
+initial 0
+final 4
+transitions 5
+0 1 -10000
+0 2 -20000
+1 3 -30000
+2 3 0
+3 4 -5000
+
+"""
+PLF = b"((('a', -1.5, 1),('b', -0.5, 2),),(('c', -2, 1),),(('d', 0, 1),),)\n"
 
 
 def unpacked(name):
