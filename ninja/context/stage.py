@@ -21,7 +21,7 @@ from ninja.errors import NinjaError, OptionError, VocabularyError
 from ninja.files.threads import in_order
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches
-from ninja.lattice.list_lattice import as_list_of
+from ninja.lattice.lattice import as_list_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap

@@ -10,7 +10,7 @@ from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times

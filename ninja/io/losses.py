@@ -9,7 +9,7 @@ import numpy as np
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.formats.format import FIELDS, Field, Format, WriteSettings
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, check, with_silence
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times

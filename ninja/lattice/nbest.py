@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ninja.errors import LatticeError
-from ninja.lattice.list_lattice import ListRecord
+from ninja.lattice.lattice import ListRecord
 
 Costs = tuple[float, ...]
 

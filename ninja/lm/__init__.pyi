@@ -8,3 +8,4 @@ from .ngram.compose import compose_ngram as compose_ngram
 from .ngram.kneser_ney import NgramOptions as NgramOptions, TrainedNgram as TrainedNgram, train_ngram as train_ngram
 from .protocol import LanguageModel as LanguageModel
 from .trie import sentence_logprobs as sentence_logprobs
+from .word_map import Coverage as Coverage, WordMap as WordMap

@@ -14,7 +14,7 @@ import torch
 
 from ninja import _lm
 from ninja.errors import OptionError
-from ninja.lm.devices import chosen_device
+from ninja.lm.protocol import chosen_device
 
 ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
 FEWEST_ROWS = 16  # for which a thread of its own is worth while

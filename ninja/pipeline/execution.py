@@ -17,7 +17,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.scales import refuse_other_scales
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches, pairs
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.log import Log
 from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output, output_folder, outputs_of
 from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage, check_stage

@@ -1,21 +1,8 @@
-"""Rescoring with language models: one expansion engine, and the algorithms that drive it."""
+"""Rescoring with language models: one expansion engine, and the algorithms that drive it.
 
-from ninja.lm.word_map import Coverage, WordMap
-from ninja.rescoring.carry_over import CarryOver
-from ninja.rescoring.models import ModelFiles, coverage
-from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.rescorer import Rescorer, iterate, rescore
+The module of a name is imported when the name is first used; ``__init__.pyi`` lists the names.
+"""
 
-__all__ = [
-    "CarryOver",
-    "Coverage",
-    "ModelFiles",
-    "RescoreOptions",
-    "RescoreReport",
-    "Rescorer",
-    "WordMap",
-    "coverage",
-    "iterate",
-    "rescore",
-]
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.lm.word_map import WordMapping
 
 Output = Literal["lattice", "input", "best"]

@@ -26,7 +26,7 @@ from ninja.files.threads import starting_threads
 from ninja.graph import connect, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
-from ninja.lattice.list_lattice import as_list_of
+from ninja.lattice.lattice import as_list_of
 from ninja.lm import LanguageModel
 from ninja.rescoring.algorithm import EngineOptions
 from ninja.rescoring.carry_over import RecordingQueue

@@ -18,10 +18,9 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import bare
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
-from ninja.lm.devices import describe_devices
 from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
-from ninja.lm.protocol import DEFAULTS, LoadOptions
+from ninja.lm.protocol import DEFAULTS, LoadOptions, describe_devices
 from ninja.lm.word_map import Coverage, WordMap
 from ninja.log import Log
 from ninja.rescoring.algorithm import EngineOptions, Options

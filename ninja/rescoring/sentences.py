@@ -23,7 +23,7 @@ from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.split import copied_lattice
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.lm.trie import score_trie
 from ninja.rescoring.algorithm import DEFAULT_MERGE_ORDER, LARGEST, MAX_ARCS, Algorithm, EngineOptions, option
 from ninja.rescoring.engine import BatchedLM, Engine, out_of_memory, with_replaced_costs

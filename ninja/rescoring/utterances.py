@@ -20,7 +20,7 @@ from ninja.graph.connect import connect
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Keyed, pairs
-from ninja.lattice.list_lattice import ListLattice, as_list_of
+from ninja.lattice.lattice import ListLattice, as_list_of
 from ninja.lattice.symbols import EPSILON
 from ninja.lm.protocol import PhraseMark
 

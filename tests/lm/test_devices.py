@@ -12,8 +12,8 @@ import ninja
 from ninja.errors import OptionError
 from ninja.graph import best_path
 from ninja.lm import Mixture, load
-from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.model import NgramLM
+from ninja.lm.protocol import chosen_device, describe_devices
 from ninja.models import ENGLISH_NGRAM
 from ninja.rescoring import RescoreReport
 from ninja.rescoring.models import ModelFiles
@@ -108,7 +108,7 @@ def test_gpus_in_use_are_named(monkeypatch):
 
 def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
     driver = tmp_path / "version"
-    monkeypatch.setattr("ninja.lm.devices.DRIVER", str(driver))
+    monkeypatch.setattr("ninja.lm.protocol.DRIVER", str(driver))
     assert describe_devices("auto", ["cpu"]) is None
     driver.touch()
     monkeypatch.setattr(torch.version, "cuda", None)

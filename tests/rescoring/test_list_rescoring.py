@@ -17,7 +17,7 @@ from ninja.errors import OptionError
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.graph import lattice_nbest
 from ninja.lattice import Scales
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport

@@ -33,7 +33,7 @@ from ninja.formats.nbest.json_records import record_of, write_objects
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.writing import ListOptions, recoded
-from ninja.lattice.list_lattice import ListRecord, joined_records
+from ninja.lattice.lattice import ListRecord, joined_records
 from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable
 

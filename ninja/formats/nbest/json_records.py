@@ -13,7 +13,7 @@ from typing import Any
 
 from ninja.formats.nbest.json_hypotheses import AM_SCORE, LM_SCORE, ObjectFields, parts
 from ninja.formats.nbest.writing import ListOptions, spelled
-from ninja.lattice.list_lattice import ListRecord
+from ninja.lattice.lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 

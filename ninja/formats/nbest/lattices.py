@@ -9,7 +9,7 @@ import numpy as np
 from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.formats.content import Content, Entry
 from ninja.lattice import Lattice
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest, check, with_silence
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 

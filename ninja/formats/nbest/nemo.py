@@ -17,7 +17,7 @@ from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
 from ninja.formats.textual import check_choice, check_encoding, kept_costs
-from ninja.lattice.list_lattice import ListRecord
+from ninja.lattice.lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 

@@ -8,8 +8,7 @@ from ninja.errors import OptionError, SymbolError
 from ninja.formats.nbest.text_rows import split
 from ninja.formats.textual import encoded
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import check_finite
-from ninja.lattice.list_lattice import ListLattice
+from ninja.lattice.lattice import ListLattice, check_finite
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 

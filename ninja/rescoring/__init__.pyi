@@ -1,0 +1,7 @@
+"""Public names of the package, read by `lazy_loader`, type checkers and editors."""
+
+from .carry_over import CarryOver as CarryOver
+from .models import ModelFiles as ModelFiles, coverage as coverage
+from .options import RescoreOptions as RescoreOptions
+from .report import RescoreReport as RescoreReport
+from .rescorer import Rescorer as Rescorer, iterate as iterate, rescore as rescore
