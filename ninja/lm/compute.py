@@ -1,4 +1,4 @@
-"""Arithmetic that networks share: devices, products, sums of exponentials, threads."""
+"""Computation shared by networks: devices, linear layers, log-sum-exp, threads."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ninja import _lm
 from ninja.errors import OptionError
 from ninja.lm.protocol import chosen_device
 
-ROWS_AT_ONCE = 256  # what a thread computes on at a time; more would not stay in its cache
-FEWEST_ROWS = 16  # for which a thread of its own is worth while
-# What libraries say that have no type for it; a file's name in a message may well hold the word memory.
+ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
+FEWEST_ROWS = 16  # rows for which another thread is worthwhile
+# Messages of libraries without a type for such errors; file names may contain the word "memory".
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
-_ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # parts of the names of oneDNN's levels
-EXACT_ROWS, ROUNDED = 32, 8  # beyond so many rows products are of multiples of 8: see `_even`
+_ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in the names of oneDNN's instruction sets with bfloat16
+EXACT_ROWS, ROUNDED = 32, 8  # above 32 rows, products are padded to multiples of 8, see `_even`
 
 
 def device_of(name: str) -> torch.device:
-    """Return a device, or raise an `OptionError` if torch cannot use it; ``"auto"`` as `ninja.lm.load` describes."""
+    """Return a device, ``"auto"`` as in `ninja.lm.load`; raise an `OptionError` if torch cannot use it."""
     try:
         return torch.empty(0, device=chosen_device(name)).device
-    except (RuntimeError, AssertionError) as error:  # torch's answers to an unknown and to a missing device
+    except (RuntimeError, AssertionError) as error:  # for an unknown and for a missing device
         raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of another library's message; an error about memory, which is no model's fault, goes on."""
+    """Return the first line of another library's message; re-raise the error if memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_MEMORY.search(str(error)):
         raise error
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
@@ -44,21 +44,23 @@ def linear(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
-    On a CPU oneDNN with a weight laid out once, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS
-    behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows). With bfloat16 it is twice as fast again. With
-    AVX2 or later a row's result has the same bits whatever other rows stand beside it.
+    On a CPU oneDNN with a prepacked weight, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS behind
+    ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows), and twice as fast again with bfloat16. With AVX2 or later
+    a row's result has the same bits in any batch.
 
     Args:
-        half: Compute in bfloat16, with float32 sums, where the processor has the instructions.
+        half: Compute in bfloat16 with float32 sums, if the processor has the instructions.
     """
     operators = torch.ops.mkldnn
-    if weight.numel() == 0:  # which oneDNN refuses
+    if weight.numel() == 0:  # which oneDNN does not support
         return lambda rows: torch.nn.functional.linear(rows, weight, bias)
     if weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(operators, "_linear_pointwise"):
         if half and computes_in_half():
-            short = operators._reorder_linear_weight(weight.bfloat16().contiguous(), 128)
+            packed_half = operators._reorder_linear_weight(weight.bfloat16().contiguous(), 128)
             offset = None if bias is None else bias.bfloat16()
-            return _even(lambda rows: operators._linear_pointwise(rows, short, offset, "none", [], ""), torch.bfloat16)
+            return _even(
+                lambda rows: operators._linear_pointwise(rows, packed_half, offset, "none", [], ""), torch.bfloat16
+            )
         packed = operators._reorder_linear_weight(weight.contiguous(), 128)
         return _even(lambda rows: operators._linear_pointwise(rows, packed, bias, "none", [], ""), torch.float32)
     return lambda rows: torch.nn.functional.linear(rows, weight, bias)
@@ -67,10 +69,10 @@ def linear(
 def _even(
     product: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a product of float32 rows, filled up to few numbers of rows.
+    """Wrap a product of float32 rows to pad batches to few different sizes.
 
-    For each number of rows oneDNN compiles, and keeps, code of its own: half a megabyte and 0.7 ms for a layer of 2048,
-    and a service that runs for long sees all numbers.
+    oneDNN compiles and caches code for each number of rows, which takes half a megabyte and 0.7 ms for a layer of 2048;
+    a long-running service meets all numbers.
     """
 
     def of(rows: torch.Tensor) -> torch.Tensor:
@@ -84,35 +86,35 @@ def _even(
 
 
 def computes_in_half() -> bool:
-    """Tell whether oneDNN multiplies bfloat16 matrices with instructions of the processor, in AVX-512 or AMX.
+    """Tell whether oneDNN multiplies bfloat16 matrices with instructions of AVX-512 or AMX.
 
     The variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
     """
-    most = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
-    if not any(name in most.upper() for name in _ISA_WITH_HALF):
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
+    if not any(name in limit.upper() for name in _ISA_WITH_HALF):
         return False
-    has = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(ask is not None and ask() for ask in has)
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(check is not None and check() for check in checks)
 
 
 def logsumexp(row: torch.Tensor) -> np.ndarray:
     """Return ln Σ exp of each row, float32 [rows]."""
-    if row.is_cpu:  # torch's own takes four times as long
+    if row.is_cpu:  # four times as fast as torch's
         return _lm.logsumexp(row.contiguous().view(-1).numpy(), len(row))
     return row.logsumexp(-1).cpu().numpy()
 
 
 def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
-    """Copy numbers to a device; torch takes neither reversed arrays nor, without complaint, read-only ones."""
-    here = torch.from_numpy(np.array(numbers))
-    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)
+    """Copy numbers to a device; the first copy avoids torch's errors and warnings on reversed and read-only arrays."""
+    tensor = torch.from_numpy(np.array(numbers))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Threads:
-    """As many threads as torch has, or `count`, each of which computes alone on rows of a batch.
+    """A pool of `count` threads, by default as many as torch has, that compute on separate rows of a batch.
 
-    torch would share every single operation among its threads, and wait for the slowest: this saves a fifth of the
-    time on two cores.
+    torch would divide every single operation among its threads and wait for the slowest; this saves a fifth of the time
+    on two cores.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -122,18 +124,18 @@ class Threads:
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.count, "rows")
-            meeting = threading.Barrier(self.count)  # so that each thread is asked once
+            barrier = threading.Barrier(self.count)  # so that each thread runs one call
 
             def join(_: int) -> None:
-                torch.set_num_threads(1)  # of this thread, and, a flaw of torch, of those that start from now on
-                meeting.wait()
+                torch.set_num_threads(1)  # of this thread and, a defect of torch, of threads started later
+                barrier.wait()
 
             list(self._pool.map(join, range(self.count)))
             torch.set_num_threads(self.count)
         return self._pool
 
     def run(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute on all rows, piece by piece, in several threads at once."""
+        """Compute on all rows in pieces, in several threads at once."""
         if num_rows < 2 * FEWEST_ROWS:
             if num_rows:
                 compute(slice(0, num_rows))

@@ -1,4 +1,4 @@
-"""Several language models as one: mixed log-linearly or linearly, word by word, each with its own vocabulary."""
+"""Mix language models log-linearly or linearly, word by word, each with its own vocabulary."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
 
-SUM_TOLERANCE = 1e-6  # of linear weights, which must sum to 1
+SUM_TOLERANCE = 1e-6  # of the sum of linear weights
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Models to mix, and how; ``over`` makes a language model of them once the lattices' words are known.
+    """Models to mix with their weights; `over` makes a language model for the words of lattices.
 
-        loglinear   Σ wᵢ ln pᵢ(word | history)     weights of any sign: a negative one takes a model out
+        loglinear   Σ wᵢ ln pᵢ(word | history)     weights of any sign: a negative weight removes a model
         linear      ln Σ wᵢ pᵢ(word | history)     weights above 0 that sum to 1
 
-    A mixture may be one of another's models: ``Mixture([(Mixture([(a, .7), (b, .3)], "linear"), 1), (old, -1)])``.
+    Mixtures can be nested: ``Mixture([(Mixture([(a, .7), (b, .3)], "linear"), 1), (old, -1)])``.
     """
 
     models: Sequence[tuple[LanguageModel | Mixture, float]]
     how: How = "loglinear"
-    names: Sequence[str] = ()  # what messages call the models; those of inner mixtures have their own
+    names: Sequence[str] = ()  # of the models in messages; inner mixtures have their own
 
     def __post_init__(self) -> None:
-        """Refuse weights that make no mixture."""
+        """Validate the weights."""
         weights = [weight for _, weight in self.models]
         if self.how not in get_args(How):
             raise OptionError(f"how is {self.how!r}, but must be one of {', '.join(get_args(How))}")
@@ -53,7 +53,7 @@ class Mixture:
     def over(
         self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
     ) -> MixtureLM:
-        """Return the mixture as a language model over the words of a symbol table, see `MixtureLM`."""
+        """Make a language model over the words of a symbol table, see `MixtureLM`."""
         return MixtureLM(self, words, unk_penalty, map_words)
 
     def name(self, index: int) -> str:
@@ -61,7 +61,7 @@ class Mixture:
         return self.names[index] if self.names else f"language model {index + 1}"
 
     def named_models(self) -> Iterator[tuple[str, LanguageModel]]:
-        """Yield each model that has a weight, those of inner mixtures included, with its name."""
+        """Yield the name and the model of each nonzero weight, including those of inner mixtures."""
         for index, (model, weight) in enumerate(self.models):
             if weight and isinstance(model, Mixture):
                 yield from model.named_models()
@@ -76,17 +76,17 @@ class _Part:
     lm: LanguageModel
     weight: float
     map: WordMap  # from the mixture's words to the model's
-    word: npt.NDArray[np.int32]  # its id of each of the mixture's words, </s> included
-    bias: npt.NDArray[np.float32]  # added to its natural-log probability of each: minus the unknown words' penalty
+    word: npt.NDArray[np.int32]  # the model's id of each word of the mixture
+    bias: npt.NDArray[np.float32]  # added to each word's natural-log probability: minus the penalty of unknown words
 
 
 class MixtureLM(LanguageModel):
-    """A mixture behind the protocol of `LanguageModel`; its words are those of a symbol table.
+    """A mixture as a `LanguageModel` over the words of a symbol table.
 
-    Each model has its own ids, its own <unk> and its own penalty for the words it lacks, so that models of different
-    vocabularies mix. A slot is a row of a table that holds a slot of each model.
+    Each model has its own ids, <unk> and penalty for words it lacks. A slot is a column of a table with a slot of each
+    model.
 
-    A word that a model lacks, and has no <unk> for, must not be scored: `parts` tells which words these are.
+    Words that are unknown to a model without <unk> must not be scored; the word maps of `parts` tell which these are.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class MixtureLM(LanguageModel):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Make a model of a mixture for the words that will be scored; other arguments as for `WordMap`."""
+        """Make a mixture for the words of a symbol table; other arguments as for `WordMap`."""
         complete(words, unk_penalty, *(lm for lm, _ in mixture.models if not isinstance(lm, Mixture)))
-        self.vocabulary = _numbered(words)
+        self.vocabulary = _renumber(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
-        self.unk: int | None = None  # every word is known: what a model of the mixture lacks, it scores as its <unk>
+        self.unk: int | None = None  # every word is known; models score words they lack as their own <unk>
         self._linear = mixture.how == "linear"
         self._parts = []
         for index, (model, weight) in enumerate(mixture.models):
@@ -117,7 +117,7 @@ class MixtureLM(LanguageModel):
         self.state_size = None if self._network is None else self._parts[self._network].lm.state_size
         if not self._parts:
             raise OptionError("all weights of the mixture are 0")
-        # Within a text, after another sentence, <s> can only be read by models that all have one.
+        # <s> can be read within a text only if all models have it.
         self.bos = self._begin if all(part.lm.bos is not None for part in self._parts) else None
         self._slot = np.empty((len(self._parts), 0), np.int64)  # [models, capacity]
         self._slots = SlotPool(self._grow)
@@ -125,24 +125,24 @@ class MixtureLM(LanguageModel):
     def twin(self) -> MixtureLM | None:
         """See `LanguageModel.twin`."""
         lms = [part.lm.twin() for part in self._parts]
-        known = [lm for lm in lms if lm is not None]
-        return self._of(known) if len(known) == len(lms) else None
+        twins = [lm for lm in lms if lm is not None]
+        return self._of(twins) if len(twins) == len(lms) else None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """See `LanguageModel.for_threads`; models on several devices say how many threads there are."""
+        """See `LanguageModel.for_threads`; models on several devices determine the number of threads."""
         devices = max((len(part.lm.replicas) for part in self._parts), default=0)
         copies = [part.lm.for_threads(devices or count) for part in self._parts]
         if devices > 1 and not all(copies):
-            raise OptionError("another model of the mixture works for one device alone; name one in --device")
+            raise OptionError("another model of the mixture works on one device only; name one in --device")
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
         """Return the same mixture of other copies of its models, with slots of its own."""
-        made = copy.copy(self)
-        made._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True)]
-        made._slot = np.empty((len(lms), 0), np.int64)
-        made._slots = SlotPool(made._grow)
-        return made
+        mixture = copy.copy(self)
+        mixture._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True)]
+        mixture._slot = np.empty((len(lms), 0), np.int64)
+        mixture._slots = SlotPool(mixture._grow)
+        return mixture
 
     @property
     def num_slots(self) -> int:
@@ -150,7 +150,7 @@ class MixtureLM(LanguageModel):
         return self._slots.num_used
 
     def parts(self) -> Iterator[WordMap]:
-        """Yield how each model, those of inner mixtures included, sees the mixture's words."""
+        """Yield the map from the mixture's words to each model's, including those of inner mixtures."""
         for part in self._parts:
             if isinstance(part.lm, MixtureLM):
                 yield from part.lm.parts()
@@ -158,7 +158,7 @@ class MixtureLM(LanguageModel):
                 yield part.map
 
     def cover(self, words: SymbolTable) -> None:
-        """Take in the words of another symbol table; those known already, and all slots, stay as they are."""
+        """Add the words of another symbol table; existing words and slots keep their ids."""
         new = [] if words is self.vocabulary else [word for word, _ in words if word not in self.vocabulary]
         if not new:
             return
@@ -171,21 +171,21 @@ class MixtureLM(LanguageModel):
             if isinstance(part.lm, MixtureLM):
                 part.lm.cover(words)
             old = part.map
-            # The penalty of the first table holds: one run has one price for an unknown word.
+            # Keep the penalty of the first table, so that it is constant within a run.
             wider = WordMap(self.vocabulary, part.lm, old.unk_penalty, map_words=tuple(old.mapped), name=old.name)
             self._parts[place] = self._part(part.lm, part.weight, wider)
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
-        return self._made(lambda part, _: part.lm.start(count), count)
+        return self._make_slots(lambda part, _: part.lm.start(count), count)
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        return self._made(lambda part, old: _advanced(part, old[slots], words), len(slots))
+        return self._make_slots(lambda part, old: _advance_part(part, old[slots], words), len(slots))
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        words = np.where(words <= FIRST_MARK, self.eos, words)  # marks have no score; one must be given
+        words = np.where(words <= FIRST_MARK, self.eos, words)  # marks are not scored; any word will do
         return self._mixed(lambda part, row: part.lm.logprob(self._slot[row][slots], part.word[words]), words)
 
     def release(self, slots: np.ndarray) -> None:
@@ -201,7 +201,7 @@ class MixtureLM(LanguageModel):
         return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.states`: those of the first model that gives its own."""
+        """See `LanguageModel.states`: those of the first model that has states."""
         if self._network is None:
             return super().states(slots)
         return self._parts[self._network].lm.states(self._slot[self._network][slots])
@@ -233,22 +233,22 @@ class MixtureLM(LanguageModel):
         assert total is not None
         return total.astype(np.float32)
 
-    def _made(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
-        """Make slots of every model, or of none: a caller that ran out of memory may retry with fewer."""
-        made: list[np.ndarray] = []
+    def _make_slots(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
+        """Make slots of every model, or of none if one fails, so that callers can retry with fewer."""
+        model_slots: list[np.ndarray] = []
         try:
             for part, row in zip(self._parts, self._slot, strict=True):
                 slots = make(part, row)
-                made.append(slots)
+                model_slots.append(slots)
                 self._check(part, "advance", slots, count)
-            own = self._slots.take(count)
+            new = self._slots.take(count)
         except BaseException:
-            for part, slots in zip(self._parts, made, strict=False):
+            for part, slots in zip(self._parts, model_slots, strict=False):
                 part.lm.release(slots)
             raise
-        for row, slots in zip(self._slot, made, strict=True):
-            row[own] = slots
-        return own
+        for row, slots in zip(self._slot, model_slots, strict=True):
+            row[new] = slots
+        return new
 
     def _part(self, lm: LanguageModel, weight: float, word_map: WordMap) -> _Part:
         word = word_map.lm_word.copy()
@@ -256,9 +256,9 @@ class MixtureLM(LanguageModel):
         return _Part(lm, weight, word_map, word, -word_map.extra)
 
     @staticmethod
-    def _check(part: _Part, method: str, answer: np.ndarray, count: int) -> None:
-        if np.shape(answer) != (count,):
-            raise ModelError(f"{part.map.name}: its {method} gave shape {np.shape(answer)} for a batch of {count}")
+    def _check(part: _Part, method: str, result: np.ndarray, count: int) -> None:
+        if np.shape(result) != (count,):
+            raise ModelError(f"{part.map.name}: its {method} returned shape {np.shape(result)} for a batch of {count}")
 
     def _grow(self, capacity: int) -> None:
         slot = np.empty((len(self._parts), capacity), np.int64)
@@ -266,27 +266,27 @@ class MixtureLM(LanguageModel):
         self._slot = slot
 
 
-def _advanced(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Advance a model of a mixture; one that takes no phrases begins anew where their mark is read."""
+def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Advance a model of a mixture; a model without phrases restarts at a phrase mark."""
     marked = words <= FIRST_MARK
     if not marked.any():
         return part.lm.advance(slots, part.word[words])
     if part.lm.takes_phrases:
         return part.lm.advance(slots, np.where(marked, words, part.word[words]))
-    made = np.empty(len(slots), np.int64)
-    made[marked] = part.lm.start(int(np.count_nonzero(marked)))
+    new = np.empty(len(slots), np.int64)
+    new[marked] = part.lm.start(int(np.count_nonzero(marked)))
     try:
-        made[~marked] = part.lm.advance(slots[~marked], part.word[words[~marked]])
+        new[~marked] = part.lm.advance(slots[~marked], part.word[words[~marked]])
     except BaseException:
-        part.lm.release(made[marked])
+        part.lm.release(new[marked])
         raise
-    return made
+    return new
 
 
-def _numbered(words: SymbolTable) -> SymbolTable:
-    """Return the words of a table and the sentence marks, ids from 0 without gaps: the table's own if it has none."""
+def _renumber(words: SymbolTable) -> SymbolTable:
+    """Return a table with contiguous ids and sentence marks: the table itself if it qualifies, or a renumbered copy."""
     if not words.grows and BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
         return words
-    nothing = next((word for word, number in words if number == EPSILON), "<eps>")
-    ordered = list(dict.fromkeys((nothing, *dict(words), BOS, EOS)))
+    epsilon = next((word for word, number in words if number == EPSILON), "<eps>")
+    ordered = list(dict.fromkeys((epsilon, *dict(words), BOS, EOS)))
     return SymbolTable(zip(ordered, range(len(ordered)), strict=True), words.path)

@@ -1,4 +1,4 @@
-"""Words made of several: ``going_to`` is scored as ``going`` and then ``to``, as SRILM's ``-multiwords`` has it."""
+"""Multiwords: ``going_to`` is scored as ``going`` and then ``to``, as by SRILM's ``-multiwords``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ninja.lm.units import Ids, UnitLM
 
 
 class MultiwordLM(UnitLM):
-    """A model that sees multiwords as the words they are made of; see `UnitLM`.
+    """A model of words as a `LanguageModel` of multiwords; see `UnitLM`.
 
-    A word with the character in it is always split, also where the model has it whole. It is known if the model knows
-    every part.
+    A word that contains the joining character is always split, even if the model knows it as a whole. A multiword is
+    known if the model knows every part.
 
     Source: SRILM, ngram(1), ``-multiwords`` and ``-multi-char``; lm/src/MultiwordVocab.cc.
     """
 
     def __init__(self, lm: LanguageModel, multi_char: str) -> None:
-        """Put multiwords, joined with a character, above a model of words."""
+        """Split multiwords at a character for a model of words."""
         super().__init__(lm)
         self.scores_tries = lm.scores_tries
         self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
@@ -45,7 +45,7 @@ class MultiwordLM(UnitLM):
 
 
 class _Multiwords(SymbolTable):
-    """A model's words, and after them multiwords, numbered when they are first looked up."""
+    """A model's words, and multiwords that are added when they are first looked up."""
 
     __slots__ = ("_inner", "_multi_char", "_numbering", "_split")
 
@@ -53,15 +53,15 @@ class _Multiwords(SymbolTable):
         super().__init__(inner, inner.path)
         self._inner = inner
         self._multi_char = multi_char
-        self._numbering = threading.Lock()  # two words must not get one number
-        self._split: dict[int, list[int]] = {}  # parts of each multiword
+        self._numbering = threading.Lock()  # two words must not get the same id
+        self._split: dict[int, list[int]] = {}  # parts by multiword
 
     def parts(self, number: int) -> list[int]:
         """Return the ids of a word's parts."""
         return self._split.get(number) or [number]
 
     def id(self, word: str) -> int | None:
-        """Return the id of a word, None if the model lacks a part of it."""
+        """Return the id of a word, None if the model lacks one of its parts."""
         if self._multi_char not in word:
             return super().id(word)
         parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
@@ -70,15 +70,15 @@ class _Multiwords(SymbolTable):
         with self._numbering:
             known = super().id(word)
             number = len(self) if known is None else known
-            self._split[number] = parts  # before the number is known to other threads
+            self._split[number] = parts  # before other threads can look up the id
             if known is None:
                 self._add(word, number)
         return number
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each of some words, -1 for those of which the model lacks a part."""
-        found = [self.id(word) for word in words]
-        return [-1 if number is None else number for number in found]
+        """Return the id of each word, -1 if the model lacks one of its parts."""
+        ids = [self.id(word) for word in words]
+        return [-1 if number is None else number for number in ids]
 
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self.id(word) is not None

@@ -24,7 +24,7 @@ OOVScore = Literal["skip", "spread"] | float  # score of unknown words in a mode
 Method = TypeVar("Method", bound=Callable[..., Any])
 # Methods of a language model that read or change its slots.
 _GUARDED = ("start", "advance", "logprob", "release", "score_trie", "states", "word_vectors", "score_oovs")
-DRIVER = "/proc/driver/nvidia/version"  # is there where NVIDIA's driver is
+DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 class _Lock:
@@ -267,7 +267,7 @@ class SlotPool:
 
 
 def chosen_device(name: str) -> str:
-    """Return the name of a device; for ``"auto"`` cuda, where torch can use it, else cpu."""
+    """Return the name of a device; ``"auto"`` becomes cuda if torch can use it, else cpu."""
     if name != "auto":
         return name
     import torch
@@ -275,37 +275,37 @@ def chosen_device(name: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def describe_devices(asked: str, used: Iterable[str | None]) -> str | None:
-    """Return the line for the user about the devices in use.
+def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
+    """Describe the devices in use in one line.
 
     Args:
-        asked: The name that was given.
-        used: Where torch computes now, as `LanguageModel.device` has it.
+        requested: The device option.
+        used: Devices of the models, as in `LanguageModel.device`.
 
     Returns:
-        The GPUs, by their names; or why "auto" found none, where there is one. None: there is nothing to say.
+        The names of the GPUs, or the reason why "auto" does not use an existing GPU; None without GPUs.
     """
     known = sorted({device for device in used if device is not None})
     gpus = [device for device in known if device != "cpu"]
-    if not gpus and (not known or asked != "auto" or not os.path.exists(DRIVER)):
+    if not gpus and (not known or requested != "auto" or not os.path.exists(DRIVER)):
         return None
     import torch
 
     if not gpus:
-        return f"computing on the CPU: torch cannot use the GPU, {_obstacle()}"
+        return f"computing on the CPU: torch cannot use the GPU, {_gpu_problem()}"
     names = (f"{device} ({torch.cuda.get_device_name(device)})" if "cuda" in device else device for device in gpus)
-    unused = torch.cuda.device_count() - len(gpus) if asked == "auto" else 0
+    unused = torch.cuda.device_count() - len(gpus) if requested == "auto" else 0
     return f"computing on {', '.join(names)}" + (f"; {unused} more could be named by --device" if unused > 0 else "")
 
 
-def _obstacle() -> str:
+def _gpu_problem() -> str:
     """Return why torch cannot use a GPU."""
     import torch
 
     if torch.version.cuda is None:
-        return "for it is built for the CPU alone"
+        return "as it is built for the CPU only"
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
-    return "for it sees none"
+    return "as it finds none"

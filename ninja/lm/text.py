@@ -16,10 +16,10 @@ from ninja.files.stream import open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
-# A whole book on one line would train one endless sentence and exhaust the memory on the way.
+# Words; limits the memory that a text without line breaks would take in training.
 LONGEST_SENTENCE = 2_000
-HELD_OUT_EVERY = 20  # of a text without a held-out one: so many sentences have one that is held out
-MOST_HELD_OUT = 5_000  # sentences; more would only make measurements slow
+HELD_OUT_EVERY = 20  # one of so many sentences is held out if there is no held-out text
+MOST_HELD_OUT = 5_000  # sentences; more only slow down evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a text: every n-th sentence, which is held out, or all others."""
+    """A part of a text: every n-th sentence, which is held out, or all other sentences."""
 
     every: int
     held_out: bool
@@ -48,7 +48,7 @@ class Part:
 
 
 def held_out_part(path: str | os.PathLike[str]) -> Part:
-    """Choose the sentences of a text to hold out: one of 20, spread evenly, at most some 5,000."""
+    """Choose the sentences of a text to hold out: every 20th, or fewer to keep them at about 5,000."""
     count = sum(1 for _ in read_sentences(path))
     if count < 2:
         raise FormatError("a text of one sentence has none to hold out; give a held-out text (dev)", path)
@@ -56,14 +56,14 @@ def held_out_part(path: str | os.PathLike[str]) -> Part:
 
 
 def part_of(path: str | os.PathLike[str], part: Part | None) -> Iterator[list[str]]:
-    """Read the sentences of a part of a text; None: all."""
+    """Read the sentences of a part of a text; None reads all."""
     for number, sentence in enumerate(read_sentences(path), start=1):
         if part is None or part.has(number):
             yield sentence
 
 
 def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
-    """Read a text of one sentence a line, words between white space; ``.gz`` is unpacked, empty lines are skipped."""
+    """Read a text of one sentence per line; ``.gz`` is decompressed, empty lines are skipped."""
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
         for number, line, _ in numbered_lines(Content(stream, name).blocks()):
@@ -84,7 +84,7 @@ def digest(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: The file cannot be read.
     """
     result = hashlib.sha256()
     try:
@@ -127,14 +127,14 @@ def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = N
 
 
 def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] | None = None) -> list[np.ndarray]:
-    """Group sentences of like length, so that little of a batch is padding.
+    """Group sentences of similar length, so that batches have little padding.
 
     Args:
-        max_tokens: Most tokens of a batch, padding and ``</s>`` included; a longer sentence is a batch alone.
-        seed: Order of the batches and of equally long sentences; None keeps both as they are.
+        max_tokens: Most tokens of a batch, padding and ``</s>`` included; a longer sentence is its own batch.
+        seed: Seed that shuffles batches and sentences of equal length; None keeps the order.
     """
     if max_tokens < 1:
-        raise OptionError(f"a batch of {max_tokens} tokens holds nothing; use 1 or more")
+        raise OptionError(f"max_tokens is {max_tokens}, but must be at least 1")
     length = np.diff(sentences.begin) + 1  # a sentence of n words predicts n + 1: its </s> too
     random = None if seed is None else np.random.default_rng(seed)
     order = np.arange(len(length)) if random is None else random.permutation(len(length))
@@ -145,17 +145,17 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
     return groups
 
 
-def runs(length: Sequence[int], max_tokens: int, most: int | None = None) -> Iterator[slice]:
-    """Cut rising lengths into runs of at most `most`, and `max_tokens` when padded to the last; or of one."""
+def runs(length: Sequence[int], max_tokens: int, max_length: int | None = None) -> Iterator[slice]:
+    """Cut rising lengths into runs of at most `max_length` items and `max_tokens` with padding, or single items."""
     first = 0
     for last in range(1, len(length) + 1):
-        if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == most:
+        if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == max_length:
             yield slice(first, last)
             first = last
 
 
 def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pad sentences to inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch]; behind the end −1."""
+    """Pad sentences to inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch], padded with −1."""
     begin = sentences.begin[members]
     length = sentences.begin[members + 1] - begin
     time = np.arange(int(length.max()) + 1)[:, None]

@@ -1,4 +1,4 @@
-"""Scoring many sentences at once: their common beginnings are scored once, as the nodes of a trie."""
+"""Score many sentences at once, as a trie in which common prefixes are scored once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ninja.lm.protocol import FIRST_MARK, LanguageModel
 
 __all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
-MAX_HISTORIES = 4096  # whose states are made in one call
+MAX_HISTORIES = 4096  # advanced in one call
 MAX_SCORES = 65_536  # computed in one call
 
 Int32s = npt.NDArray[np.int32]
@@ -31,33 +31,33 @@ def score_trie(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score every node of a trie: the word it ends with, after the words that lead to it.
+    """Score every node of a trie: its word after the words of its ancestors.
 
-    A model that scores whole tries in one pass (`LanguageModel.scores_tries`) does so. Any other goes through the trie
-    level by level: each distinct history is advanced once, and its slot given back when its last child has its own.
-    A level of more than `max_histories` histories is cut, and what hangs on one piece is done before the next, so that
-    at most `max_histories` slots are in use for each level of the trie.
+    Models with `LanguageModel.scores_tries` score it in one pass. Others score it level by level: each distinct history
+    is advanced once, and its slot is released after its last child is advanced. A level of more than `max_histories`
+    histories is cut into pieces that are finished one after the other, descendants included, so that at most
+    `max_histories` slots are in use for each level of the trie.
 
     Args:
         lm: The language model; it holds no more slots afterwards than before.
-        parent: Node before each node, int32 [n], -1 = directly after ``<s>``; parents come before their children.
-        word: The model's id of each node's word, int32 [n]; ``</s>`` may stand at leaves.
-        max_histories: Most histories made by one call, ≥ 1.
-        on_call: Called for each round of questions to the model.
+        parent: Parent of each node, int32 [n], -1 = child of ``<s>``; parents precede their children.
+        word: The model's id of each node's word, int32 [n]; ``</s>`` only at leaves.
+        max_histories: Most histories advanced in one call, ≥ 1.
+        on_call: Called before each batch of model calls.
 
     Returns:
         ln P(word | ``<s>``, words of the nodes above), float32 [n].
 
     Raises:
-        OptionError: A node comes before its parent, the arrays differ in length, or a word is none of the model's.
+        OptionError: A node precedes its parent, the arrays differ in length, or a word id is not one of the model's.
         ModelError: The model returns fewer scores than requested.
     """
     if parent.shape != word.shape or parent.ndim != 1:
         raise OptionError(f"parent has shape {parent.shape}, but word {word.shape}; one of each per node is needed")
     if (late := np.flatnonzero(parent >= np.arange(parent.size))).size:
-        raise OptionError(f"node {late[0]} comes before its parent {parent[late[0]]}; sort the trie")
-    asked = word[word > FIRST_MARK] if lm.takes_phrases else word
-    if asked.size and (asked.min() < 0 or asked.max() >= len(lm.vocabulary)):
+        raise OptionError(f"node {late[0]} precedes its parent {parent[late[0]]}; sort the trie")
+    scored = word[word > FIRST_MARK] if lm.takes_phrases else word
+    if scored.size and (scored.min() < 0 or scored.max() >= len(lm.vocabulary)):
         raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
     if not parent.size:
         return np.empty(0, np.float32)
@@ -77,16 +77,16 @@ def score_by_levels(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score a trie as `score_trie` does, but word by word even with a model that could read it in one pass."""
+    """Score a trie as `score_trie` does, but always level by level."""
     return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores()
 
 
 def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Score whole sentences, all side by side.
+    """Score whole sentences in batches.
 
     Args:
         lm: The language model; it holds no more slots afterwards than before.
-        sentences: Model word ids of each, without ``<s>`` and ``</s>``; an empty sentence is allowed.
+        sentences: Model word ids of each sentence, without ``<s>`` and ``</s>``; may be empty.
 
     Returns:
         Natural-log probabilities, ``</s>`` included, float64 [sentences].
@@ -94,14 +94,14 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
     Raises:
         OptionError: A word id is not one of the model's.
     """
-    return np.array([each.sum(dtype=np.float64) for each in word_logprobs(lm, sentences)], np.float64)
+    return np.array([words.sum(dtype=np.float64) for words in word_logprobs(lm, sentences)], np.float64)
 
 
 def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Score each word of some sentences, all side by side, as `sentence_logprobs` does.
+    """Score each word of sentences, as `sentence_logprobs` does.
 
     Returns:
-        Natural-log probabilities of each sentence's words and last of ``</s>``, float32 [words + 1] each.
+        Natural-log probabilities of each sentence's words and ``</s>``, float32 [words + 1] each.
     """
     if lm.whole_sentences:
         raise ModelError("a model of whole sentences scores no words; use it with nbest, and not in a mixture")
@@ -116,17 +116,17 @@ def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list
 
 @dataclass(slots=True)
 class _Histories:
-    """Neighbours on a level whose states the model holds, and their children that are still to be entered."""
+    """Histories of a level whose slots are in use, and their children that are yet to be advanced."""
 
     slot: Int64s  # [histories]
-    inner: Int64s  # children that have children themselves
-    above: Int64s  # place of each of these's parent in `slot`
-    entered: int = 0  # of `inner`
-    released: int = 0  # of `slot`
+    inner: Int64s  # children that have children
+    above: Int64s  # index in `slot` of the parent of each
+    entered: int = 0  # number of `inner` advanced
+    released: int = 0  # number of `slot` released
 
 
 class _Descent:
-    """Depth first over pieces of levels; every slot in use is in exactly one entry of the stack."""
+    """Depth-first traversal by pieces of levels; every slot in use is in exactly one entry of the stack."""
 
     def __init__(
         self, lm: LanguageModel, parent: Int32s, word: Int32s, max_histories: int, on_call: Callable[[], None]
@@ -135,7 +135,7 @@ class _Descent:
         self.word = word
         self.max_histories = max_histories
         self.on_call = on_call
-        self.child = np.argsort(parent, kind="stable")  # children of a node stand together
+        self.child = np.argsort(parent, kind="stable")  # children of a node are adjacent
         count = np.bincount(parent + 1, minlength=parent.size + 1)  # of the root, then of each node
         self.begin = np.concatenate([[0], np.cumsum(count)])
         self.score = np.empty(parent.size, np.float32)
@@ -145,14 +145,14 @@ class _Descent:
         try:
             self._enter(np.array([-1]), self.lm.start(1))
             while self.stack:
-                self._go_on()
+                self._advance()
         finally:
-            for left in self.stack:
-                self.lm.release(left.slot[left.released :])
+            for histories in self.stack:
+                self.lm.release(histories.slot[histories.released :])
         return self.score
 
     def _enter(self, nodes: Int64s, slot: Int64s) -> None:
-        """Score all words after some histories."""
+        """Score all words after histories, and push these on the stack."""
         first, last = self.begin[nodes + 1], self.begin[nodes + 2]
         above = np.repeat(np.arange(nodes.size), last - first)
         place = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]
@@ -161,22 +161,22 @@ class _Descent:
         self.stack.append(_Histories(slot, child[has_children], above[has_children]))
         self.on_call()
         for begin in range(0, child.size, MAX_SCORES):
-            some = slice(begin, begin + MAX_SCORES)
-            asked = slot[above[some]]
-            answer = self.lm.logprob(asked, self.word[child[some]])
-            _check("logprob", answer, asked)
-            self.score[child[some]] = answer
+            batch = slice(begin, begin + MAX_SCORES)
+            histories = slot[above[batch]]
+            score = self.lm.logprob(histories, self.word[child[batch]])
+            _check("logprob", score, histories)
+            self.score[child[batch]] = score
 
-    def _go_on(self) -> None:
-        """Enter the next children of the histories on top of the stack."""
+    def _advance(self) -> None:
+        """Advance the next children of the histories on top of the stack."""
         top = self.stack[-1]
-        some = slice(top.entered, top.entered + self.max_histories)
-        child, above = top.inner[some], top.above[some]
+        batch = slice(top.entered, top.entered + self.max_histories)
+        child, above = top.inner[batch], top.above[batch]
         top.entered += child.size
         if child.size:
-            made = self.lm.advance(top.slot[above], self.word[child])
-            _check("advance", made, child)
-        # Children stand in their parents' order: what lies before the next child's parent is needed no more.
+            slot = self.lm.advance(top.slot[above], self.word[child])
+            _check("advance", slot, child)
+        # Children are in the order of their parents, so slots before the next child's parent are finished.
         needed = int(top.above[top.entered]) if top.entered < top.inner.size else top.slot.size
         if needed > top.released:
             self.lm.release(top.slot[top.released : needed])
@@ -184,9 +184,9 @@ class _Descent:
         if top.entered == top.inner.size:
             self.stack.pop()
         if child.size:
-            self._enter(child, made)
+            self._enter(child, slot)
 
 
-def _check(method: str, answer: npt.NDArray[Any], asked: npt.NDArray[Any]) -> None:
-    if np.shape(answer) != asked.shape:
-        raise ModelError(f"the model's {method} gave shape {np.shape(answer)} for a batch of {asked.size}")
+def _check(method: str, result: npt.NDArray[Any], argument: npt.NDArray[Any]) -> None:
+    if np.shape(result) != argument.shape:
+        raise ModelError(f"the model's {method} returned shape {np.shape(result)} for a batch of {argument.size}")

@@ -1,4 +1,4 @@
-"""Words as sequences of units that another model scores: pieces of words, or the words of multiwords."""
+"""Language models over words made of units that another model scores: subword pieces, or parts of multiwords."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ Ids = npt.NDArray[np.int64]
 
 
 class UnitLM(LanguageModel, ABC):
-    """A model of units behind the protocol of `LanguageModel`, over words made of them; see there.
+    """A model of units as a `LanguageModel` over words made of them.
 
-    A history's slot is that of its last unit. A word's log-probability is the sum of those of its units. A subclass
-    says which these are, and sets the attributes of the protocol.
+    A history's slot is that of its last unit. A word's log-probability is the sum of those of its units. Subclasses
+    define the units of words, and set the attributes of the protocol.
     """
 
     scores_tries = True
 
     def __init__(self, units: LanguageModel) -> None:
-        """Put words above the units that a model scores."""
+        """Use a model of units."""
         self._units = units
         self.state_size = units.state_size
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Tell which histories are ``<s>`` alone, if that matters to the units of the next word, [n]."""
+        """Tell which histories are ``<s>`` alone, if the units of the next word depend on that, [n]."""
 
     @abstractmethod
     def _places(
         self, words: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
     ) -> tuple[Ids, Ids, npt.NDArray[np.integer]]:
-        """Return where each word's units begin, how many there are, and units, given whether it is the first."""
+        """Return the offset and the number of each word's units, and the units; `first` marks first words."""
 
     @property
     def num_parameters(self) -> int | None:
-        """Number of trained numbers, where known."""
+        """Number of trained parameters; None if unknown."""
         return self._units.num_parameters
 
     @property
@@ -49,7 +49,7 @@ class UnitLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool | None:
-        """True if scores of units are normalised exactly; None: unknown."""
+        """True if scores of units are normalised exactly; None if unknown."""
         return self._units.normalized
 
     def start(self, count: int) -> np.ndarray:
@@ -62,48 +62,48 @@ class UnitLM(LanguageModel, ABC):
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
         """See `LanguageModel.word_vectors`: the mean of the units' vectors."""
-        place, count, every = self._places(words, np.zeros(len(words), np.bool_))
+        place, count, units = self._places(words, np.zeros(len(words), np.bool_))
         begin = np.cumsum(count) - count
-        unit = every[np.repeat(place - begin, count) + np.arange(count.sum())]
+        unit = units[np.repeat(place - begin, count) + np.arange(count.sum())]
         total: npt.NDArray[np.float32] = np.add.reduceat(self._units.word_vectors(unit), begin)
         return (total / count[:, None]).astype(np.float32)
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        place, left, unit = self._places(words, self._at_start(slots))
-        made = np.empty(len(slots), np.int64)
-        going = np.arange(len(slots))
+        place, remaining, unit = self._places(words, self._at_start(slots))
+        new = np.empty(len(slots), np.int64)
+        active = np.arange(len(slots))
         current = slots
-        while len(going):
-            longer = self._units.advance(current, unit[place[going]].astype(np.int32))
-            if current is not slots:  # slots of half words, which live on below the longer ones
+        while len(active):
+            longer = self._units.advance(current, unit[place[active]].astype(np.int32))
+            if current is not slots:  # slots within words; the model keeps them for longer histories
                 self._units.release(current)
-            place[going] += 1
-            left[going] -= 1
-            more = left[going] > 0
-            made[going[~more]] = longer[~more]
-            going, current = going[more], longer[more]
-        return made
+            place[active] += 1
+            remaining[active] -= 1
+            more = remaining[active] > 0
+            new[active[~more]] = longer[~more]
+            active, current = active[more], longer[more]
+        return new
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        place, left, every = self._places(words, self._at_start(slots))
+        place, remaining, units = self._places(words, self._at_start(slots))
         score = np.zeros(len(slots))
-        going = np.arange(len(slots))
+        active = np.arange(len(slots))
         current = slots
-        half = np.empty(0, np.int64)  # slots made here
-        while len(going):
-            unit = every[place[going]].astype(np.int32)
-            score[going] += self._units.logprob(current, unit)
-            left[going] -= 1
-            place[going] += 1
-            more = left[going] > 0
-            going = going[more]
-            # Words of one history often begin alike: their common units are read once.
+        inside = np.empty(0, np.int64)  # slots within words
+        while len(active):
+            unit = units[place[active]].astype(np.int32)
+            score[active] += self._units.logprob(current, unit)
+            remaining[active] -= 1
+            place[active] += 1
+            more = remaining[active] > 0
+            active = active[more]
+            # Words after one history often share their first units, which are read once.
             pair, which = np.unique(np.stack((current[more], unit[more])), axis=1, return_inverse=True)
             longer = self._units.advance(pair[0], pair[1].astype(np.int32))
-            self._units.release(half)
-            half, current = longer, longer[which.reshape(-1)]
+            self._units.release(inside)
+            inside, current = longer, longer[which.reshape(-1)]
         return score.astype(np.float32)
 
     def release(self, slots: np.ndarray) -> None:
@@ -111,21 +111,21 @@ class UnitLM(LanguageModel, ABC):
         self._units.release(slots)
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.score_trie`; the trie of units is scored."""
+        """See `LanguageModel.score_trie`; builds and scores a trie of units."""
         places, count, units = self._places(word, parent < 0)
         begin, end, unit = places.tolist(), (places + count).tolist(), units.tolist()
-        found: dict[tuple[int, int], int] = {}  # node of the trie of units by the one above and the unit
+        nodes: dict[tuple[int, int], int] = {}  # node of the trie of units, by parent and unit
         last: list[int] = []  # node in which each word ends
         owner: list[int] = []
         part: list[int] = []
         for node, upper in enumerate(parent.tolist()):
             at = last[upper] if upper >= 0 else -1
             for place in range(begin[node], end[node]):
-                at = found.setdefault((at, unit[place]), len(found))
+                at = nodes.setdefault((at, unit[place]), len(nodes))
                 owner.append(node)
                 part.append(at)
             last.append(at)
-        trie = np.array(list(found), np.int32).reshape(-1, 2)
+        trie = np.array(list(nodes), np.int32).reshape(-1, 2)
         score = self._score_units(np.ascontiguousarray(trie[:, 0]), np.ascontiguousarray(trie[:, 1]))
         return np.bincount(owner, score[part].astype(np.float64), len(parent)).astype(np.float32)
 

@@ -22,27 +22,27 @@ WordMapping = Literal["case", "unk"]
 NUM_NAMED = 8  # unknown words in a message
 MAP_WORDS = "map_words may find it"  # advice on unknown words
 NO_WORD = -1
-# Decoders that leave these on arcs mean no word: the language model starts and ends sentences by itself.
+# Labels that some decoders leave on arcs and that are not words.
 MARKS = ("<s>", "</s>", "<eps>")
-# How recognisers and models spell the word that stands for all unknown ones; mapped on request only.
+# Spellings of <unk> in recognisers and models; mapped on request only.
 UNK_SPELLINGS = ("<unk>", "<UNK>", "[unk]", "[UNK]", "UNK", "unk", "<SPOKEN_NOISE>", "<oov>", "<OOV>")
-MOST_ASKED = 1000  # words of which a model is asked whether it knows their kind
+MAX_ADVICE_WORDS = 1000  # words passed to `LanguageModel.advice`
 OOV_SCORE = "give oov_score (skip, spread or a log-probability)"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Coverage of the words of some lattices by a language model; those of several parts of a run add up."""
+    """Coverage of the words of lattices by a language model; coverages of parts of a run can be added."""
 
-    num_arcs: Counter[str]  # that carry each word
-    lacking: frozenset[str]  # words that the model lacks
-    unk_penalty: float  # cost added to <unk> for each of them
+    num_arcs: Counter[str]  # number of arcs by word
+    lacking: frozenset[str]  # unknown words
+    unk_penalty: float  # cost added to <unk> for unknown words
     model: str = "the language model"  # name in messages
-    has_unk: bool = True  # the model has a word for the unknown ones
-    oov_score: OOVScore | None = None  # that such words have where the model itself has no <unk>
-    advice: str = MAP_WORDS  # on unknown words of a model without <unk>
-    warning: str | None = None  # of words of a kind that the model hardly knows
-    mapped: tuple[tuple[WordMapping, frozenset[str]], ...] = ()  # words that were found in another spelling
+    has_unk: bool = True  # whether the model has <unk>
+    oov_score: OOVScore | None = None  # of unknown words, if the model itself has no <unk>
+    advice: str = MAP_WORDS  # for unknown words, if the model has no <unk>
+    warning: str | None = None  # such as about upper-case words, see `LanguageModel.advice`
+    mapped: tuple[tuple[WordMapping, frozenset[str]], ...] = ()  # words found in another spelling
     other_case: frozenset[str] = frozenset()  # unknown words that the model has in lower or upper case
 
     def __add__(self, other: Coverage) -> Coverage:
@@ -79,7 +79,7 @@ class Coverage:
 
     @property
     def in_case(self) -> int:
-        """Number of unknown words that the model has in lower or upper case, which were not looked for."""
+        """Number of unknown words that the model has in lower or upper case, if these were not looked up."""
         return len(self.other_case)
 
     @property
@@ -89,12 +89,12 @@ class Coverage:
 
     @property
     def facts(self) -> str:
-        """Number of arcs whose words the model lacks, and these words."""
+        """The number of arcs with unknown words, and the commonest of these words."""
         mapped = "".join(f"; {len(words)} words found by {how}" for how, words in self.mapped)
         if not self.lacking:
             return f"{self.model} knows all {self.words} words of the lattices{mapped}"
         unknown = [(word, count) for word, count in self.num_arcs.items() if word in self.lacking]
-        unknown.sort(key=lambda each: -each[1])
+        unknown.sort(key=lambda item: -item[1])
         commonest = ", ".join(word for word, _ in unknown[:NUM_NAMED])
         if self.in_case:
             mapped += f"; map_words case would find {self.in_case} of them"
@@ -121,20 +121,19 @@ class Coverage:
 
 
 def added(before: Sequence[Coverage], more: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """Add the coverages of a part of a run, model by model."""
+    """Add the coverages of two parts of a run, model by model."""
     return tuple(one + other for one, other in zip(before, more, strict=True)) if before and more else (*before, *more)
 
 
 class WordMap:
-    """Language-model ids and out-of-vocabulary penalties of every word of a symbol table.
+    """The language-model id and out-of-vocabulary penalty of every word of a symbol table.
 
     Args:
-        unk_penalty: Cost beyond <unk>'s for words the model lacks; None shares <unk>'s probability out evenly: the
-            natural log of how many words it stood for in training, or if that is not known, of how many words of
-            the table the model lacks, for which a table that grows is completed.
-        map_words: Where else to look for a word the model lacks: ``"case"`` in lower and in upper case, ``"unk"``
-            among the usual spellings of <unk>, if the word is one of them; a model without <unk> then takes another
-            such spelling for it.
+        unk_penalty: Cost added to <unk>'s for words the model lacks; None divides <unk>'s probability evenly: the
+            natural log of the number of words that <unk> replaced in training, or, if unknown, of the number of words
+            of the table that the model lacks, for which a growing table is completed.
+        map_words: Fallbacks for words the model lacks: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps
+            the usual spellings of <unk> to the model's <unk>, for which it also accepts these spellings.
     """
 
     def __init__(
@@ -156,28 +155,28 @@ class WordMap:
         size = words.end_of_ids()
         self._listed = np.zeros(size, np.bool_)
         self._listed[number] = True
-        self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 where it takes no word
+        self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 = no word
         self.lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
-        no_word = [EPSILON, *(found for mark in MARKS if (found := words.id(mark)) is not None)]
+        no_word = [EPSILON, *(mark_id for mark in MARKS if (mark_id := words.id(mark)) is not None)]
         self._known = self.lm_word >= 0
-        self._known[[each for each in no_word if each < size]] = True
+        self._known[[number for number in no_word if number < size]] = True
         self._known[~self._listed] = True
         self.mapped: dict[WordMapping, list[int]] = {how: [] for how in map_words}
         if map_words:
             self._map_unknown(lm)
         self.lm_word[~self._known] = NO_WORD if self.unk is None else self.unk
-        self.lm_word[[each for each in no_word if each < size]] = NO_WORD
-        sharing = lm.unk_words or int(np.count_nonzero(~self._known))
-        self.unk_penalty = math.log(max(sharing, 1)) if unk_penalty is None else unk_penalty
-        # Cost of each word id beyond the model's, float32.
+        self.lm_word[[number for number in no_word if number < size]] = NO_WORD
+        num_unknown = lm.unk_words or int(np.count_nonzero(~self._known))
+        self.unk_penalty = math.log(max(num_unknown, 1)) if unk_penalty is None else unk_penalty
+        # Cost added to the model's for each word id, float32.
         self.extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
 
     def covers(self, lattice: Lattice) -> bool:
-        """Tell whether the map was made when the table had all words of a lattice."""
+        """Tell whether the map covers all words of a lattice, although the table may have grown since."""
         return not self.words.grows or int(lattice.word.max(initial=0)) < self._listed.size
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return the model's word (-1: none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
+        """Return the model's word (-1 = none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
 
         Raises:
             TableError: An arc's word id is not in the symbol table.
@@ -194,7 +193,7 @@ class WordMap:
         return self.lm_word[word], self.extra[word]
 
     def refuse_unknown(self, lattice: Lattice) -> None:
-        """Raise a `VocabularyError` for a lattice with words that the model lacks, if it has no <unk>."""
+        """Raise a `VocabularyError` if a lattice has words that a model without <unk> lacks."""
         if self.unk is not None or (known := self._known[lattice.word]).all():
             return
         lacking = self.words.word(int(lattice.word[~known][0]))
@@ -209,16 +208,16 @@ class WordMap:
         return f"{OOV_SCORE}, or {MAP_WORDS}" if self.lm.takes_oov_score else MAP_WORDS
 
     def coverage(self, lattices: Iterable[Lattice]) -> Coverage:
-        """Count how many arcs of some lattices carry words the model lacks."""
+        """Count the arcs of lattices by whether the model knows their words."""
         count = np.zeros(self._listed.size, np.int64)
         for lattice in lattices:
             count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)
         return self.coverage_of(count)
 
     def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
-        """Return the coverage of words that so many arcs carry, by word id, int64 [num_words]."""
+        """Return the coverage, given the number of arcs of each word id, int64 [num_words]."""
         words = np.flatnonzero(count[: self._known.size])
-        words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # no epsilons and sentence marks
+        words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # without epsilons and sentence marks
         spelled = {number: self.words.word(number) for number in words.tolist()}
         lacking = [spelled[number] for number in words[~self._known[words]].tolist()]
         return Coverage(
@@ -229,7 +228,7 @@ class WordMap:
             has_unk=self.unk is not None,
             oov_score=self.lm.oov_score,
             advice=self._advice,
-            warning=self.lm.advice([*spelled.values()][:MOST_ASKED]),
+            warning=self.lm.advice([*spelled.values()][:MAX_ADVICE_WORDS]),
             mapped=tuple(
                 (how, frozenset(spelled[number] for number in spelled.keys() & set(numbers)))
                 for how, numbers in self.mapped.items()
@@ -238,34 +237,33 @@ class WordMap:
         )
 
     def unknown_share(self, lattice: Lattice) -> float:
-        """Return the share of a lattice's words that the model lacks, counted by arcs, in [0, 1]."""
+        """Return the share of a lattice's arcs with a word that the model lacks, in [0, 1]."""
         word = lattice.word[lattice.word < self._known.size]
         unknown = ~self._known[word]
         num_words = int(np.count_nonzero(unknown | (self.lm_word[word] != NO_WORD)))
         return int(np.count_nonzero(unknown)) / max(num_words, 1)
 
     def _has_in_case(self, word: str) -> bool:
-        """Tell whether the model has a word in lower or in upper case."""
         return _first_known((word.lower(), word.upper()), self.lm) is not None
 
     def _map_unknown(self, lm: LanguageModel) -> None:
-        """Look for the words the model lacks in other spellings."""
+        """Map words the model lacks to other spellings, as `map_words` demands."""
         for number in np.flatnonzero(~self._known).tolist():
             word = self.words.word(number)
-            for how, which in self.mapped.items():
+            for how, numbers in self.mapped.items():
                 if how == "case":
-                    found = _first_known((word.lower(), word.upper()), lm)
+                    lm_word = _first_known((word.lower(), word.upper()), lm)
                 else:
-                    found = self.unk if word in UNK_SPELLINGS else None
-                if found is not None:
-                    self.lm_word[number] = found
+                    lm_word = self.unk if word in UNK_SPELLINGS else None
+                if lm_word is not None:
+                    self.lm_word[number] = lm_word
                     self._known[number] = True
-                    which.append(number)
+                    numbers.append(number)
                     break
 
 
 def complete(words: SymbolTable, unk_penalty: float | None, *models: LanguageModel) -> None:
-    """Learn all words of the sources where a model lacks some, and their penalty depends on how many it lacks."""
+    """Complete a growing table if penalties depend on the number of words that a model lacks."""
     if not words.grows or unk_penalty is not None:
         return
     names = [word for word, number in words if number != EPSILON and word not in MARKS]
@@ -274,25 +272,25 @@ def complete(words: SymbolTable, unk_penalty: float | None, *models: LanguageMod
 
 
 def _first_known(words: Iterable[str], lm: LanguageModel) -> int | None:
-    return next((found for word in words if (found := lm.vocabulary.id(word)) is not None), None)
+    return next((number for word in words if (number := lm.vocabulary.id(word)) is not None), None)
 
 
 BOS = "<s>"
 EOS = "</s>"
 UNK = "<unk>"
-SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary made here
-BESIDE = "words.txt"  # or packed, with .gz behind it
+SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary that Ninja makes
+WORDS_FILE = "words.txt"  # or words.txt.gz
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A model's words and which of them begin and end sentences and stand for unknown ones."""
+    """A model's vocabulary, and its words for sentence begin, sentence end and unknown words."""
 
     vocabulary: SymbolTable  # ids from 0 without gaps
     bos: int
     eos: int
     unk: int | None
-    unk_words: int | None = None  # distinct words of the training text that `unk` stood for, where known
+    unk_words: int | None = None  # distinct words that `unk` replaced in training, if known
 
     @classmethod
     def of(
@@ -305,7 +303,7 @@ class Words:
         unk: str = UNK,
         unk_words: int | None = None,
     ) -> Words:
-        """Look up the special words of a vocabulary; `bos` may do what `eos` does, and there need be no `unk`."""
+        """Look up the special words of a vocabulary; `bos` may equal `eos`, and `unk` may be missing."""
         size = len(vocabulary)
         largest = max((number for _, number in vocabulary), default=-1)
         if largest != size - 1:
@@ -319,29 +317,29 @@ class Words:
         return cls(vocabulary, first, last, vocabulary.id(unk), unk_words)
 
     def fit(self, num_words: int, path: str | None = None) -> Words:
-        """Return the words, if a network scores as many."""
+        """Check that a network scores as many words; return self."""
         if len(self.vocabulary) != num_words:
-            found = f"{len(self.vocabulary)} words in the vocabulary, but the network scores {num_words}"
-            raise ModelError(f"{found}; give the words it has", path)
+            message = f"{len(self.vocabulary)} words in the vocabulary, but the network scores {num_words}"
+            raise ModelError(f"{message}; give the network's words", path)
         return self
 
 
-def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTable:
-    """Find the vocabulary of a model: the user's own, else the text in the model, else ``words.txt`` beside it.
+def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
+    """Find the vocabulary of a model: `words`, or the text in the model, or ``words.txt`` in its directory.
 
-    The text has a word a line, by id, or a word and its id.
+    The text has one word per line in the order of ids, or a word and its id.
     """
-    if given is not None:
-        return given
-    if inside is not None:
-        return _parse(inside, path)
+    if words is not None:
+        return words
+    if text is not None:
+        return _parse(text, path)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
-    beside = os.path.join(folder, BESIDE)
-    for name in (beside, f"{beside}.gz"):
+    default = os.path.join(folder, WORDS_FILE)
+    for name in (default, f"{default}.gz"):
         if os.path.isfile(name):
             return SymbolTable.read(name)
     message = (
-        f"no vocabulary: neither in the model nor as {beside}; put the one it was made with there, or give it with"
+        f"no vocabulary: neither in the model nor as {default}; put the training vocabulary there, or pass it with"
     )
     raise ModelError(f"{message} load(path, words=SymbolTable.read(...))", path)
 
@@ -349,15 +347,15 @@ def find(path: str, given: SymbolTable | None, inside: str | None) -> SymbolTabl
 def _parse(text: str, path: str) -> SymbolTable:
     lines = [line.split() for line in text.strip("\r\n").split("\n")]
     fields = len(lines[0])
-    odd = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
-    if fields not in (1, 2) or odd:
-        place = f"line {odd or 1}"
-        raise ModelError(f"the vocabulary inside is not a word, or a word and its id, a line ({place})", path)
+    irregular = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
+    if fields not in (1, 2) or irregular:
+        place = f"line {irregular or 1}"
+        raise ModelError(f"the model's vocabulary has a line ({place}) that is not a word, or a word and its id", path)
     try:
         if fields == 1:
             return SymbolTable(((line[0], number) for number, line in enumerate(lines)), path)
         return SymbolTable(((word, int(number)) for word, number in lines), path)
     except (FormatError, SymbolError) as error:
-        raise ModelError(f"the vocabulary inside is damaged: {error.message}", path) from error
+        raise ModelError(f"the model's vocabulary is damaged: {error.message}", path) from error
     except ValueError as error:
-        raise ModelError(f"the vocabulary inside has an id that is no integer ({error})", path) from error
+        raise ModelError(f"the model's vocabulary has an id that is not an integer ({error})", path) from error

@@ -375,7 +375,7 @@ class BatchedLM(LanguageModel):
                     continue
                 if np.shape(answer) != (last - first,):
                     raise ModelError(
-                        f"the model's {method} gave shape {np.shape(answer)} for a batch of {last - first}"
+                        f"the model's {method} returned shape {np.shape(answer)} for a batch of {last - first}"
                     )
                 if self._too_many:
                     self.notes.append(

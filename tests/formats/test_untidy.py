@@ -123,7 +123,7 @@ def test_fields_and_lines_of_slf_come_in_any_order(tmp_path: Path, seed: int) ->
 
 
 class Joining:
-    """A tokenizer of letters, which makes one piece of the carrier and a word that begins with x."""
+    """A tokenizer of letters, which joins the carrier and a word that begins with x in one piece."""
 
     unk_token_id = None
 
@@ -140,5 +140,5 @@ def test_a_tokenizer_that_joins_words_is_refused_by_name() -> None:
     begin, count = spelling.places(words[:1], np.array([False]))
     assert [chr(each) for each in spelling.piece[begin[0] : begin[0] + count[0]]] == [" ", "b", "y"]
     spelling.places(words, np.array([True, True]))  # nothing comes before the first
-    with pytest.raises(ModelError, match="its tokenizer makes one piece of 'a' and 'xy': words have no scores"):
+    with pytest.raises(ModelError, match="its tokenizer joins 'a' and 'xy' in one piece, so words have no scores"):
         spelling.places(words, np.array([False, False]))

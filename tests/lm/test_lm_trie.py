@@ -124,15 +124,15 @@ def test_a_model_that_answers_too_little_is_named(method, monkeypatch):
     answer = getattr(FakeLM, method)
     monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
     trie, _ = trie_of([[3, 4]])
-    with pytest.raises(ModelError, match=rf"{method} gave shape \(0,\) for a batch of 1"):
+    with pytest.raises(ModelError, match=rf"{method} returned shape \(0,\) for a batch of 1"):
         score_trie(FakeLM(), trie.parent, trie.word)
 
 
 @pytest.mark.parametrize(
     ("parent", "word", "message"),
     [
-        ([0], [3], "node 0 comes before its parent 0"),
-        ([-1, 2, 1], [3, 3, 3], "node 1 comes before its parent 2"),
+        ([0], [3], "node 0 precedes its parent 0"),
+        ([-1, 2, 1], [3, 3, 3], "node 1 precedes its parent 2"),
         ([-1], [99], "outside the model's"),
         ([-1], [-1], "outside the model's"),
         ([-1, 0], [3], "one of each per node"),

@@ -115,7 +115,7 @@ def test_what_a_failing_model_left_half_done_is_undone_in_the_others(
     kind: type[FakeLM], error: type[Exception]
 ) -> None:
     good, bad = FakeLM(), kind(salt=1)
-    with pytest.raises(error, match=r"a bug|language model 2: its advance gave shape \(0,\) for a batch of 1"):
+    with pytest.raises(error, match=r"a bug|language model 2: its advance returned shape \(0,\) for a batch of 1"):
         run(random_lattice(1), Mixture(((good, 0.5), (bad, 0.5))))
     assert not good.history
 

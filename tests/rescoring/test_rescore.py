@@ -224,7 +224,7 @@ def test_a_model_that_gives_nan_costs_one_lattice_only() -> None:
 def test_a_model_that_answers_too_little_is_named(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = getattr(FakeLM, method)
     monkeypatch.setattr(FakeLM, method, lambda self, *batch: answer(self, *batch)[:-1])
-    with pytest.raises(ModelError, match=rf"the model's {method} gave shape \(0,\) for a batch of 1"):
+    with pytest.raises(ModelError, match=rf"the model's {method} returned shape \(0,\) for a batch of 1"):
         run(random_lattice(7), EXACT)
 
 

@@ -1,1 +1,1 @@
-"""Networks with attention behind the protocol: keys and values along the trie of histories."""
+"""Networks with attention as language models, with cached keys and values along a trie of histories."""

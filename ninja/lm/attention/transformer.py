@@ -1,4 +1,4 @@
-"""Run a Transformer language model of Ninja's own kind behind the protocol."""
+"""Run Ninja's Transformer language models."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ninja.models.transformer import TransformerLanguageModel
 
 
 class TransformerLM(AttentionLM):
-    """A Transformer language model behind the protocol of `LanguageModel`; see there for its methods.
+    """A Transformer network as a `LanguageModel`.
 
-    A row of the pool holds of each block the last word's keys and then its values, and last the network's output.
+    A row of the pool contains, for the last word, the keys and values of each block, and then the network's output.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class TransformerLM(AttentionLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Take over a trained network's weights; see `ninja.lm.recurrent.lstm.LstmLM`."""
+        """Use the weights of a trained network, as `ninja.lm.recurrent.lstm.LstmLM` does."""
         config = module.config
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
         self.config = config
-        told = 2 * config.embedding  # keys and values of one block
-        super().__init__(words, module.embedding.weight, module.bias, config.layers * told, told, options)
+        width = 2 * config.embedding  # keys and values of one block
+        super().__init__(words, module.embedding.weight, module.bias, config.layers * width, width, options)
         self._module = copy.deepcopy(module).eval().to(self._device)
         for block in self._module.blocks:
             for name in ("query_key_value", "attention_output", "hidden", "hidden_output"):
@@ -47,21 +47,21 @@ class TransformerLM(AttentionLM):
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         words_before = torch.from_numpy((path >= 0).sum(1)).to(self._device)
         turn = self._module.turns(words_before)  # [n, 1, pairs]
-        sees = torch.from_numpy(np.pad(path >= 0, ((0, 0), (0, 1)), constant_values=True)).to(self._device)
-        past = self._tensor(np.maximum(path, 0).reshape(-1))  # what fills up short paths is read, but not seen
+        visible = torch.from_numpy(np.pad(path >= 0, ((0, 0), (0, 1)), constant_values=True)).to(self._device)
+        past = self._tensor(np.maximum(path, 0).reshape(-1))  # padding is masked
         flow = self._module.embed(self._tensor(words))  # [n, embedding]
         row = torch.empty(len(words), self._states.shape[1], device=self._device)
-        told = 2 * self.config.embedding
+        width = 2 * self.config.embedding
         for layer, block in enumerate(self._module.blocks):
             query, key, value = block.project(flow, turn)  # [n, heads, head width]
-            row[:, layer * told : (layer + 1) * told] = torch.cat((key.flatten(1), value.flatten(1)), 1)
-            before = self._states.narrow(1, layer * told, told).index_select(0, past)
+            row[:, layer * width : (layer + 1) * width] = torch.cat((key.flatten(1), value.flatten(1)), 1)
+            before = self._states.narrow(1, layer * width, width).index_select(0, past)
             before = before.view(*path.shape, 2, *block.head_shape)  # [n, words, key or value, heads, head width]
             keys, values = (
-                torch.cat((before[:, :, half], own[:, None]), 1).transpose(1, 2)  # [n, heads, words + 1, head width]
-                for half, own in enumerate((key, value))
+                torch.cat((before[:, :, half], last[:, None]), 1).transpose(1, 2)  # [n, heads, words + 1, head width]
+                for half, last in enumerate((key, value))
             )
-            attended = scaled_dot_product_attention(query[:, :, None], keys, values, sees[:, None, None])
+            attended = scaled_dot_product_attention(query[:, :, None], keys, values, visible[:, None, None])
             flow = block.combine(flow, attended[:, :, 0])
         row[:, self._output :] = self._module.norm(flow)
         return row

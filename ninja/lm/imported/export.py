@@ -12,7 +12,7 @@ from ninja.files.output import opened
 from ninja.libraries import needed_for
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.imported.caffe2_net import INIT, PREDICT, Argument, Net, Operator, encode
-from ninja.lm.word_map import BESIDE
+from ninja.lm.word_map import WORDS_FILE
 from ninja.models.lstm import LSTMLanguageModel
 
 LARGEST = 2**31 - 1  # bytes of a protocol buffer
@@ -84,7 +84,7 @@ def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise OutputError(f"cannot make this directory: {error.strerror}", folder) from error
     lines = "".join(f"{word} {number}\n" for number, word in enumerate(checkpoint.words))
-    for name, content in ((INIT, init), (PREDICT, predict), (BESIDE, lines.encode())):
+    for name, content in ((INIT, init), (PREDICT, predict), (WORDS_FILE, lines.encode())):
         with opened(os.path.join(folder, name)) as file:
             file.write(content)
 

@@ -1,8 +1,8 @@
 """Checks of an ONNX model before onnxruntime reads it: operators, and the bytes of every tensor.
 
-onnxruntime has operators that read files (``EPContext``), a place for weights that is an address in memory, and loops
-without an end. A model is a list of operators of the standard, without bodies, functions and sparse tensors. Einsum and
-OneHot are not on the list: onnxruntime 1.31 reads beyond their arguments where these are empty.
+onnxruntime has operators that read files (``EPContext``), weights that are addresses in memory, and endless loops. So
+only listed standard operators are allowed, and no subgraphs, functions or sparse tensors. Einsum and OneHot are not
+listed, since onnxruntime 1.31 reads out of bounds if their arguments are empty.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LIST = """
     ReduceSumSquare TopK
 """
 OPERATORS = frozenset(_LIST.split())
-_ATTRIBUTE = {"name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings"}  # fields of plain ones
-# Bytes of a number, and the field that holds numbers where they are not raw bytes.
+_ATTRIBUTE = {"name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings"}  # allowed fields
+# Size of a number in bytes, and the field that stores numbers which are not raw bytes.
 _TYPES = {
     "FLOAT": (4, "float_data"), "DOUBLE": (8, "double_data"), "INT64": (8, "int64_data"), "INT32": (4, "int32_data"),
     "FLOAT16": (2, "int32_data"), "BFLOAT16": (2, "int32_data"), "BOOL": (1, "int32_data"), "INT8": (1, "int32_data"),
@@ -46,8 +46,8 @@ def check(path: str) -> None:
     """Check a model.
 
     Raises:
-        ModelError: The file is damaged, has an operator that is not in `OPERATORS`, or weights that are not in it or
-            in files of its directory.
+        ModelError: The file is damaged, has an operator outside `OPERATORS`, or weights outside the file and its
+            directory.
     """
     with needed_for("an ONNX model", path):
         import onnx
@@ -64,7 +64,7 @@ def check(path: str) -> None:
         message = f"it defines the function {model.functions[0].name!r}; inline functions with onnx.inliner"
         raise ModelError(message, path)
     if model.training_info:
-        raise ModelError("it holds a training; export the model for inference", path)
+        raise ModelError("it contains training information; export the model for inference", path)
     if model.graph.sparse_initializer:
         name = model.graph.sparse_initializer[0].values.name
         raise ModelError(f"the weight {name!r} is sparse; store it as a dense tensor", path)
@@ -73,11 +73,11 @@ def check(path: str) -> None:
 
 
 def _constants(nodes: Any, path: str) -> Iterator[Any]:
-    """Check operators, and yield the tensors in their attributes."""
+    """Check operators and yield the tensors in their attributes."""
     for number, node in enumerate(nodes, 1):
         place = f"node {number} {node.name!r}, {f'{node.domain}.' if node.domain else ''}{node.op_type}"
         if node.domain not in DOMAINS or node.op_type not in OPERATORS:
-            message = f"{place}: an operator that Ninja does not run; docs/networks.md lists those that it does"
+            message = f"{place}: an operator that Ninja does not run; docs/networks.md lists the supported ones"
             raise ModelError(message, path)
         counts = [attribute.i for attribute in node.attribute if attribute.name == "num_outputs"]
         split_twice = counts and (len(node.input) > 1 or counts != [len(node.output)])
@@ -87,7 +87,7 @@ def _constants(nodes: Any, path: str) -> Iterator[Any]:
         for attribute in node.attribute:
             others = {field.name for field, _ in attribute.ListFields()} - _ATTRIBUTE
             if others:
-                message = f"{place}: its attribute {attribute.name!r} holds {min(others)}; only numbers, text and"
+                message = f"{place}: its attribute {attribute.name!r} contains {min(others)}; only numbers, text and"
                 raise ModelError(f"{message} tensors are read", path)
             if attribute.HasField("t"):
                 yield attribute.t
@@ -115,7 +115,7 @@ def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
 
 
 def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
-    """Check that a tensor in another file is in the model's directory, and there as a whole."""
+    """Check that a tensor in another file is complete and in the model's directory."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     numbers = [entries.get("offset", "0"), entries.get("length", str(needed))]
     location = entries.get("location", "")
@@ -126,7 +126,7 @@ def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
     if not location or not place or os.path.commonpath((folder, place)) != folder:
         raise ModelError(f"{weight} lies outside the model's directory, in {location!r}", path)
     if not os.path.isfile(place):
-        raise ModelError(f"{weight} lies in {location!r}, which is no file of the model's directory", path)
+        raise ModelError(f"{weight} lies in {location!r}, which is not a file of the model's directory", path)
     offset, length = map(int, numbers)
     if length != needed or offset + length > os.path.getsize(place):
         span = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(place)}"

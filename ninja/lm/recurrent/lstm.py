@@ -1,4 +1,4 @@
-"""Run an LSTM language model on many histories a call, one step each."""
+"""Run an LSTM language model, one step for a batch of histories per call."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.word_map import Words
 from ninja.models.lstm import LSTMLanguageModel
 
-VECTOR = 64  # numbers; torch computes fewer, at the end of an operation, in another way
+VECTOR = 64  # numbers; torch processes a shorter remainder of a row with different rounding
 
 
 class LstmLM(StatePoolLM):
-    """An LSTM language model behind the protocol of `LanguageModel`; see there for its methods.
+    """An LSTM network as a `LanguageModel`.
 
-    A row of the pool holds of each layer the output and then the cell, the last layer's last.
+    A row of the pool contains the output and the cell of each layer, from the first layer to the last.
 
         row = [ output 1 | cell 1 | output 2 | cell 2 | … ]
 
-    Of embeddings and outputs, steps read the first `Config.width` numbers.
+    Layers read the first `Config.width` numbers of embeddings and outputs.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class LstmLM(StatePoolLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Take over the weights of a trained network, float32.
+        """Use the weights of a trained network, float32.
 
-        Where the network estimates its normaliser, and the options do not say how scores are to be normalised, the
-        estimate is taken and layers compute in half precision where the processor does.
+        If the network can estimate its normaliser, and the options leave `normalize` unset, the estimate is used and
+        layers compute in half precision if the processor supports it.
 
         Raises:
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
@@ -70,13 +70,13 @@ class LstmLM(StatePoolLM):
 def _normaliser(module: LSTMLanguageModel, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function that estimates log-normalisers, float32 [n, embedding] → [n, 1].
 
-    Hidden layers are widened, with zeros, to whole vectors of the processor: then a row has the same bits in any batch.
+    Hidden layers are padded with zeros to whole vectors of the processor, so that results do not depend on the batch.
     """
     pad, silu = torch.nn.functional.pad, torch.nn.functional.silu
     spare = -module.config.normaliser % VECTOR
-    layers = [each for each in module.normaliser if isinstance(each, torch.nn.Linear)]
-    weights = [each.weight.detach().to(device) for each in layers]
-    biases = [each.bias.detach().to(device) for each in layers]
+    layers = [layer for layer in module.normaliser if isinstance(layer, torch.nn.Linear)]
+    weights = [layer.weight.detach().to(device) for layer in layers]
+    biases = [layer.bias.detach().to(device) for layer in layers]
     first = linear(pad(weights[0], (0, 0, 0, spare)), pad(biases[0], (0, spare)))
     second = linear(pad(weights[1], (0, spare, 0, spare)), pad(biases[1], (0, spare)))
     last = linear(pad(weights[2], (0, spare)), biases[2])
@@ -84,13 +84,13 @@ def _normaliser(module: LSTMLanguageModel, device: torch.device) -> Callable[[to
 
 
 class _Layer:
-    """One LSTM layer as a single step: ``nn.LSTM`` pays some 12 ms a call, whatever the batch."""
+    """One step of an LSTM layer; ``nn.LSTM`` has an overhead of about 12 ms per call."""
 
     def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device, *, half: bool) -> None:
-        weight, bias, project = (each.to(device) for each in module.layer(number))
-        # torch orders gates input, forget, cell, output; with the sigmoids side by side they are one operation.
-        entry, forget, cell, leave = torch.arange(len(bias), device=device).chunk(4)
-        order = torch.cat((entry, forget, leave, cell))
+        weight, bias, project = (tensor.to(device) for tensor in module.layer(number))
+        # torch orders gates input, forget, cell, output; adjacent sigmoids take one operation.
+        input_gate, forget, cell, output_gate = torch.arange(len(bias), device=device).chunk(4)
+        order = torch.cat((input_gate, forget, output_gate, cell))
         below = weight.shape[1] - len(project)
         self._width = module.config.width
         weight = torch.cat((weight[:, : self._width], weight[:, below : below + self._width]), 1)
@@ -99,10 +99,10 @@ class _Layer:
         self.num_outputs, self.num_cells = project.shape
 
     def step(self, below: torch.Tensor, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """Fill `new` with output and cell from `old`, and return the output, float32 [n, outputs]."""
+        """Write the output and cell after `old` into `new`; return the output, float32 [n, outputs]."""
         n, p = self.num_cells, self.num_outputs
         gates = self.gates(torch.cat((below, old[:, : self._width]), 1))  # [n, 4 cells]
-        if gates.is_cpu:  # torch's own operations, one by one, take six times as long
+        if gates.is_cpu:  # six times as fast as torch's operations one by one
             hidden = torch.from_numpy(_lm.lstm_cell(gates.numpy(), old[:, p:].numpy(), new[:, p:].numpy()))
         else:
             sigmoid, candidate = gates[:, : 3 * n].sigmoid_(), gates[:, 3 * n :].tanh_()

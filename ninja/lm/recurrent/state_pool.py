@@ -1,4 +1,4 @@
-"""Networks behind the protocol with states in one pool and cached log-normalisers."""
+"""Networks as language models, with states in one pool and cached log-normalisers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from ninja.lm.protocol import LanguageModel, LoadOptions, SlotPool
 from ninja.lm.word_map import Words
 
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
-EVEN_ROWS = 32  # batches on a CPU are filled up to a multiple: oneDNN plans every size it has not met lately anew
-LOGIT_WORDS = 4096  # words whose scores exist at once; the normaliser is put together from such blocks
+EVEN_ROWS = 32  # CPU batches are padded to a multiple, as oneDNN plans each size not used recently anew
+LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 
 
 class StatePoolLM(LanguageModel, ABC):
-    """A recurrent network behind the protocol of `LanguageModel`; see there for its methods.
+    """A network as a `LanguageModel` whose histories are rows of a pool.
 
-    States are rows of one pool on the device. A row contains the network's output after the history's last
-    word, whose product with a word's embedding is that word's score. The log-normaliser of a history is computed
-    once: when its first word is scored, together with all others that lack theirs in the same call. It is exact, or the
-    estimate of a network trained for it.
+    The pool is on the device. A row contains the network's output after the history's last word, whose product with a
+    word's embedding is that word's score. The log-normaliser of a history, exact or estimated by a trained network, is
+    computed once, when its first word is scored.
 
-    A subclass says how a row follows from another (`_step`), and calls `_begin` when it is ready to.
+    Subclasses implement `_step`, which computes a row from its parent, and call `_begin` at the end of `__init__`.
     """
 
     _num_parameters: int | None = None
@@ -47,12 +46,12 @@ class StatePoolLM(LanguageModel, ABC):
         """Make an empty pool.
 
         Args:
-            embedding: Of each word, float32 [words, embedding].
+            embedding: Output embedding of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words].
             width: Numbers in a row.
-            output: Place in a row where the network's output begins.
-            options: How it computes; scores are normalised by default.
-            first_word: Words before this one have no share in the normaliser.
+            output: Offset of the network's output in a row.
+            options: Options of loading; scores are normalised by default.
+            first_word: The normaliser excludes words with smaller ids.
             normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]. Default: exact.
         """
         self.vocabulary = words.vocabulary
@@ -71,18 +70,18 @@ class StatePoolLM(LanguageModel, ABC):
         self._output = output
         blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self.normalized else ()
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
-        self._logits = [linear(weight, each) for weight, each in zip(blocks, biases, strict=False)]
+        self._logits = [linear(weight, offset) for weight, offset in zip(blocks, biases, strict=False)]
         self._empty(width)
         self._start_normaliser = np.float32(np.nan)
 
     def _empty(self, width: int) -> None:
-        """Begin without slots."""
+        """Reset the pool to no slots."""
         self._states = torch.empty(0, width, device=self._device)
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
         self._slots = SlotPool(self._grow)
 
     def twin(self) -> LanguageModel | None:
-        """See `LanguageModel.twin`; on a device other than the CPU a second thread would gain nothing."""
+        """See `LanguageModel.twin`; None on other devices than the CPU, where a second thread gains nothing."""
         if self._device.type != "cpu":
             return None
         twin = copy.copy(self)
@@ -95,17 +94,17 @@ class StatePoolLM(LanguageModel, ABC):
         """Read one word after each state: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        """Fill in the rows of new slots; several threads do this at once, for different slots."""
+        """Compute the rows of new slots; called by several threads at once for different slots."""
         parent = self._states.index_select(0, self._tensor(old))  # [n, row]
         self._states.index_copy_(0, self._tensor(new), self._step(parent, words))
 
     def _begin(self) -> None:
-        """Compute the state of the history that is ``<s>`` alone."""
+        """Compute the state after ``<s>``."""
         self._start_row = self._step(torch.zeros(1, self._states.shape[1], device=self._device), np.array([self.bos]))
 
     @property
     def num_parameters(self) -> int | None:
-        """Number of trained numbers."""
+        """Number of trained parameters."""
         return self._num_parameters
 
     @property
@@ -143,7 +142,7 @@ class StatePoolLM(LanguageModel, ABC):
 
         try:
             self._in_pieces(step, len(slots))
-        except BaseException:  # such as no memory: a caller may retry with fewer slots
+        except BaseException:  # callers retry with fewer slots if memory runs out
             self.release(new)
             raise
         self.release(new[count:])
@@ -179,7 +178,7 @@ class StatePoolLM(LanguageModel, ABC):
         return self._embedding.index_select(0, self._tensor(words)).float().cpu().numpy()
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute on all rows of a batch, as many at once as this device, or the caller, likes best."""
+        """Compute on all rows of a batch, in pieces of the size that suits the device or that the caller chose."""
         if self._max_batch is None and self._device.type == "cpu":
             self._threads.run(compute, num_rows)
             return
@@ -189,7 +188,7 @@ class StatePoolLM(LanguageModel, ABC):
 
     def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:
         """Return the unnormalised score of a word after each output, float32 [n]."""
-        if output.is_cpu:  # torch would copy the words' embeddings first
+        if output.is_cpu:  # torch would copy the embeddings of the words first
             bias = None if self._bias is None else self._bias.numpy()
             embedding = self._embedding.contiguous().numpy()
             return _lm.word_scores(output.contiguous().numpy(), embedding, bias, np.ascontiguousarray(words, np.int32))
@@ -208,22 +207,22 @@ class StatePoolLM(LanguageModel, ABC):
         result = np.empty(len(output), np.float32)
 
         def normalise(piece: slice) -> None:
-            some = output[piece]
+            rows = output[piece]
             if self._estimate is not None:
-                result[piece] = self._estimate(some)[:, 0].cpu().numpy()
+                result[piece] = self._estimate(rows)[:, 0].cpu().numpy()
                 return
-            if not some.is_cpu:  # which is waited for once
-                blocks = torch.stack([logits(some).logsumexp(-1) for logits in self._logits], 1)  # [piece, blocks]
+            if not rows.is_cpu:  # one synchronisation with the device
+                blocks = torch.stack([logits(rows).logsumexp(-1) for logits in self._logits], 1)  # [piece, blocks]
                 result[piece] = blocks.logsumexp(-1).cpu().numpy()
                 return
-            parts = np.stack([logsumexp(logits(some)) for logits in self._logits], 1)  # [piece, blocks]
-            result[piece] = _lm.logsumexp(parts.reshape(-1), len(some))
+            parts = np.stack([logsumexp(logits(rows)) for logits in self._logits], 1)  # [piece, blocks]
+            result[piece] = _lm.logsumexp(parts.reshape(-1), len(rows))
 
         self._in_pieces(normalise, len(output))
         return result
 
     def _grow(self, capacity: int) -> None:
-        """Allocate states of this many slots."""
+        """Enlarge the pool to this many slots."""
         old = len(self._states)
         slab = torch.empty(capacity, self._states.shape[1], device=self._device)
         slab[:old] = self._states
