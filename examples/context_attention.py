@@ -1,8 +1,8 @@
-"""Names that an attention model mishears, found by token-passing beam search with a list of names.
+"""Find names that an attention model misrecognises, by token-passing beam search with a list of names.
 
-A small encoder-decoder with attention is trained, within seconds, on synthetic commands with names. Then it hears names
-that it was not trained on: once in a plain beam search, once with the names given as phrases. All utterances are
-searched in one batch. Run from anywhere; needs torch.
+A small encoder-decoder with attention is trained, within seconds, on synthetic commands with names. It then decodes
+commands with other names, without and with the names as phrases. All utterances are searched in one batch. Run from any
+folder; needs torch.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ SENTENCES = 40  # of each kind
 
 
 class Listener(torch.nn.Module):
-    """A convolutional encoder, and a recurrent decoder that attends to it near to where it should be by now."""
+    """A convolutional encoder, and a recurrent decoder whose attention is centred at a constant pace."""
 
     def __init__(self, size=96):
         super().__init__()
@@ -36,11 +36,11 @@ class Listener(torch.nn.Module):
         self.out = torch.nn.Sequential(
             torch.nn.Linear(2 * size, size), torch.nn.ReLU(), torch.nn.Linear(size, len(UNITS))
         )
-        self.pace = torch.nn.Parameter(torch.tensor(1.25))  # places of the encoder for each letter
-        self.width = torch.nn.Parameter(torch.tensor(1.0))  # logarithm of how far around attention goes
+        self.pace = torch.nn.Parameter(torch.tensor(1.25))  # encoder positions per letter
+        self.width = torch.nn.Parameter(torch.tensor(1.0))  # logarithm of the width of the attention window
 
     def encode(self, frames):
-        """Return (memory [batch, places, size], whether a place is there [batch, places])."""
+        """Return (memory [batch, places, size], mask without padding [batch, places])."""
         padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)  # [batch, frames, SIZE]
         memory = self.encoder(padded.mT).mT  # [batch, places, size]
         places = torch.tensor([(len(matrix) + 1) // 2 for matrix in frames])
@@ -58,7 +58,7 @@ class Listener(torch.nn.Module):
 
     @torch.inference_mode()
     def step(self, states, units):
-        """Return what `beam_search` asks for."""
+        """Compute one step of `beam_search`: log-probabilities and next states."""
         memory, there, hidden, length = states
         logprob, after = self.decode(memory, there, torch.from_numpy(units)[:, None], hidden[None], length)
         return logprob[:, 0].numpy(), (memory, there, after[0], length + 1)

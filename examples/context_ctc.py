@@ -1,7 +1,7 @@
-"""Names that a CTC model mishears, found by a beam search with a list of names.
+"""Find names that a CTC model misrecognises, by a beam search with a list of names.
 
-A small convolutional model is trained, within seconds, on synthetic commands with names. Then it hears names that it
-was not trained on: once in a plain beam search, once with the names given as phrases. Run from anywhere; needs torch.
+A small convolutional model is trained, within seconds, on synthetic commands with names. It then decodes commands with
+other names, without and with the names as phrases. Run from any folder; needs torch.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ SENTENCES = 40  # of each kind
 
 
 def train(speech, steps=300, batch=12, seed=1):
-    """Train a model on names of random syllables; return what makes log-probabilities [frames, units] of frames."""
+    """Train a model on names of random syllables; return a function from frames to log-probabilities."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     model = torch.nn.Sequential(

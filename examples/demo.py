@@ -1,6 +1,6 @@
 """Rescore the example archive with the shipped model; print word error rates before and after.
 
-Run by ``make demo``, from anywhere.
+``make demo`` runs it; it may be run from any folder.
 """
 
 import time
@@ -9,7 +9,7 @@ from pathlib import Path
 import ninja
 
 HERE = Path(__file__).parent
-# All weights were chosen on other lattices.
+# Weights were chosen on other lattices.
 FIRST_PASS_PENALTY = 1.0
 OPTIONS = ninja.RescoreOptions(lm_weight=0.9, acoustic_scale=0.1, word_penalty=0.5)
 
@@ -40,7 +40,7 @@ def main():
 
     changed = [key for key in references if before[key] != after[key]]
     for key in changed[:3]:
-        print(f"{key}\n  said    {' '.join(references[key])}")
+        print(f"{key}\n  spoken  {' '.join(references[key])}")
         print(f"  before  {' '.join(before[key])}\n  after   {' '.join(after[key])}\n")
     oracle = ninja.evaluate.oracle_score((lattice for _, lattice in lattices()), references, words)
     print(
@@ -49,7 +49,7 @@ def main():
     print(f"word error rate before     {ninja.evaluate.score(references, before).wer:5.2f} %")
     print(f"word error rate after      {ninja.evaluate.score(references, after).wer:5.2f} %")
     print(f"best path in the lattices  {oracle.wer:5.2f} %")
-    print("The speech is synthetic: these figures compare methods, they are no accuracy of a recogniser.")
+    print("The speech is synthetic: use these figures to compare methods, not as the accuracy of a recogniser.")
 
 
 if __name__ == "__main__":

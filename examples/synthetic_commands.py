@@ -1,8 +1,8 @@
 """Synthetic "speech" for the examples of context: commands with names, letter by letter, with noise.
 
-A letter is one to four frames of its feature vector with noise, at an even pace; letters that sound alike have similar
-vectors. A recogniser knows the words of its training by their other letters, too, but a new name only by its sounds.
-Figures measured on these data compare search methods; they do not transfer to real speech.
+A letter is one to four frames of its feature vector with noise, at a regular pace; letters that sound alike have close
+vectors. A model can recognise training words by their other letters, but a new name only by its sounds. Use figures
+measured on these data to compare search methods; they do not transfer to real speech.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from ninja.evaluate import score
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz"
 ALIKE = ("bp", "dt", "gk", "mn", "sz", "fv", "ei", "ou", "ac", "lr", "hj", "wy", "qx")  # pairs of similar vectors
-SIZE = 24  # of a feature vector
+SIZE = 24  # dimension of a feature vector
 
 WITH_NAME = (
     "call {}",
@@ -43,23 +43,23 @@ LAST = "abbot burke cramer dorsey engel fuchs gruber hobbs ibsen joyce kubrick l
 
 
 class Speech:
-    """A speaker: the feature vectors of the letters, and how much noise there is."""
+    """A speaker: feature vectors of the letters, and a noise level."""
 
     def __init__(self, difference=2.5, noise=0.45, seed=1):
         """Draw a speaker.
 
         Args:
-            difference: Distance between letters that sound alike; others are about seven apart.
+            difference: Distance between letters that sound alike; the distance of others is about seven.
             noise: Standard deviation of each feature.
-            seed: Of the vectors.
+            seed: Random seed of the vectors.
         """
         random = np.random.default_rng(seed)
         self.noise = noise
         self.vector = random.normal(size=(len(LETTERS), SIZE))
         for one, other in ALIKE:
-            apart = random.normal(size=SIZE)
-            apart *= difference / np.linalg.norm(apart)
-            self.vector[LETTERS.index(other)] = self.vector[LETTERS.index(one)] + apart
+            offset = random.normal(size=SIZE)
+            offset *= difference / np.linalg.norm(offset)
+            self.vector[LETTERS.index(other)] = self.vector[LETTERS.index(one)] + offset
 
     def say(self, text, random):
         """Return the frames of a text, float32 [frames, SIZE]."""
@@ -70,9 +70,9 @@ class Speech:
 
 
 def held_out_names(count, random):
-    """Draw some names, none twice, that training has not seen."""
-    both = [f"{first} {last}" for first in FIRST.split() for last in LAST.split()]
-    return [both[at] for at in random.permutation(len(both))[:count]]
+    """Draw distinct names that are not in the training data."""
+    names = [f"{first} {last}" for first in FIRST.split() for last in LAST.split()]
+    return [names[index] for index in random.permutation(len(names))[:count]]
 
 
 def training_name(random):
@@ -97,7 +97,7 @@ def named_sentence(name, random):
 
 
 def training_sentences(count, random):
-    """Draw sentences of which half have a name."""
+    """Draw sentences, half of them with a name."""
     return [
         named_sentence(training_name(random), random) if random.random() < 0.5 else general_sentence(random)
         for _ in range(count)
@@ -112,14 +112,15 @@ def held_out_sentences(count, names, random):
 
 def compare(names, named, general, plain, context):
     """Print some sentences with names, how many names were found, and the word error rate of those without."""
-    for said, *found in [each for each in zip(named, plain, context, strict=False) if each[1] != each[2]][:3]:
-        print(f"said          {said}\nplain         {found[0]}\nwith context  {found[1]}\n")
-    for search, found in ("plain", plain), ("with context", context):
-        right = sum(
-            any(f" {name} " in f"{said} " and f" {name} " in f" {text} " for name in names)
-            for said, text in zip(named, found, strict=False)
+    changed = [texts for texts in zip(named, plain, context, strict=False) if texts[1] != texts[2]]
+    for reference, before, after in changed[:3]:
+        print(f"spoken        {reference}\nplain         {before}\nwith context  {after}\n")
+    for search, texts in ("plain", plain), ("with context", context):
+        num_found = sum(
+            any(f" {name} " in f"{reference} " and f" {name} " in f" {text} " for name in names)
+            for reference, text in zip(named, texts, strict=False)
         )
-        references = {str(at): text.split() for at, text in enumerate(general)}
-        heard = {str(at): text.split() for at, text in enumerate(found[len(named) :])}
-        wer = score(references, heard).wer
-        print(f"{search:<13} {right} of {len(named)} names found; word error rate without names {wer:.2f} %")
+        references = {str(index): text.split() for index, text in enumerate(general)}
+        hypotheses = {str(index): text.split() for index, text in enumerate(texts[len(named) :])}
+        wer = score(references, hypotheses).wer
+        print(f"{search:<13} {num_found} of {len(named)} names found; word error rate without names {wer:.2f} %")

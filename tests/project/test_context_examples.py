@@ -36,4 +36,4 @@ def test_more_names_are_found_with_context_and_nothing_else_gets_worse(printed, 
     assert float(after[1]) <= float(before[1])
     assert float(after[1]) < 10, "the model has learned to listen"
     shown = dict(line.split("  ", 1) for line in lines[:3])
-    assert shown.keys() == {"said", "plain", "with context"}
+    assert shown.keys() == {"spoken", "plain", "with context"}
