@@ -2,8 +2,8 @@
 
     python -m benchmarks.cluster [DATA] [--output docs/scale.md]
 
-DATA holds ``test/libri/lat.ark.gz`` and ``words.txt.gz``. Measured on this machine are CPU seconds of one thread: of an
-hour of speech, of a start, of a shard's records, of joining parts. Rates of failures and speeds of other machines are
+DATA holds ``test/libri/lat.ark.gz`` and ``words.txt.gz``. CPU seconds of one thread are measured on this machine: for
+an hour of speech, start-up, the records of a shard, and joining parts. Failure rates and speeds of other machines are
 assumed: see `RATES`, `Cluster`. Needs simpy.
 """
 
@@ -85,7 +85,7 @@ def simulate(work: float, size: float, shards: int, cluster: Cluster, measured: 
     Args:
         work: Seconds of one core.
         size: Bytes that are read.
-        shards: Their number.
+        shards: Number of shards.
     """
     draw = np.random.default_rng(seed)
     count = max(1.0, work / measured.lattice / shards)  # lattices of a shard

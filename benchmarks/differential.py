@@ -208,26 +208,26 @@ def same(one: Any, other: Any) -> bool:
 
 
 def best_cost(lattice: Lattice, other: Lattice) -> bool:
-    """The best path costs what OpenFst's does."""
+    """Compare the cost of the best path with OpenFst's."""
     distance = pywrapfst.shortestdistance(to_fst(lattice), reverse=True)[0]
     path = best_path(lattice)
     return float(distance) == path.graph_cost + path.acoustic_cost
 
 
 def best_costs(lattice: Lattice, other: Lattice) -> bool:
-    """The best four word sequences cost what OpenFst's do."""
+    """Compare the costs of the best four word sequences with OpenFst's."""
     found = pywrapfst.shortestpath(machine(lattice), nshortest=4)
     costs = sorted(route[1] for route in routes(from_fst(found), TOTAL))
     return costs == [path.graph_cost + path.acoustic_cost for path in nbest(lattice, 4)]
 
 
 def determinized(lattice: Lattice, other: Lattice) -> bool:
-    """Determinization keeps what OpenFst's does."""
+    """Compare the determinized lattice with OpenFst's."""
     return same(to_fst(determinize(lattice)), machine(lattice))
 
 
 def pruned(lattice: Lattice, other: Lattice) -> bool:
-    """Pruning keeps as many arcs and states as OpenFst's, and the same words at the same costs."""
+    """Compare pruning with OpenFst's: number of arcs and states, words and costs."""
     theirs = to_fst(lattice)
     theirs.prune(weight="3.5")
     ours = prune(lattice, 3.5)
@@ -236,20 +236,20 @@ def pruned(lattice: Lattice, other: Lattice) -> bool:
 
 
 def rewritten(lattice: Lattice, other: Lattice) -> bool:
-    """Removing epsilons, pushing and minimizing leave the same machine."""
+    """Compare epsilon removal, pushing and minimization with OpenFst's."""
     expected = machine(lattice)
     return all(same(machine(operation(lattice)), expected) for operation in (remove_epsilons, push, minimize, connect))
 
 
 def united(lattice: Lattice, other: Lattice) -> bool:
-    """A union is OpenFst's."""
+    """Compare a union with OpenFst's."""
     return same(
         machine(union([lattice, other])), pywrapfst.determinize(to_fst(lattice).union(to_fst(other)).rmepsilon())
     )
 
 
 def without_best(lattice: Lattice, other: Lattice) -> bool:
-    """The difference with the best path's words is OpenFst's."""
+    """Compare the difference with the best path's words with OpenFst's."""
     words = best_path(lattice).words
     path = ninja.graph.linear(lattice.key, words.tolist(), symbols=WORDS)
     theirs = pywrapfst.difference(machine(lattice), pywrapfst.determinize(to_fst(path).rmepsilon()))
@@ -260,7 +260,7 @@ def without_best(lattice: Lattice, other: Lattice) -> bool:
 
 
 def equivalence(lattice: Lattice, other: Lattice) -> bool:
-    """Two lattices are equivalent where OpenFst says so."""
+    """Compare the equivalence of two lattices with OpenFst's."""
     return equivalent(lattice, other) == same(machine(lattice), machine(other)) and equivalent(lattice, push(lattice))
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.formats [ARCHIVE] [--only slf]
 
-ARCHIVE is the Korean test-bed's, or the example where that is not at hand. It is unpacked and repeated, so that the
-start does not count; files are in memory. Each row is the median of three runs by turns.
+ARCHIVE is by default the Korean test-bed's, or else the example. It is unpacked and repeated, so that start-up is
+negligible; files are in memory. Each row is the median of three alternating runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def copy(source: Path, target: str | Path, change: Callable[[Lattice], Lattice] 
 
 
 def unpack(path: Path) -> None:
-    """Unpack a file with isal alone: the least that reading gzip can take."""
+    """Unpack a file with isal only: a lower bound for reading gzip."""
     from isal import isal_zlib
 
     unpacker = isal_zlib.decompressobj(wbits=31)

@@ -31,7 +31,7 @@ def cpu_seconds(call: Callable[[], object], repeats: int = 1) -> float:
 
 
 def by_turns(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return the CPU seconds of calls, one after the other in each round, so that other work disturbs all alike."""
+    """Return the CPU seconds of calls, alternating in each round, so that other load affects all equally."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -74,12 +74,12 @@ def use_one_core() -> None:
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a temporary folder in memory, where there is no disk to wait for."""
+    """Return a temporary folder in memory, to exclude the time of the disk."""
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
 
 
 def repeat_archive(archive: Path, copies: int, target: Path) -> Path:
-    """Write a gzip or plain archive unpacked, several times over, piece by piece; return the target."""
+    """Write the unpacked content of an archive several times, incrementally; return the target."""
     with archive.open("rb") as file:
         opened = gzip.open if file.read(2) == b"\x1f\x8b" else open
     with target.open("wb") as whole:

@@ -1,10 +1,11 @@
-"""Measure the way of lattices through the package: files, functions, modules, openings and parsings of sources.
+"""Count the source files, functions and modules that a command or call uses, and how often it opens and parses sources.
 
     python -m benchmarks.trips [TRIP …] [--show]
 
-Each trip runs in a process of its own, under a profile hook and an audit hook. ``files`` and ``functions`` are ours (in
-``ninja/``), and run after the imports; ``modules`` are ours that were imported. ``opens`` is how often a source was
-opened and ``parses`` how often a reader of a format was started on it, at most, over the trip's sources.
+Each trip, a command or a call, runs in a separate process, under a profile hook and an audit hook. ``files`` and
+``functions`` are those in ``ninja/`` that run after the imports; ``modules`` are the imported modules of Ninja.
+``opens`` is the number of times that a source was opened, and ``parses`` the number of times that a reader of a format
+was started on it (maxima over sources).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ TRIPS = {
 
 
 def prepare(folder: Path) -> None:
-    """Lay the trips' sources out in a folder."""
+    """Write the sources of the trips to a folder."""
     import ninja
 
     archive = folder / "lat.ark"
@@ -77,7 +78,7 @@ def prepare(folder: Path) -> None:
 
 
 class Trace:
-    """Counts what runs between ``start`` and ``stop``."""
+    """Counts of functions, files, opens and parses between ``start`` and ``stop``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder) + os.sep
@@ -90,13 +91,13 @@ class Trace:
         sys.addaudithook(self._audit)
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._running = True
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
     def stop(self) -> None:
-        """End counting."""
+        """Stop counting."""
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
         self._running = False
@@ -130,7 +131,7 @@ class Trace:
             self.parses[str(getattr(content, "name", content))] += 1
 
     def result(self) -> dict[str, Any]:
-        """Return the figures."""
+        """Return the counts."""
         files = Counter(os.path.relpath(code.co_filename, ROOT) for code in self.codes)
         modules = [name for name in sys.modules if name == "ninja" or name.startswith("ninja.")]
         return {
@@ -144,7 +145,7 @@ class Trace:
 
 
 def travel(name: str, folder: Path) -> dict[str, Any]:
-    """Make one trip in this process."""
+    """Run one trip in this process."""
     os.chdir(folder)
     trace = Trace(folder)
     if name.startswith("Python"):

@@ -1,4 +1,4 @@
-"""How few errors in entities the lattices allow, whatever is done with them: the least over all their paths.
+"""Compute a lower bound of the errors in entities: the minimum over all paths of the lattices.
 
     python -m benchmarks.context bound ../shared/data/english
 

@@ -1,4 +1,4 @@
-"""What context gives and costs: word errors, entities found and CPU time, by method and number of phrases.
+"""Accuracy and costs of context: word errors, entities found and CPU time, by method and number of phrases.
 
     python -m benchmarks.context tables ../shared/data/english                     the tables of docs/context.md
     python -m benchmarks.context tables ../shared/data/english --pictures docs     and its pictures

@@ -59,7 +59,7 @@ class Runs:
         self._done: dict[tuple[str, ...], tuple[Path, str]] = {}
 
     def output(self, commands: tuple[str, ...], places: dict[str, str]) -> tuple[Path, str]:
-        """Run commands unless they have run already; return their output's path, and what went wrong."""
+        """Run commands unless they have run already; return the path of their output, and the error."""
         filled = tuple(each.format(out="{out}", **places) for each in commands)
         if filled not in self._done:
             path = self._folder / str(len(self._done))

@@ -1,4 +1,4 @@
-"""Speed of rescoring: the bookkeeping of the engine alone, and the gain of batches with a real network.
+"""Speed of rescoring: the search alone, and the speed-up by batches with a real network.
 
     python -m benchmarks.rescoring engine [DATA] [--lattices 20] [--threads 1]
 
@@ -31,7 +31,7 @@ def mix(value: np.ndarray) -> np.ndarray:
 
 
 class HashLM(LanguageModel):
-    """A model that costs next to nothing: log-probabilities in [-9, -5) are hashes of history and word.
+    """A model of negligible cost: log-probabilities in [-9, -5) are hashes of history and word.
 
     A slot is the hash of its history, so nothing is stored and equal histories have equal slots.
     """
@@ -111,7 +111,7 @@ def run(lattices: Keyed, lm: LanguageModel, options: RescoreOptions) -> tuple[Re
 
 
 def bookkeeping(lattices: Keyed, words: ninja.SymbolTable) -> None:
-    """Print expanded arcs a second with a language model that costs next to nothing."""
+    """Print expanded arcs per second with a language model of negligible cost."""
     known = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
     lm = HashLM(ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *known]))
     for algorithm in ("arcbeam", "pushforward"):

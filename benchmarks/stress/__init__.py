@@ -1,1 +1,1 @@
-"""Behaviour under stress: signals, kills, an hour of work, and files made to be costly."""
+"""Behaviour under stress: signals, kills, an hour of work, and costly files."""

@@ -1,4 +1,4 @@
-"""Costs of files made to be costly: bytes of memory and seconds of one core for each byte read, at two sizes.
+"""Resources for costly files: bytes of memory and CPU seconds per byte read, at two sizes.
 
     python -m benchmarks.stress bounds [--bytes 5000000] [--only NAME …]
 

@@ -1,8 +1,8 @@
-"""Commands on recordings of growing length: CPU seconds and memory against size, and how fast they grow.
+"""Measure commands on recordings of increasing length: CPU seconds and memory against size, and their growth.
 
     python -m benchmarks.toolbox long ../shared/data/korean [--output docs/long.md] [--picture docs/pictures/long.svg]
 
-A recording is the lattices of an archive, one after the other in one lattice. DATA holds lat.ark.gz, text, words.txt.gz
+A recording is one lattice, the concatenation of the lattices of an archive. DATA holds lat.ark.gz, text, words.txt.gz
 and trans.mdl. Each command runs on one core, with start-up, reading and writing. Growth is the exponent of the time
 between the two longest recordings, less the time for a single utterance: 1 is linear, 2 quadratic.
 """

@@ -28,7 +28,7 @@ LETTERS = ("<blk>", "|", *"abcdefghijklmnopqrstuvwxyz")  # columns of the matric
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How long a recording is."""
+    """Size of a recording."""
 
     num_states: int
     num_arcs: int
