@@ -1,4 +1,4 @@
-"""The errors Ninja raises: where it is, what is wrong, what to do.
+"""Errors of Ninja; each message has the place, the fault and the remedy.
 
 Every error is a ``NinjaError`` and the built-in exception a Python programmer would expect, so that
 both ``except ninja.NinjaError`` and ``except ValueError`` work.
@@ -20,18 +20,18 @@ NAMED = 20  # keys in a message
 
 
 class NinjaWarning(UserWarning):
-    """A peculiarity of an input that was removed while it was read, which the user should know."""
+    """Warning of a repaired peculiarity of an input, such as a byte-order mark."""
 
 
 class NinjaError(Exception):
     """Base of all errors of this package.
 
-    ``of_run`` tells errors of a run, its options, symbol table or libraries, from those of a lattice: any other lattice
-    would fail like this one. They are raised, also where failures of lattices are tolerated.
+    ``of_run`` marks errors of a whole run (its options, symbol table or libraries), which every lattice would cause.
+    They are raised even where failures of single lattices are tolerated.
 
     Args:
-        message: What is wrong and what to do, in one line, with the offending value.
-        path: File, stream or rspecifier in which it was found.
+        message: The fault, the offending value and the remedy, in one line.
+        path: File, stream or rspecifier of the fault.
         line: Line in a text file, counted from 1.
         byte: Offset in a binary file, counted from 0.
     """
@@ -70,18 +70,18 @@ class NinjaError(Exception):
 
 
 def shown(key: str) -> str:
-    """Return a key as messages show it: quoted, and not the whole of what is no key at all."""
+    """Return a key for a message, quoted and truncated to ``LONGEST_SHOWN`` characters."""
     return repr(key) if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]!r}…"
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Return the first names of files or keys as messages show them, and how many more there are."""
+    """Return the first names of files or keys for a message, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
 
 class FormatError(NinjaError, ValueError):
-    """A file does not hold what its format demands; reading it cannot go on."""
+    """A file violates its format and cannot be read further."""
 
 
 class LatticeError(NinjaError, ValueError):
@@ -93,7 +93,7 @@ class SymbolError(NinjaError, ValueError):
 
 
 class TableError(SymbolError):
-    """A word id is missing from the symbol table, which is not the one that the lattices were made with."""
+    """A word id is missing from the symbol table, which is not that of the lattices."""
 
     of_run = True
 
@@ -103,7 +103,7 @@ class ModelError(NinjaError, ValueError):
 
 
 class VocabularyError(NinjaError, ValueError):
-    """Lattices and language model do not share enough of a vocabulary to give honest scores."""
+    """Lattices and language model share too few words for meaningful scores."""
 
 
 class OptionError(NinjaError, ValueError):
@@ -117,7 +117,7 @@ class InputError(NinjaError, OSError):
 
 
 class StoreError(InputError):
-    """An object store stopped giving the bytes of a file; what was written so far must not pass for all."""
+    """An object store failed while a file was read; the incomplete output must be discarded."""
 
     of_run = True
 
@@ -133,33 +133,33 @@ class DependencyError(NinjaError, ImportError):
 
 
 class WorkerError(NinjaError, RuntimeError):
-    """A worker process died before it gave its results back."""
+    """A worker process died before it returned its results."""
 
     of_run = True
 
 
 class ThreadError(NinjaError, RuntimeError):
-    """The system has no more threads for this process."""
+    """The system refuses to start another thread."""
 
     of_run = True
 
 
 class BusyError(NinjaError, TimeoutError):
-    """As many lattices are in flight as may be, and the time to wait for one of them is over."""
+    """The limit of lattices in flight is reached, and the wait for a free slot timed out."""
 
     of_run = True
 
 
 class ClosedError(NinjaError, RuntimeError):
-    """A lattice was given to something that is closed, or not done when it was closed."""
+    """A lattice was submitted after closing, or was not finished when the service closed."""
 
     of_run = True
 
 
 def described(default: Default, help: str) -> Default:
     """Make a field of an options dataclass with its help text."""
-    found: Default = field(default=default, metadata={"help": help})
-    return found
+    option: Default = field(default=default, metadata={"help": help})
+    return option
 
 
 def documented(options: type[Options]) -> type[Options]:
@@ -182,9 +182,9 @@ def check_range(
     """Check that an option lies within its range.
 
     Args:
-        value: Its value; NaN is in no range.
-        above: The value must be larger than this; None: no such bound.
-        finite: Infinity is not allowed.
+        value: Value of the option; NaN is in no range.
+        above: Exclusive lower bound.
+        finite: Refuse infinity.
     """
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return

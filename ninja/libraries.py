@@ -1,4 +1,4 @@
-"""Libraries that an installation may lack: what needs them, and the line that installs them."""
+"""Optional libraries: their purposes, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 from ninja.errors import DependencyError
 
 DISTRIBUTION = "ninja-asr"
-VERSION = "0.1.0"  # as in pyproject.toml: to ask the installation takes 10 ms
+VERSION = "0.1.0"  # as in pyproject.toml; reading the metadata of the installation takes 10 ms
 
 
 class Library(NamedTuple):
-    """A library that is not needed for everything."""
+    """An optional library."""
 
-    purpose: str  # what cannot be done without it
-    install: str  # the command that installs it
+    purpose: str  # features that need it
+    install: str  # command that installs it
 
 
-# By the name that is imported.
+# By import name.
 LIBRARIES = {
     "torch": Library(
         "neural language models, training, writing k2 files",
@@ -52,11 +52,11 @@ LIBRARIES = {
 
 @contextmanager
 def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iterator[None]:
-    """Import libraries in a ``with`` block; one that is missing raises an error with the line that installs it.
+    """Import libraries in a ``with`` block; a missing one raises an error with the command that installs it.
 
     Args:
-        purpose: What needs them, in the singular: "a page".
-        path: The file that is read or written.
+        purpose: Feature that needs them, in the singular: "a page".
+        path: File that is read or written.
 
     Raises:
         DependencyError: An import in the block failed.
@@ -68,11 +68,11 @@ def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iter
 
 
 def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str] | None = None) -> ImportError:
-    """Return the error that says which library is missing and how to install it; an import of our own stays as it is.
+    """Return an error that names the missing library and its installation; errors of our own modules are unchanged.
 
     Args:
-        purpose: What needs the library; empty: not known.
-        path: The file that is read or written.
+        purpose: Feature that needs the library, if known.
+        path: File that is read or written.
     """
     library = (error.name or "").partition(".")[0]
     if isinstance(error, DependencyError) or library in ("", "ninja"):
@@ -86,7 +86,7 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
 
 
 def installed_version() -> str:
-    """Return the version of the installed distribution; the package's own attribute may be another package's."""
+    """Return the version of the installed distribution; `ninja.__version__` may be that of another package."""
     from importlib import metadata  # takes longer to import than all the rest
 
     try:

@@ -1,4 +1,4 @@
-"""The log of a run: its results counted, notes for the user, failures."""
+"""The log of a run: counts of results, notes for the user, failures."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ OnError = Callable[[NinjaError], None]
 
 @dataclass(slots=True)
 class Log:
-    """Counts, notes and failures of a run; all its stages write to the same one.
+    """Counts, notes and failures of a run, shared by its stages.
 
-    Numbers that a subclass adds are added up when logs of several processes are merged.
+    Numeric fields, also those of subclasses, are summed when logs of several processes are merged.
     """
 
     on_note: Callable[[str], None] | None = None  # called with each note at once
-    on_error: OnError | None = None  # called with each failure at once; None: the first one is raised
+    on_error: OnError | None = None  # called with each failure at once; without it, the first failure is raised
     lattices: int = 0  # results
-    skipped: int = 0  # lattices left out because their results stood in the output already
+    skipped: int = 0  # lattices whose results were in the output already
     notes: list[str] = field(default_factory=list)
     failures: list[NinjaError] = field(default_factory=list)
-    repeated: list[str] = field(default_factory=list)  # keys that occurred before, once for each repetition
-    lists_repeated: bool = False  # a note lists these keys
-    output: int = 0  # number of the output that is being written, of several
+    repeated: list[str] = field(default_factory=list)  # duplicate keys, once for each repetition
+    lists_repeated: bool = False  # whether a note lists these keys
+    output: int = 0  # number of the current output
     _reported: set[tuple[int, str]] = field(default_factory=set)  # notes, with the output of each
 
     def note(self, message: str) -> None:
-        """Keep a message and show it to the user, once for each output."""
+        """Add a message and show it to the user, once for each output."""
         if (self.output, message) in self._reported:
             return
         self._reported.add((self.output, message))
@@ -39,7 +39,7 @@ class Log:
             self.on_note(message)
 
     def fail(self, error: NinjaError, key: str | None = None) -> None:
-        """Keep the failure of a lattice, or raise it if failures are not tolerated or its cause is the run."""
+        """Add the failure of a lattice; raise it if failures are not tolerated or it concerns the whole run."""
         error.key = error.key or key
         if self.on_error is None or error.of_run:
             raise error
@@ -47,7 +47,7 @@ class Log:
         self.on_error(error)
 
     def merge(self, part: Log) -> None:
-        """Add the log of a thread or process; a note that is here already is not repeated."""
+        """Add the log of a thread or process, without repeating notes."""
         for counter in fields(part):
             value = getattr(part, counter.name)
             if isinstance(value, int | float) and not isinstance(value, bool):

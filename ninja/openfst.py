@@ -73,12 +73,12 @@ def from_fst(
     Args:
         fst: Machine of any of the three arc types; it is not changed.
         key: Utterance id; with ``like`` and an empty key, that lattice's.
-        like: None: words are the output labels (as Kaldi reads a transducer; input labels are dropped), weights become
-            graph costs, acoustic costs are 0 and alignments empty; an attached output symbol table becomes the
-            lattice's, or an input one where every arc has the same label on both sides. A lattice: output labels are
-            its arcs, as ``to_fst`` wrote them; both costs and the alignment are looked up there and the machine's
-            own weights ignored. Arcs of final costs become final costs again where nothing else ends in their state,
-            and epsilon arcs elsewhere. Output label 0 costs nothing.
+        like: Without it, words are the output labels (as Kaldi reads a transducer; input labels are dropped), weights
+            become graph costs, acoustic costs are 0 and alignments empty; an attached output symbol table becomes the
+            lattice's, or an input one where every arc has the same label on both sides. With it, output labels are arcs
+            of this lattice, as ``to_fst`` wrote them; both costs and the alignment are looked up there and the
+            machine's own weights ignored. Arcs of final costs become final costs again where nothing else ends in their
+            state, and epsilon arcs elsewhere. Output label 0 costs nothing.
         labels: With ``like``: "arc" takes the word from there too, "word:arc" from the input label.
 
     Raises:

@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float32]
 class PointerScores:
     """Scores of arcs after the best path to each; NaN for arcs without a word, and for unreachable ones."""
 
-    gain: Floats  # ln Q - ln P: what the phrases add to the word's log-probability, [num_arcs]
+    gain: Floats  # ln Q - ln P: change of the word's log-probability by the phrases, [num_arcs]
     copied: Floats  # probability that the word is one of a phrase, [num_arcs]
 
 

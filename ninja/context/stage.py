@@ -123,7 +123,7 @@ class Contextual:
                 yield key, result
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Yield what a call yields, computed on several threads, each of which has a tracker of its own."""
+        """Yield the results of `__call__`, computed on several threads with one tracker each."""
         local = threading.local()
 
         def work(batch: Batch) -> tuple[list[Keyed], RescoreReport]:
@@ -202,7 +202,7 @@ class Contextual:
         binding = self._binding
         if binding is None or binding.words is not words or (words.grows and largest >= binding.num_words):
             self._binding = self._bound(words, log)
-            # Only once, and later for a growing table: finding what cannot be pronounced takes a while.
+            # Only once, and later for a growing table: the search for unpronounceable phrases is slow.
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
         return self.tracker

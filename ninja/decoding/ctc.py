@@ -38,8 +38,8 @@ def ctc_nbest(
 ) -> list[Hypothesis]:
     """Find the best word sequences by a CTC model and, with a tracker, the context.
 
-    A sequence has the probability of all its alignments together: repeats of a unit count once unless a blank stands
-    between, and so do boundaries. Prefixes that fell out of the beams are not counted.
+    A sequence has the probability of all its alignments together: repeats of a unit count once unless a blank is
+    between them, and so do boundaries. Pruned prefixes are not counted.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].

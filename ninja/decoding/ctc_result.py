@@ -199,6 +199,6 @@ def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: s
             message = f"word {word!r} is not in the symbol table; give a lexicon of its words, or the unknown word"
             raise SymbolError(message, words.path, key=key)
         if number == EPSILON:
-            raise SymbolError(f"word {word!r} has the id {EPSILON}, which stands for no word", words.path, key=key)
+            raise SymbolError(f"word {word!r} has the id {EPSILON}, which means no word", words.path, key=key)
         ids.append(number)
     return tuple(dict.fromkeys(ids))

@@ -1,4 +1,4 @@
-"""Scores that a list of phrases adds to a language model's, step by step, for decoders whose units are words."""
+"""Score increments of a phrase list over a language model, step by step, for decoders whose units are words."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NO_SLOT = -1  # of a state whose words the model has not read yet
 class PointerTracker:
     """Follows word histories through a language model with a pointer, as `Tracker` does through a class model.
 
-    A state is an integer for a history. The score of a word is ``context_weight · (ln Q - ln P)``: what the phrases add
-    to the language model's own log-probability, 0 for an utterance without phrases. With ``scores="all"`` it is ln Q
-    itself, for decoders without a language model. Threads that share a tracker wait for each other.
+    A state is an integer for a history. The score of a word is ``context_weight · (ln Q - ln P)``: the change of the
+    language model's log-probability by the phrases, 0 for an utterance without phrases. With ``scores="all"`` it is ln
+    Q itself, for decoders without a language model. Threads that share a tracker wait for each other.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PointerTracker:
             lm: The language model that the pointer was trained for.
 
         Raises:
-            ModelError: It was trained for another one.
+            ModelError: The pointer was trained for another language model.
             OptionError: ``scores`` is neither ``"gain"`` nor ``"all"``.
         """
         if scores not in ("gain", "all"):

@@ -1,4 +1,4 @@
-"""Packing and unpacking of gzip, by isal."""
+"""Compression and decompression of gzip, by isal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 GZIP_MAGIC = b"\x1f\x8b"
 PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
-SHORTEST_MEMBER = 40  # bytes; whatever is shorter and no gzip is something else, even if it begins as gzip does
+SHORTEST_MEMBER = 40  # bytes; shorter data after a member are not gzip, even if they begin with its magic number
 PACKING = 2  # isal's level: as small as gzip -1, at 0.9 GB/s
-LARGEST_RATIO, FREE = 100, 1 << 28  # unpacked bytes for each packed one, beyond the first ones that are free
-MEMBER = 1 << 22  # unpacked bytes after which a new gzip member may begin, so that a broken-off file can be taken up
+LARGEST_RATIO, FREE = 100, 1 << 28  # limit of unpacked bytes per packed byte, after the first FREE bytes
+MEMBER = 1 << 22  # unpacked bytes after which a new member begins, so that an interrupted file can be resumed
 
 
 def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
@@ -28,15 +28,15 @@ def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
 
 
 def unpack_head(packed: bytes, size: int) -> bytes:
-    """Unpack the begin of a gzip stream; return no bytes if it is damaged."""
+    """Decompress the beginning of a gzip stream; return b"" if it is damaged."""
     unpacker, failures = _unpacker()
     with contextlib.suppress(*failures):
         return cast(bytes, unpacker.decompress(packed, size))
     return b""
 
 
-class Unpacked:
-    """The bytes of a series of gzip members; where it breaks off, all that comes before is still given.
+class GzipReader:
+    """Decompresses a series of gzip members; the bytes before a damaged place are still returned.
 
     `head` are the first bytes, which have been read already.
     """
@@ -46,33 +46,33 @@ class Unpacked:
         self._raw = raw
         self._name = name
         self._read = len(head)  # bytes read so far
-        self._unpacker: Any = None  # of the member that has begun
+        self._unpacker: Any = None  # of the current member
         self._failures: tuple[type[Exception], ...] = ()
-        self._members = 0  # that have begun
-        self._begin = 0  # of the last of them, in the packed file
-        self._has_output = False  # whether it has given a byte
+        self._members = 0  # number of members so far
+        self._begin = 0  # offset of the current member in the packed file
+        self._has_output = False  # whether the current member gave a byte
         self._full = False  # whether the last buffer was filled to its end
-        self._unpacked_size = 0  # bytes
+        self._unpacked_size = 0
 
     @property
     def position(self) -> int:
-        """Packed bytes that were unpacked so far."""
+        """Number of packed bytes that were decompressed so far."""
         return self._read - len(self._packed)
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill some of a buffer; 0 is the end."""
+        """Read into a buffer and return the number of bytes, 0 at the end of the stream."""
         while True:
             if self._unpacker is None and not self._begin_member():
                 return 0
             if not self._packed and not self._full and not self._more():
-                self._refuse_strange()
+                self._refuse_trailing_data()
                 raise FormatError("the gzip stream ends too early: the file is cut short", self._name)
             try:
                 content = self._unpacker.decompress(self._packed, len(buffer))
             except self._failures as error:
-                self._refuse_strange()
+                self._refuse_trailing_data()
                 raise FormatError(f"the gzip stream is damaged: {error}", self._name) from error
-            self._full = len(content) == len(buffer)  # there may be more to come without more to read
+            self._full = len(content) == len(buffer)  # the decompressor may have more output without more input
             self._packed = self._unpacker.unconsumed_tail
             if self._unpacker.eof:
                 self._packed = self._unpacker.unused_data
@@ -88,7 +88,7 @@ class Unpacked:
                 return len(content)
 
     def _begin_member(self) -> bool:
-        while not (packed := self._packed.lstrip(b"\0")):  # some pad their files
+        while not (packed := self._packed.lstrip(b"\0")):  # some programs pad files with zeros
             if not self._more():
                 return False
         self._packed = packed
@@ -106,8 +106,8 @@ class Unpacked:
         self._unpacker, self._failures = _unpacker()
         return True
 
-    def _refuse_strange(self) -> None:
-        """Refuse a member behind others that broke before it gave a byte, or is too short for one of lattices."""
+    def _refuse_trailing_data(self) -> None:
+        """Refuse a later member that fails before its first byte, or is too short to hold a lattice."""
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
                 "the gzip stream ends here, and what follows is no whole one: is something else appended to the file, "
@@ -117,15 +117,15 @@ class Unpacked:
             )
 
     def _more(self, rest: bytes = b"") -> bool:
-        """Read more bytes; tell whether there were any."""
+        """Read more bytes; return whether there were any."""
         more = self._raw.read(PACKED_CHUNK) or b""
         self._packed = rest + more
         self._read += len(more)
         return bool(more)
 
 
-class Packed:
-    """Writer of gzip: a series of members, each of whole entries; with `follows`, behind others in the file."""
+class GzipWriter:
+    """Writes a series of gzip members, each of whole entries; with `follows`, after existing members of the file."""
 
     def __init__(self, file: Bytes, *, follows: bool = False) -> None:
         from isal import isal_zlib
@@ -150,7 +150,7 @@ class Packed:
             self.end_member()
 
     def end_member(self) -> None:
-        """End a member: what it holds can be read even if the file is broken off behind it."""
+        """End a member, whose entries can be read even if the file is truncated after it."""
         self._file.write(self._packer.flush())
         self._packer = self._new()
         self._size = 0

@@ -1,7 +1,7 @@
 """Files of object stores and other file systems, named by URLs (``s3://…``, ``gs://…``, ``hdfs://…``), by fsspec.
 
-Sources are read in ranges. Outputs are written to a file of this machine and put when they are whole: an exception
-inside an open file of S3 would close it, and so publish half of it.
+Sources are read in ranges. Outputs are written to a local temporary file and uploaded when they are complete: an
+exception in the ``with`` block of an open S3 file would close it, which publishes a truncated object.
 """
 
 from __future__ import annotations
@@ -16,54 +16,60 @@ from typing import Any
 from ninja.errors import DependencyError, InputError, NinjaError, OptionError, OutputError, StoreError
 
 INSTALL = "pip install 'ninja-asr[cloud]'"
-FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes asked for at once, of a file that is read on and on
-_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}  # where an object appears once it is put as a whole
-# Not all that fsspec knows: some of its protocols take code or other URLs from the files that they read.
+FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes of a request; sequential reads double it
+_STORES = {
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "az",
+    "abfs",
+    "abfss",
+}  # object stores: an object appears when its upload is complete
+# A subset of fsspec's protocols: some of the others take code or URLs from the files that they read.
 SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
 
 
 def is_file(url: str) -> bool:
-    """Return whether a URL is that of an existing file."""
-    with _asking(url):
-        system, name = _system(url)
+    """Return whether a URL names an existing file."""
+    with _store_errors(url):
+        system, name = _file_system(url)
         return bool(system.isfile(name))
 
 
 def identity_of(url: str) -> str:
     """Return one spelling of all URLs of a file."""
-    with _asking(url):
-        system, name = _system(url)
+    with _store_errors(url):
+        system, name = _file_system(url)
         return str(system.unstrip_protocol(name))
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return the size of a file, None if it is not there, and a mark that changes when it is written anew."""
-    with _asking(url):
-        system, name = _system(url)
+    """Return the size of a file, None if it does not exist, and a tag that changes whenever it is rewritten."""
+    with _store_errors(url):
+        system, name = _file_system(url)
         try:
             details = system.info(name)
         except FileNotFoundError:
             return None, ""
-    marks = (
-        str(details[field]) for field in ("ETag", "etag", "mtime", "LastModified", "created") if details.get(field)
-    )
-    return int(details["size"]), next(marks, "")
+    tags = (str(details[field]) for field in ("ETag", "etag", "mtime", "LastModified", "created") if details.get(field))
+    return int(details["size"]), next(tags, "")
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the URLs that a pattern names, in any order; a plain URL stands for itself.
+    """Return the URLs that match a pattern, in any order; a plain URL is returned as it is.
 
-    ``JOB`` in the name of the file stands for a number.
+    ``JOB`` in the file name matches a number.
     """
     base = pattern.rpartition("/")[2]
     if "JOB" not in base and not _MAGIC.search(pattern):
         return [pattern]
-    with _asking(pattern):
-        system, name = _system(pattern)
+    with _store_errors(pattern):
+        system, name = _file_system(pattern)
         system.invalidate_cache()
         paths = system.glob(name if "JOB" not in base else name[: -len(base)] + base.replace("JOB", "*"))
-        urls = [_inside(str(system.unstrip_protocol(path)), pattern, system) for path in paths]
+        urls = [_check_inside(str(system.unstrip_protocol(path)), pattern, system) for path in paths]
     shape = re.compile(re.escape(base).replace("JOB", r"\d+")) if "JOB" in base else re.compile(r"[^.].*", re.DOTALL)
     return [url for url in urls if shape.fullmatch(url.rpartition("/")[2])]
 
@@ -71,21 +77,23 @@ def matching(pattern: str) -> list[str]:
 def listing(folder: str) -> tuple[list[str], list[str]]:
     """Return the URLs of the files and of the folders in a folder, without hidden ones, in any order."""
     urls: tuple[list[str], list[str]] = [], []
-    with _asking(folder):
-        system, name = _system(folder)
+    with _store_errors(folder):
+        system, name = _file_system(folder)
         system.invalidate_cache()
         for entry in system.ls(name, detail=True):
-            url = _inside(str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system)
+            url = _check_inside(
+                str(system.unstrip_protocol(entry["name"])).rstrip("/"), f"{folder.rstrip('/')}/", system
+            )
             if not url.rpartition("/")[2].startswith(".") and url != folder.rstrip("/"):
                 urls[entry["type"] == "directory"].append(url)
     return urls
 
 
-def _inside(url: str, request: str, system: Any) -> str:
-    """Return a URL that a listing gave, if it lies where the store was asked.
+def _check_inside(url: str, request: str, system: Any) -> str:
+    """Return a URL of a listing, after checking that it lies in the requested folder.
 
     Raises:
-        InputError: It does not.
+        InputError: It lies elsewhere.
     """
     plain = _MAGIC.split(request, maxsplit=1)[0].partition("JOB")[0]
     folder = str(system.unstrip_protocol(system._strip_protocol(plain.rpartition("/")[0])))
@@ -95,13 +103,13 @@ def _inside(url: str, request: str, system: Any) -> str:
 
 
 def put(path: str, url: str) -> None:
-    """Copy a file of this machine to a URL, where it appears whole or not at all.
+    """Upload a local file to a URL, where it appears whole or not at all.
 
     Raises:
         OutputError: It cannot be written there.
     """
-    with _asking(url, OutputError):
-        system, name = _system(url)
+    with _store_errors(url, OutputError):
+        system, name = _file_system(url)
         if url.partition("://")[0] in _STORES:
             system.put_file(path, name)
         else:
@@ -119,10 +127,10 @@ def put(path: str, url: str) -> None:
 
 
 def _replace(system: Any, part: str, name: str) -> None:
-    """Give a file its name; one that has it already goes when the new one is there, not before."""
+    """Rename a file; an existing file of the new name is removed only after the rename succeeded."""
     try:
         system.mv(part, name)
-    except Exception:  # some do not rename to a name that there is
+    except Exception:  # some file systems do not rename onto an existing file
         if not system.exists(part) or not system.exists(name):
             raise
     else:
@@ -134,37 +142,37 @@ def _replace(system: Any, part: str, name: str) -> None:
     except BaseException:
         system.mv(old, name)
         raise
-    with suppress(Exception):  # the output is there; a hidden file stays
+    with suppress(Exception):  # the output is complete; a hidden file remains
         system.rm_file(old)
 
 
 def remove(url: str) -> None:
-    """Remove a file, if there is one."""
-    with _asking(url, OutputError):
-        system, name = _system(url)
+    """Remove a file, if it exists."""
+    with _store_errors(url, OutputError):
+        system, name = _file_system(url)
         if system.isfile(name):
             system.rm_file(name)
             system.invalidate_cache()
 
 
 def check_target(url: str) -> None:
-    """Refuse the URL of an output that can never be put: without credentials, in a bucket that there is not.
+    """Check that an output can be written: the credentials are valid and the bucket exists.
 
     Raises:
         OutputError: It cannot be written.
     """
-    with _asking(url, OutputError):
-        system, name = _system(url)
+    with _store_errors(url, OutputError):
+        system, name = _file_system(url)
         if url.partition("://")[0] in _STORES:
-            with suppress(PermissionError):  # one who may put objects may not be allowed to list them
+            with suppress(PermissionError):  # permission to write does not imply permission to list
                 system.info(name.strip("/").partition("/")[0])
 
 
 def part_of(url: str) -> str:
-    """Return the temporary file of this machine in which an output is written, in a folder of the user's own.
+    """Return the local temporary file of an output, in a folder that belongs to the user.
 
     Raises:
-        OutputError: There is no such folder, or it is somebody else's.
+        OutputError: The folder cannot be created, or belongs to another user.
     """
     import hashlib
     import tempfile
@@ -174,7 +182,7 @@ def part_of(url: str) -> str:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         is_own = os.lstat(folder).st_uid == os.getuid()
     except OSError as error:
-        raise OutputError(f"cannot be made: {error.strerror}; set TMPDIR to another folder", folder) from error
+        raise OutputError(f"cannot be created: {error.strerror}; set TMPDIR to another folder", folder) from error
     if not is_own:
         raise OutputError("belongs to another user; set TMPDIR to another folder", folder)
     digest = hashlib.sha256(identity_of(url).encode()).hexdigest()[:16]
@@ -182,7 +190,7 @@ def part_of(url: str) -> str:
 
 
 class RemoteFile(io.RawIOBase):
-    """A file that is read in ranges, each twice as long as the one before it while they follow one another.
+    """A remote file, read in ranges; while reading is sequential, each range is twice as long as the last.
 
     Raises:
         InputError: It cannot be opened.
@@ -190,8 +198,8 @@ class RemoteFile(io.RawIOBase):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        with _asking(url):
-            self._system, self._name = _system(url)
+        with _store_errors(url):
+            self._system, self._name = _file_system(url)
             self.size = int(self._system.info(self._name)["size"])
         self._position = 0
         self._range = b""
@@ -199,50 +207,52 @@ class RemoteFile(io.RawIOBase):
         self._length = FIRST_RANGE
 
     def readable(self) -> bool:
-        """Tell Python's own layers that this can be read."""
+        """Return True: part of the ``io.RawIOBase`` interface."""
         return True
 
     def seekable(self) -> bool:
-        """Tell Python's own layers that ``seek`` works."""
+        """Return True: part of the ``io.RawIOBase`` interface."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to an offset."""
+        """Move to an offset and return the new position."""
         before = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         self._position = before + offset
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill some of a buffer; 0 is the end."""
+        """Read into a buffer and return the number of bytes, 0 at the end of the file."""
         view = memoryview(buffer).cast("B")
         at = self._position - self._begin
         if not 0 <= at < len(self._range):
             if self._position >= self.size or not len(view):
                 return 0
-            self._ask(follows=at == len(self._range))
+            self._read_range(follows=at == len(self._range))
             at = 0
         count = min(len(view), len(self._range) - at)
         view[:count] = self._range[at : at + count]
         self._position += count
         return count
 
-    def _ask(self, *, follows: bool) -> None:
+    def _read_range(self, *, follows: bool) -> None:
         self._length = min(2 * self._length, LARGEST_RANGE) if follows else FIRST_RANGE
         begin, end = self._position, min(self._position + self._length, self.size)
         try:
             content = self._system.cat_file(self._name, start=begin, end=end)
-        except Exception as error:  # of the store's library
+        except Exception as error:  # of any type: the store's library defines it
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
         if len(content) != end - begin:
-            raise StoreError(f"{len(content)} bytes came instead of {end - begin}; was it written over?", self._url)
+            raise StoreError(
+                f"{len(content)} bytes were read instead of {end - begin}; was the file overwritten?", self._url
+            )
         self._range, self._begin = content, begin
 
 
-def _system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and its name there.
+def _file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path there.
 
     Raises:
-        OptionError: Its scheme is none that Ninja serves, or it is chained to another (``::``).
+        OptionError: The scheme is not supported, or the URL is chained to another (``::``).
         DependencyError: The library of the store is not installed.
     """
     protocol = url.partition("://")[0]
@@ -262,8 +272,8 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _asking(url: str, kind: type[InputError] | type[OutputError] = InputError) -> Iterator[None]:
-    """Turn the errors of the stores' libraries, of any type, into ours."""
+def _store_errors(url: str, kind: type[InputError] | type[OutputError] = InputError) -> Iterator[None]:
+    """Convert errors of the stores' libraries, of any type, to ours."""
     try:
         yield
     except NinjaError:

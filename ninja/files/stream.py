@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import IO, cast
 
 from ninja.errors import FormatError, InputError, NinjaWarning
-from ninja.files.gzip import GZIP_MAGIC, Unpacked
+from ninja.files.gzip import GZIP_MAGIC, GzipReader
 from ninja.files.place import STDIN, Identity, Place, identity, identity_of, is_remote
 from ninja.files.remote import RemoteFile
 
@@ -47,7 +47,7 @@ class Stream:
         self._raw = raw
         self._bytes_left = size
         self._position = 0  # of a stream that is not gzip
-        self._unpacked: Unpacked | None = None
+        self._unpacked: GzipReader | None = None
         self._readinto: Callable[[memoryview], int | None] = raw.readinto  # type: ignore[attr-defined]
         head = b""
         try:
@@ -57,7 +57,7 @@ class Stream:
             raise self._failure(error) from error
         self._head = head
         if head.startswith(GZIP_MAGIC):
-            self._unpacked = Unpacked(head, raw, name)
+            self._unpacked = GzipReader(head, raw, name)
             self._readinto = self._unpacked.readinto
             self._head = b""
             self._bytes_left = None

@@ -82,7 +82,7 @@ ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 class Read:
     """The reader of a format."""
 
-    # Content, symbol table (None: make one of the words in the file), options -> the entries of the file.
+    # Content, symbol table or None to make one of the words in the file, options -> the entries of the file.
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass of ``--from NAME:OPTION=VALUE``
     ids: bool = False  # words may be ids, of a table in the file or of the user
@@ -94,7 +94,7 @@ class WriteSettings:
     """Options, symbol table and encoding of one output."""
 
     options: Any  # of the options class of the format
-    words: SymbolTable | None  # None: the table of each lattice
+    words: SymbolTable | None  # [default: the table of each lattice]
     encoding: str = "utf-8"
 
 
@@ -141,7 +141,7 @@ class Format:
     extensions: tuple[str, ...] = ()  # new files get the first one
     aliases: tuple[str, ...] = ()
     mark: Callable[[bytes], object] | None = None  # tells by the first bytes whether a file has this format
-    in_folder: Callable[[bytes], object] | None = None  # stricter mark for files in a folder; None: the mark
+    in_folder: Callable[[bytes], object] | None = None  # stricter mark for files in a folder  [default: the mark]
     of_folder: Callable[[str], bool] | None = None  # tells whether a folder is one source of this format
     results: bool = False  # in a folder with lattices, such files are results and are not read
     keeps: frozenset[Field] = frozenset()  # fields that a file can store
@@ -175,7 +175,7 @@ class Reader:
         """Yield each key of a file with its lattice or its error.
 
         Args:
-            words: Symbol table that must have the words; None: make one of the words in the file, if it spells them.
+            words: Symbol table that must have the words.  [default: a new one of the words that the file spells]
 
         Raises:
             NinjaError: An error that ends the reading of this file.

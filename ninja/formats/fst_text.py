@@ -39,7 +39,7 @@ _FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds
 class FstTextOptions:
     """Options of reading an FST in text."""
 
-    acceptor: bool | None = None  # one label an arc; None: seen from the lines
+    acceptor: bool | None = None  # one label per arc  [default: detected from the lines]
     labels: Literal["auto", "ids", "words"] = "auto"  # auto: ids if every label is an integer
     encoding: str = "utf-8"
 

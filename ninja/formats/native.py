@@ -26,7 +26,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
-TOGETHER = 64  # lattices that are made at once
+TOGETHER = 64  # number of lattices made in one call
 BATCH = 1 << 25  # bytes of the arrays of a record batch
 BATCH_LATTICES = 1 << 12  # maximum number of lattices of a record batch at the end
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
@@ -38,8 +38,8 @@ class NativeFile:
     Lattices stay valid after the file is closed, but not if it is truncated: like any mapped file, it must be replaced,
     not overwritten.
 
-    All invariants of a lattice are checked, so that kernels stay within its arrays whatever an untrusted file has, and
-    so is its checksum, so that a flipped bit is an error. Its key must not be empty or have control characters.
+    All invariants of a lattice are checked, so that kernels stay within its arrays even for untrusted files, and so is
+    its checksum, so that a flipped bit is an error. Its key must not be empty or have control characters.
 
     Args:
         source: A path, which is mapped, or the bytes of a file.

@@ -34,7 +34,7 @@ class PlfOptions:
 
     # log-probabilities, probabilities, any natural logarithms; auto: one of the first two, guessed from the line
     scores: Literal["auto", "log", "probability", "score"] = "auto"
-    graph: int | None = 0  # index of the score that becomes the graph cost; None: no graph cost
+    graph: int | None = 0  # index of the score that becomes the graph cost, if any
     acoustic: int | None = None  # index of the score that becomes the acoustic cost
     fold: Literal["never", "null"] = "null"  # null: arcs with *EPS* into the last state become final costs
     encoding: str = "utf-8"

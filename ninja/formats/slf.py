@@ -47,14 +47,14 @@ _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty
 class SlfOptions:
     """Options of reading an HTK lattice."""
 
-    graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost; None: l and r, if present
-    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost; None: a
+    graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost  [default: l and r, if present]
+    acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost  [default: a]
     frame_shift: float = 0.01  # seconds; times are rounded to its multiples
     silent: frozenset[str] = SILENT  # words that become epsilon, besides !NULL
     words_on: WordPosition = "auto"  # whether the words of nodes begin or end at their node
     fold: Fold = "null"  # links into the end that become final costs: none, those with !NULL, or silent ones, too
     key: Literal["file", "utterance"] = "file"  # source of the key: the file name, or UTTERANCE= if there is one
-    missing_score: float | None = None  # natural logarithm, for links without a score that others have; None: refuse
+    missing_score: float | None = None  # natural log, of links without a score that others have  [default: refuse]
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -182,8 +182,8 @@ def _parse(content: bytes, key: str, path: str | None, options: SlfOptions) -> d
 class SlfWriteOptions:
     """Options of ``write_slf``."""
 
-    base: float | None = None  # of the logarithms; 0: probabilities; None: natural
-    frame_shift: float | None = None  # seconds; None: the lattice's own, else 0.01
+    base: float | None = None  # of the logarithms; 0 for probabilities  [default: e]
+    frame_shift: float | None = None  # seconds  [default: that of the lattice, else 0.01]
 
     def __post_init__(self) -> None:
         if self.base is not None and not (self.base == 0 or 1 <= self.base < math.inf):

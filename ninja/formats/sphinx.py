@@ -40,7 +40,7 @@ class SphinxOptions:
 
     silent: frozenset[str] = SILENT  # words that become epsilon
     bracketed: bool = True  # words in [] or ++, such as [NOISE], become epsilon, too
-    base: float | None = None  # of the logarithms in a file without a line "# -logbase"; None: refuse such a file
+    base: float | None = None  # of the logarithms in files without a line "# -logbase"  [default: refuse them]
     frame_shift: float = 0.01  # seconds; the files count frames
     encoding: str = "utf-8"
 

@@ -26,7 +26,7 @@ class Naming:
 
     key: str
     path: str | None
-    words: SymbolTable | None  # None: make a table of the words in the file
+    words: SymbolTable | None  # [default: a new table of the words in the file]
     encoding: str = "utf-8"
 
     def decoded(self, name: bytes, line: int | None = None) -> str:
@@ -94,7 +94,7 @@ def spelled(
     """Return the index of each arc's word in the returned list, int32 [num_arcs], and the encoded words.
 
     Args:
-        words: Symbol table of the lattice; None: the attached one.
+        words: Symbol table of the lattice.  [default: the attached one]
         null: Name of epsilon.
 
     Raises:

@@ -1,7 +1,7 @@
 """Read files of ``torch.save`` without torch: mapped tensors, numbers, strings, lists and dictionaries.
 
-The opcodes of the pickle are interpreted here and nothing is called or imported: the few allowed names stand for
-objects that this module builds. Compared with ``torch.load(weights_only=True, mmap=True)`` this reader checks the
+The opcodes of the pickle are interpreted here and nothing is called or imported: the few allowed names are
+mapped to objects of this module. Compared with ``torch.load(weights_only=True, mmap=True)`` this reader checks the
 CRC-32 of every part that it uses, refuses compressed entries and tensors outside their storage, reads objects of k2
 without k2, and needs no import of torch, which takes a second.
 """

@@ -71,8 +71,8 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
     """Draw n paths, with replacement, each as a lattice.
 
-    At every state all arcs, and the end if the state is final, are equally probable, whatever their costs. The same
-    seed and key give the same paths.
+    At every state all arcs, and the end if the state is final, are equally probable, regardless of their costs. The
+    same seed and key give the same paths.
 
     Raises:
         OptionError: ``n`` is below 1.

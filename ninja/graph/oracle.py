@@ -43,7 +43,7 @@ def oracle(lattices: Batch, reference: Sequence[Words], wildcards: Collection[in
 def oracle(
     lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int] = ()
 ) -> Oracle | list[Oracle]:
-    """Find the path with the fewest word errors, whatever it costs.
+    """Find the path with the fewest word errors, regardless of its cost.
 
     The result is exact if states × words of the reference are at most 16 million. For longer recordings time and memory
     grow linearly: a state is compared with the 256 or more words of the reference on both sides of its position, and

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ninja.errors import OptionError
-from ninja.files.gzip import Packed
+from ninja.files.gzip import GzipWriter
 from ninja.files.output import Bytes, PartFile, StandardOutput
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import target
@@ -28,7 +28,7 @@ def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
         raise OptionError(f"{name!r}: a table of FSTs gets no script file; write ark:FILE or ark,t:FILE")
     file = StandardOutput() if chosen.archive == STDOUT else PartFile(chosen.archive)
     try:
-        packed = Packed(file) if chosen.packed else None
+        packed = GzipWriter(file) if chosen.packed else None
         yield packed or file, chosen.text or (name == STDOUT and sys.stdout.isatty())
         if packed is not None:
             packed.close()

@@ -372,7 +372,7 @@ def vocabulary(
 ) -> SymbolTable | None:
     """Return one symbol table of the words that files spell, in the order of their first occurrence.
 
-    All files are read for it: only a caller who must know all words before the first lattice needs it. Errors of
+    All files are read for it; use it only if all words must be known before the first lattice. Errors of
     lattices are left to ``read``. Arguments and errors are those of ``read``.
 
     Returns:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, SymbolError
-from ninja.files.gzip import Packed
+from ninja.files.gzip import GzipWriter
 from ninja.files.output import PartFile, StandardOutput
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_file
@@ -56,7 +56,7 @@ class KaldiWriter(LatticeWriter):
         self._script_lines: list[bytes] = []
         self._file: PartFile | StandardOutput | None = None
         self._script: PartFile | None = None
-        self._packed: Packed | None = None
+        self._packed: GzipWriter | None = None
         self._spare: list[TableWriter] = []  # reused for prepared batches
         self._is_closed = False  # a finished output of an unknown run
         self._kept_at = 0.0  # time of the last point where the output could be resumed
@@ -80,7 +80,7 @@ class KaldiWriter(LatticeWriter):
                 self._script = PartFile(target.script, guard=self._output.guard)
                 self._script_lines = [self._script_line(key, at) for key, at in point.entries]
         if target.packed:
-            self._packed = Packed(self._file, follows=self._position > 0)
+            self._packed = GzipWriter(self._file, follows=self._position > 0)
             if tail:
                 self._packed.write(tail)
                 self._packed.end_member()
@@ -224,7 +224,7 @@ class KaldiWriter(LatticeWriter):
 
     def _refuse_own_words(self, lattice: Lattice) -> None:
         if self._resume and lattice.words is not None and lattice.words.path is None:
-            message = "--resume needs --words (words=) here: the words would get other ids than in what is written"
+            message = "--resume needs --words (words=) here: the words would get other ids than in the existing output"
             raise OptionError(f"{message} already")
 
     @property

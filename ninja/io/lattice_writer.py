@@ -14,7 +14,7 @@ from ninja.formats.format import FIELDS, Format, WriteSettings
 from ninja.io.losses import COSTS, Item, converted, lost_of_lattice, lost_of_list
 from ninja.io.resume import Facts
 from ninja.io.scales import ChosenScales, ScalesOutput
-from ninja.io.symbol_tables import Names, TableOutput
+from ninja.io.symbol_tables import TableConsistency, TableOutput
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, refuse_pair
 from ninja.lattice.lattice import check_costs
@@ -77,7 +77,7 @@ class LatticeWriter:
         self._keeps_untimed = output.format.holds == "lattice" and self._keeps >= untimed and not self._write.also_lost
         self._keys: Counter[str] = Counter()
         self._is_open = False
-        self._names = Names(output.settings.words, shared="ids" in self._keeps)
+        self._names = TableConsistency(output.settings.words, shared="ids" in self._keeps)
         self._table = TableOutput(output.place, output.words_out, needed=self.needs_words, guard=output.guard)
         self._scales = ScalesOutput(output.beside, output.chosen if self._keeps >= COSTS else None, output.guard)
 

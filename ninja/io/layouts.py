@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from ninja.errors import OutputError
-from ninja.files.gzip import Packed
+from ninja.files.gzip import GzipWriter
 from ninja.files.output import LONGEST_NAME, Bytes, PartFile, StandardOutput, opened, reported
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Identity, identity_of, is_file, is_remote
@@ -38,7 +38,7 @@ class OneFile(LatticeWriter):
     """A file of entries one after the other."""
 
     _file: PartFile | StandardOutput | None = None
-    _packed: Packed | None = None
+    _packed: GzipWriter | None = None
 
     def _open(self) -> None:
         make = self._write.encoder
@@ -46,7 +46,7 @@ class OneFile(LatticeWriter):
         self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
         self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name, guard=self._output.guard)
         if self._output.packed:
-            self._packed = Packed(self._file)
+            self._packed = GzipWriter(self._file)
         self._pieces: list[bytes] = []
         self._size = 0
 

@@ -1,4 +1,4 @@
-"""Lattices of what a Python program holds: n-best lists, and k2's FSAs there and back."""
+"""Lattices from Python objects: n-best lists, and k2's FSAs, which are also made of lattices."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def from_nbest(
 ) -> Lattice:
     """Make a lattice of the n-best list of an utterance, as Whisper, NeMo and Hugging Face give it.
 
-    Its paths are the hypotheses, which share their beginnings. A path's costs are those of its hypothesis, natural-log
-    costs, unscaled, and stand at its end.
+    Its paths are the hypotheses, as a tree of their common prefixes. A path's costs are those of its hypothesis,
+    natural-log costs, unscaled, at the end of the path.
 
     Args:
         key: Utterance id.
         hypotheses: ``(text, score)``, the score becoming the acoustic cost, or ``(text, acoustic score, LM score)``,
-            the last one becoming the graph cost. A text is a string, parted at white space, or a sequence of words.
-            Numbers of numpy and torch will do.
+            the last one becoming the graph cost. A text is a string, split at white space, or a sequence of words.
+            Scalars of numpy and torch are accepted.
         scores: "logprob": natural-log probabilities of whole sentences, higher is better; "cost": the same with the
-            other sign, lower is better, as Kaldi has them.
-        words: Symbol table that the words must be in, or ``SymbolTable.growing()``, which takes them in: give one to
-            all utterances that go to one file or one rescoring. None: the lattice gets a table of its own.
+            opposite sign, lower is better, as in Kaldi.
+        words: Symbol table that has the words, or ``SymbolTable.growing()``, which adds them; use one table for all
+            utterances of one file or one rescoring.  [default: a new table for the lattice]
 
     Returns:
         A lattice of at most ``sum of words`` arcs and one more for each hypothesis.
 
     Raises:
         LatticeError: A score is not finite.
-        OptionError: The key is empty, a hypothesis is not as above, or `scores` is neither.
+        OptionError: The key is empty, a hypothesis has another form, or `scores` has another value.
         SymbolError: A word is not in ``words``.
     """
     if scores not in ("logprob", "cost"):
@@ -60,7 +60,6 @@ def from_nbest(
 
 
 def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
-    """Return a hypothesis of its text and scores."""
     place = f"hypothesis {number} of {key!r}"
     if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (2, 3):
         raise OptionError(f"{place} is {row!r:.60}, but {ROW} is needed")
@@ -89,21 +88,21 @@ def from_k2(
 ) -> list[Keyed]:
     """Make lattices of a k2 Fsa or FsaVec.
 
-    Scores become costs with their sign turned: ``lm_scores`` the graph cost, the rest of ``scores`` the acoustic cost.
-    Words are the ``aux_labels``, where there are none the labels. Gradients are left behind.
+    Scores become costs with the opposite sign: ``lm_scores`` the graph cost, the rest of ``scores`` the acoustic cost.
+    Words are the ``aux_labels``, or else the labels. Gradients are dropped.
 
     Args:
-        fsa: A ``k2.Fsa`` of one lattice or of several; or what its ``as_dict()`` gives.
-        keys: Utterance ids, one for each lattice; None: 1, 2, …
-        scores_are: Which cost scores become that no ``lm_scores`` split.
-        words: Symbol table to attach; None: ``aux_labels_sym`` (``labels_sym``) of the Fsa, if it has one.
+        fsa: A ``k2.Fsa`` of one lattice or of several, or the dictionary of its ``as_dict()``.
+        keys: Utterance ids, one for each lattice.  [default: 1, 2, …]
+        scores_are: The cost that scores become if the Fsa has no ``lm_scores``.
+        words: Symbol table to attach.  [default: ``aux_labels_sym`` (``labels_sym``) of the Fsa, if it has one]
 
     Returns:
-        ``(key, lattice)`` of each.
+        A pair ``(key, lattice)`` for each lattice.
 
     Raises:
         OptionError: There are more or fewer keys than lattices.
-        FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
+        FormatError: The argument is no Fsa, or its arcs and attributes do not match.
         LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
     """
     key_list = [keys] if isinstance(keys, str) else keys
@@ -115,7 +114,7 @@ def to_k2(lattices: Lattice | Iterable[Keyed]) -> Any:
     """Make a k2 FsaVec of lattices.
 
     ``scores`` are ``-(graph + acoustic)``, ``lm_scores`` ``-graph``, ``am_scores`` ``-acoustic``; ``labels`` and
-    ``aux_labels`` are the words' ids, -1 on the arcs into the final state. Keys, alignments and times stay behind;
+    ``aux_labels`` are the words' ids, -1 on the arcs into the final state. Keys, alignments and times are dropped;
     ``ninja.write("lattices.pt")`` keeps them in the file.
 
     Args:

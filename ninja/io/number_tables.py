@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
-from ninja.files.gzip import Packed
+from ninja.files.gzip import GzipWriter
 from ninja.files.output import PartFile, StandardOutput
 from ninja.files.place import STDIN, Place, resolve_listed, target
 from ninja.files.stream import open_stream
@@ -25,7 +25,7 @@ Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
 Decode = Callable[[ObjectReader], Value]
 
-_BLOCK = 1 << 16  # bytes that are written at once
+_BLOCK = 1 << 16  # bytes of a write
 _ITEM = np.dtype([("size", "u1"), ("value", "<i4")])
 _PAIR = np.dtype([("size", "u1"), ("label", "<i4"), ("width", "u1"), ("posterior", "<f4")])
 
@@ -34,11 +34,11 @@ def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tupl
     """Yield the key and the integers, int32, of each entry of a table: alignments, word ids.
 
     Args:
-        source: As ``read`` takes it; whether an entry is binary or text is seen from its content.
+        source: As ``read`` takes it; the form of each entry, binary or text, is detected from its content.
         allow_pipes: Run any command that `source` names.
 
     Raises:
-        FormatError: Damage, or something that is no integer.
+        FormatError: The table is damaged, or holds something other than integers.
 
     Source: Kaldi util/kaldi-holder-inl.h, BasicVectorHolder; base/io-funcs-inl.h.
     """
@@ -57,7 +57,7 @@ class NumberWriter:
         name: A file or ``-``, which get text, or a Kaldi wspecifier: ``ark:…`` is binary, ``ark,t:…`` text.
 
     Raises:
-        OptionError: The target makes no sense.
+        OptionError: The name is not that of a table of numbers.
     """
 
     def __init__(self, name: str) -> None:
@@ -67,7 +67,7 @@ class NumberWriter:
         specified = name.partition(":")[0].replace(" ", "").split(",")[0] == "ark" and ":" in name
         self.text = chosen.text or not specified
         self._file = StandardOutput() if chosen.archive == STDIN else PartFile(chosen.archive)
-        self._packed = Packed(self._file) if chosen.packed else None
+        self._packed = GzipWriter(self._file) if chosen.packed else None
         self._pending: list[bytes] = []
         self._size = 0  # bytes in `_pending`
 
@@ -81,7 +81,7 @@ class NumberWriter:
         self._append(_name(key) + b" \0B\4" + struct.pack("<i", len(values)) + items.tobytes())
 
     def number(self, key: str, value: float) -> None:
-        """Append a number, as Kaldi prints a float where it is text."""
+        """Append a number; text has the digits of Kaldi's floats."""
         if self.text:
             self.fields(key, [f"{np.float32(value):.7g}"])
         else:
@@ -90,7 +90,7 @@ class NumberWriter:
     def posteriors(
         self, key: str, begin: npt.NDArray[np.int64], label: Integers, posterior: npt.NDArray[np.float64]
     ) -> None:
-        """Append a frame's labels and posteriors after the other; those of frame t are ``begin[t] : begin[t + 1]``."""
+        """Append labels and posteriors frame by frame; those of frame t are ``begin[t] : begin[t + 1]``."""
         value = posterior.astype(np.float32)
         if self.text:
             pairs = [f"{number} {share:.7g} " for number, share in zip(label.tolist(), value.tolist(), strict=True)]
@@ -179,14 +179,14 @@ def _float(reader: ObjectReader) -> float:
 def _read(source: Source, decode: Decode[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
     for table, stream in open_tables(source, allow_pipes=allow_pipes):
         if table.kind == "scp":
-            yield from _scripted(table.place, utf8.decoded(stream.rest(), table.place.name), decode)
+            yield from _read_script(table.place, utf8.decoded(stream.rest(), table.place.name), decode)
             continue
         reader = ObjectReader(stream)
         while (key := reader.next_key()) is not None:
             yield key, decode(reader)
 
 
-def _scripted(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
+def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tuple[str, Value]]:
     for number, line in enumerate(lines.splitlines(), start=1):
         key, _, name = line.strip().partition(" ")
         if not key:

@@ -29,19 +29,19 @@ def read_keys(path: str | os.PathLike[str]) -> list[str]:
 
 
 def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Cut a list of keys into parts of about the same size, each a stretch of it.
+    """Divide a list of keys into contiguous parts of about the same size.
 
     Args:
-        num_parts: Parts wanted, ≥ 1; none stays empty.
-        group_of: Group (speaker) of each key; all keys of a group go to the part where its first one falls.
+        num_parts: Number of parts, ≥ 1; each part has at least one key.
+        group_of: Group (speaker) of each key; all keys of a group are in the same part, that of its first key.
 
     Returns:
-        Part of each key, from 0.
+        Number of the part of each key, counted from 0.
 
     Raises:
-        OptionError: ``num_parts`` is below 1, or more than there are keys, or groups.
+        OptionError: ``num_parts`` is below 1, or more than the number of keys or groups.
 
-    Source: Kaldi, utils/split_scp.pl, for what is wanted.
+    Source: Kaldi, utils/split_scp.pl, which has the same purpose.
     """
     sizes: dict[str, int] = {}
     for key in keys:
@@ -55,7 +55,7 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     groups_left = len(sizes)
     for group, size in sizes.items():
         share = (current + 1) * len(keys) / num_parts
-        must = groups_left == num_parts - 1 - current  # the parts to come need one group each
+        must = groups_left == num_parts - 1 - current  # each of the remaining parts needs one group
         if part and current < num_parts - 1 and (must or num_assigned + size / 2 > share):
             current += 1
         part[group] = current

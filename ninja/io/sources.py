@@ -1,4 +1,4 @@
-"""Sources of lattices: names resolved once to files, which are opened once to detect what they hold and to be read."""
+"""Sources of lattices: names resolved once to files, which are opened once to detect their content and read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbol tables of a run: one for the ids and names of its inputs, those beside inputs, those beside outputs."""
+"""Symbol tables of a run: that of its inputs, and the files beside inputs and outputs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ninja.lattice.word_ids import agree, used_words
 
 TABLE_NAMES = ("words.txt", "words.txt.gz")
 _BESIDE = ".words.txt"
-_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # from a decode folder of Kaldi's
-_BLANK = re.compile(r"[ \t\n\v\f\r]")  # of ASCII, which alone parts the fields of a line
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # from a decode folder of Kaldi
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII blanks, which separate the fields of a line
 
 
 class Words:
@@ -105,7 +105,9 @@ class Words:
 
     def _refuse_mixture(self) -> None:
         if self._is_spelled and self._ids_in and not self._keep_tables:
-            message = "holds ids of words, but another source spells words; say with words= (--words) what ids mean"
+            message = (
+                "holds ids of words, but another source spells words; give the words of the ids with words= (--words)"
+            )
             raise OptionError(f"{self._ids_in} {message}")
 
     def _ids_of(self, other: SymbolTable) -> Array:
@@ -128,15 +130,16 @@ def table_beside(archive: str) -> str:
 
 
 def find_table(source: Sequence[str]) -> str:
-    """Return the symbol table that lies beside lattices, or else in the graph beside their folder, as Kaldi has it.
+    """Return the symbol table beside lattices, or else that of the decoding graph beside their folder.
 
-    That is ``lat.ark.words.txt``, ``words.txt`` or ``words.txt.gz`` beside ``lat.ark``, or ``../graph*/words.txt``.
+    Candidates are ``lat.ark.words.txt``, ``words.txt`` or ``words.txt.gz`` beside ``lat.ark``, then
+    ``../graph*/words.txt``.
 
     Args:
-        source: Names of the lattices, at least one; ``-`` has nothing beside it.
+        source: Names of the lattices, at least one; ``-`` has no file beside it.
 
     Raises:
-        OptionError: There is none, some of the lattices have none, or there are several that differ.
+        OptionError: No table exists, some of the lattices have none, or several tables differ.
     """
     beside = {name: _beside(name) for name in source}
     tables = list(dict.fromkeys(table for places in beside.values() for table in places))
@@ -156,7 +159,7 @@ def find_table(source: Sequence[str]) -> str:
 
 
 def _beside(source: str) -> list[str]:
-    """Return the symbol table that lies beside a source; without one, those of the graphs beside its folder."""
+    """Return the symbol table beside a source, or else those of the graphs beside its folder."""
     if source == STDOUT:
         return []
     path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
@@ -167,21 +170,21 @@ def _beside(source: str) -> list[str]:
 
 
 def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
-    """Write a symbol table as Kaldi's ``words.txt``, without words that it cannot hold."""
+    """Write a symbol table as Kaldi's ``words.txt``, without words that have blanks."""
     with opened_as_text(path, guard) as file:
         file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
 
 
 def is_one_field(word: str) -> bool:
-    """Return whether a file of words and ids, whose fields are separated by blanks, can hold a word."""
+    """Return whether a word is not empty and has no blanks, so that a file of words and ids can store it."""
     return bool(word) and _BLANK.search(word) is None
 
 
 class TableOutput:
     """The symbol table of an output of ids.
 
-    A table that was read from a file is not written again. A table of the words that sources spell is written beside
-    the output, as is one that lay beside another archive, or whose path has a table that would be taken for it.
+    A table that the user named is not written again. A table of the words that sources spell is written beside the
+    output, and so is a table from beside another archive, or one whose place beside the output has an older table.
 
     Args:
         place: File or folder of the output, ``-`` for the standard output.
@@ -197,18 +200,18 @@ class TableOutput:
         self._needed = needed and place != os.devnull
         self._once = is_read_once(place)
         self._is_begun = False
-        self._existing: SymbolTable | None = None  # table that the folder has already
-        self._last: SymbolTable | None = None  # last table that was checked
-        self._num_checked = 0  # its entries that were checked
-        self._unwritable: dict[int, str] = {}  # its words that a file cannot hold
-        self._words: SymbolTable | None = None  # of the lattices that were written
+        self._existing: SymbolTable | None = None  # table in the output folder
+        self._last: SymbolTable | None = None  # last checked table
+        self._num_checked = 0  # number of its checked entries
+        self._unwritable: dict[int, str] = {}  # its words that cannot be written
+        self._words: SymbolTable | None = None  # table of the written lattices
 
     def check(self, lattice: Lattice) -> None:
-        """Refuse a lattice whose words would lose or change their names in the table of the output.
+        """Refuse a lattice whose words would lose or change their spelling in the table of the output.
 
         Raises:
-            OptionError: The words of all further lattices would.
-            SymbolError: The table cannot hold a word of the lattice.
+            OptionError: The same applies to all further lattices.
+            SymbolError: A word of the lattice has blanks or is empty.
         """
         words = lattice.words
         if not self._needed and self._words_out is None:
@@ -231,7 +234,7 @@ class TableOutput:
             if number in self._unwritable:
                 fault = "has blanks" if self._unwritable[number] else "is empty"
                 instead = "write a format that spells words" if self._needed else "leave --words-out out"
-                message = f"the word {self._unwritable[number]!r} {fault}, which no symbol table can hold; {instead}"
+                message = f"the word {self._unwritable[number]!r} {fault}, which symbol tables cannot store; {instead}"
                 raise SymbolError(message, key=lattice.key)
         if self._existing is not None and not agree(words, self._existing, lattice):
             message = "is another symbol table; name a folder without one, or give it as --words"
@@ -243,9 +246,9 @@ class TableOutput:
         return bool(self._unwritable) or self._existing is not None
 
     def take(self, lattice: Lattice) -> None:
-        """Note the words of a lattice that was written.
+        """Record the table of a written lattice.
 
-        In an output of ids the table of the first lattice has the words of all (`Names`); later tables may not.
+        In an output of ids the table of the first lattice has the words of all (see `TableConsistency`).
         """
         if self._words is None or not self._needed:
             self._words = lattice.words
@@ -259,7 +262,7 @@ class TableOutput:
         return path
 
     def _begin(self, words: SymbolTable | None) -> None:
-        """Read a table that exists at the path of the output's."""
+        """Read an existing table at the path of the output's table."""
         self._is_begun = True
         path = self._path(words)
         if path is None or self._words_out is not None:
@@ -284,12 +287,12 @@ class TableOutput:
         return path if is_derived or is_file(path) else None
 
 
-class Names:
-    """The symbol tables of the lattices of an output, which must not give an id two names.
+class TableConsistency:
+    """Checks that the symbol tables of an output's lattices agree on the word of each id.
 
     Args:
-        words: Table of all lattices, if the caller gave one.
-        shared: The output holds ids of one table, which is that of the first lattice if none was given.
+        words: Table of all lattices, if the caller passed one.
+        shared: The output stores ids of one table; by default that of the first lattice.
     """
 
     def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
@@ -299,10 +302,10 @@ class Names:
         self._is_settled = self._has_table
 
     def check(self, lattice: Lattice, key: str) -> None:
-        """Refuse a lattice whose words have other names.
+        """Refuse a lattice whose ids have other words.
 
         Raises:
-            SymbolError: Its table contradicts the output's.
+            SymbolError: The table of the lattice contradicts that of the output.
         """
         table = lattice.words
         if table is self._words or not self._is_settled or (table is None and self._has_table):
@@ -313,10 +316,10 @@ class Names:
             raise SymbolError(message + "(--words), for example that of ninja.vocabulary(source)", key=key)
 
     def are_of(self, words: SymbolTable | None) -> bool:
-        """Return whether all lattices of a table can be written without a check of their words."""
+        """Return whether lattices of a table can be written without checking their words."""
         return words is self._words or not self._is_settled or (words is None and self._has_table)
 
     def take(self, lattice: Lattice) -> None:
-        """Note that a lattice was written."""
+        """Record a written lattice."""
         if self._shared and not self._is_settled:
             self._words, self._is_settled = lattice.words, True

@@ -41,7 +41,7 @@ class Batch:
         size: int = 0,
         position: int = 0,
     ) -> None:
-        self._items = items  # None: made from the lattices on first use
+        self._items = items  # [default: made from the lattices on first use]
         self._origins = origins
         self._keys: list[str] | None = None
         self.words = words

@@ -20,7 +20,7 @@ class ConfusionNetwork:
 
     key: str
     bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
-    words: tuple[str | None, ...]  # [num_entries], None: no word
+    words: tuple[str | None, ...]  # [num_entries], None for no word
     posterior: Floats  # [num_entries]
     start: Floats  # [num_entries], seconds; NaN if unknown
     duration: Floats  # [num_entries], seconds; NaN if unknown

@@ -31,7 +31,7 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
     """Return the distinct names of an item's words; ids without a name are left out.
 
     Args:
-        words: Its symbol table; None: the one attached to a lattice.
+        words: Symbol table of the item.  [default: the one attached to a lattice]
     """
     if isinstance(item, ConfusionNetwork):
         return {word for word in item.words if word is not None}

@@ -13,7 +13,7 @@ KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AlignLexicon:
-    """Entries of a word, the word to put in its place, and phones; word 0 stands for silence and the like."""
+    """Entries of a word, the word to put in its place, and phones; word 0 is silence or noise."""
 
     entries: npt.NDArray[np.int32]  # all of them, one behind the other
     begin: npt.NDArray[np.int64]  # [num_entries + 1], entry i is ``entries[begin[i] : begin[i + 1]]``

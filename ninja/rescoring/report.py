@@ -177,7 +177,7 @@ class RescoreReport(Log):
     merged: int = 0  # hypotheses of n-best lists with the text of another, whose probability they were added to
     left_out: int = 0  # hypotheses of n-best lists beyond num_best
     coverages: tuple[Coverage, ...] = ()  # of the words of all lattices, by each language model
-    vocabulary: VocabularyCheck | None = None  # made by the caller, who knows the files: stages make none
+    vocabulary: VocabularyCheck | None = None  # set by the caller, as stages do not know the files
 
     def cover(self, coverages: Sequence[Coverage]) -> None:
         """Add the coverage of some lattices' words by the language models."""

@@ -84,7 +84,7 @@ class Rescorer:
 
     Submitted lattices that are in flight at once are rescored in one batch by a thread of the Rescorer. The models must
     not be used elsewhere meanwhile. A submitted lattice is refused if models lack more than ``max_unknown`` of its
-    words, whatever else is in flight; those of an iterable are judged as `rescore` judges them.
+    words, regardless of the others in flight; those of an iterable are judged as `rescore` judges them.
 
     Args:
         lm: A language model, see ``ninja.lm.load``, a mixture of several, or None to take only the old one out. Or
@@ -346,7 +346,7 @@ class Rescorer:
         return maps
 
     def _refuse_unknown_words(self, lattice: Lattice, report: RescoreReport) -> None:
-        """Refuse a lattice of whose words a model lacks too many."""
+        """Refuse a lattice with too many words that a model lacks."""
         assert lattice.words is not None
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:

@@ -1,8 +1,8 @@
 """Rescoring by whole sentences: chosen on first-pass costs, then scored all at once.
 
 The lattices of a batch are unfolded: states are copied so that each arc has one word history, each algorithm in its
-own way. Their words are joined into one trie, and the language model is asked about that trie. What a lattice gets
-does not depend on the others.
+own way. Their words are joined into one trie, and the language model is asked about that trie. The scores
+of a lattice do not depend on the others.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class SentenceEngine(Engine):
                 return
 
     def _batch(self) -> list[Unfolding]:
-        """Unfold lattices until there are arcs enough, or all that are left wait for others of their recording."""
+        """Unfold lattices until there are enough arcs, or all others wait for a lattice of their recording."""
         batch: list[Unfolding] = []
         arcs = 0
         most = 2 * self.options.batch_arcs
@@ -228,7 +228,7 @@ class SentenceEngine(Engine):
         return connect(result)
 
     def _rescore(self, batch: list[Unfolding], lm: BatchedLM) -> None:
-        """Score the words of a batch and keep its lattices; where memory does not hold it, half by half."""
+        """Score the words of a batch and rescore its lattices; split the batch in halves if memory runs out."""
         forest = WordTrie()
         nodes = [
             forest.add_trie(unfolding.unfolded.parent, unfolding.unfolded.word, self._below(forest, unfolding))
@@ -261,7 +261,7 @@ class SentenceEngine(Engine):
                 self.fail(unfolding.utterance, error)
 
     def _below(self, forest: WordTrie, unfolding: Unfolding) -> int:
-        """Return the node behind the context words of an utterance, -1 if there are none."""
+        """Return the node after the context words of an utterance, -1 if there are none."""
         context = np.array(unfolding.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
@@ -307,7 +307,7 @@ class SentenceEngine(Engine):
 
 
 def _best(unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Floats, scales: Scales) -> Lattice:
-    """Return the best path as a lattice, without having made the whole one's alignments."""
+    """Return the best path as a lattice, without making the alignments of the others."""
     whole = unfolded.lattice(source, graph, final_graph, labels=False)
     arcs = best_path(whole, scales).arcs
     states = np.concatenate([[0], unfolded.dst[arcs]])

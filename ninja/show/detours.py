@@ -31,7 +31,7 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
     """Divide a lattice into detours, in the order in which a growing beam includes them.
 
     Args:
-        paths: Complete paths, as arc ids, that come first whatever they cost; by default the best path.
+        paths: Complete paths, as arc ids, that come first regardless of their costs; by default the best path.
 
     Raises:
         LatticeError: No path leads from the start to a final state.

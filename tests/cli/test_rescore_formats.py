@@ -391,7 +391,10 @@ def test_a_folder_may_hold_many_formats(rescore, bed, home):
     assert sorted(os.listdir("out")) == ["a.slf", "b.slf", "lattices.scales.toml"]
     code, errors = rescore("in", "-o", "none.ark")  # the ids of one file, and the words of another
     assert (code, len(errors)) == (2, 1)
-    assert "holds ids of words, but another source spells words; say with words= (--words) what ids mean" in errors[0]
+    assert (
+        "holds ids of words, but another source spells words; give the words of the ids with words= (--words)"
+        in errors[0]
+    )
     assert not os.path.exists("none.ark")
 
 

@@ -369,6 +369,6 @@ def test_a_word_that_is_called_epsilon_is_refused(ninja, folder):
     np.save("utt.npy", spoken(1, 2, 0, width=3))
     how = ("--tokens", "tokens", "--scheme", "words", "--scale", "logit")
     code, _, said = ninja("ctc-decode", "utt.npy", *how, "--never", "<blk>", "-o", "lat.ark")
-    assert (code, "key 'utt': word '<eps>' has the id 0, which stands for no word" in said) == (1, True), said
+    assert (code, "key 'utt': word '<eps>' has the id 0, which means no word" in said) == (1, True), said
     assert ninja("ctc-decode", "utt.npy", *how, "--words-out", "words", "-o", "lat.ark")[0] == 0
     assert (folder / "words").read_text() == "<eps> 0\nno 1\n"

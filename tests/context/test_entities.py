@@ -95,7 +95,7 @@ def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None
     assert entities.num_phrases == 4
     (problem,) = entities.problems
     assert problem == (
-        f"{path}: 3 phrases stand twice in a list, the second without effect: 'tom' of @name in utterance 'u' at line 1"
+        f"{path}: 3 phrases occur twice in a list, the second without effect: 'tom' of @name in utterance 'u' at line 1"
         " and line 2; 'tom' of @name in utterance 'u' at line 1 and line 3; 'x' of no class in utterance 'v' at line 6 "
         "and line 7"
     )
@@ -115,7 +115,7 @@ def test_another_pronunciation_is_a_reason_to_write_a_phrase_again() -> None:
     assert entities.problems == ()
     again = {"text": "tom", "pronunciations": ["T AA M"]}
     (problem,) = Entities.from_dict({"@name": [again, again]}).problems
-    assert problem.startswith("1 phrase stands twice in a list")
+    assert problem.startswith("1 phrase occurs twice in a list")
 
 
 def test_lists_and_groups_that_nobody_uses_are_named() -> None:

@@ -221,7 +221,7 @@ def test_a_file_that_stops_coming_ends_the_run_and_publishes_nothing(memory, mon
     assert (code, memory.exists("/out/p.ark")) == (1, False)
     assert "memory://in/lat.ark.gz: cannot be read: Connection reset by peer" in errors
     monkeypatch.setattr(memory, "cat_file", lambda name, start, end: ask(name, start=start, end=end)[:-1])
-    with pytest.raises(StoreError, match="was it written over"):
+    with pytest.raises(StoreError, match="was the file overwritten"):
         package.SymbolTable.read("memory://in/words.txt")
 
 

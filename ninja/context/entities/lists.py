@@ -250,7 +250,7 @@ class _Builder:
     def duplicates_found(self) -> str:
         """Return the note on duplicates."""
         shown, more = "; ".join(self.duplicates[:_SHOWN]), "; …" if len(self.duplicates) > _SHOWN else ""
-        count = _counted(self.duplicates, "phrase stands", "phrases stand", "twice in a list")
+        count = _counted(self.duplicates, "phrase occurs", "phrases occur", "twice in a list")
         return f"{count}, the second without effect: {shown}{more}"
 
     def _phrase(self, section: Section, entry: Entry) -> Phrase:

@@ -174,7 +174,9 @@ class Tracker:
         ids = np.ascontiguousarray(words, np.int32)
         names = self._names.get(start)
         if names is None:
-            raise OptionError(f"state {start} begins no utterance; take what `start` gave since the last `clear`")
+            raise OptionError(
+                f"state {start} begins no utterance; use a state that `start` returned since the last `clear`"
+            )
         return [
             Match(begin, end, names[number], " ".join(self.words.spell(ids[begin:end])))
             for begin, end, number in self._tracker.explain(start, ids)

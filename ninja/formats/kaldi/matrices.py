@@ -16,7 +16,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
     """Yield the key and the matrix of each entry of an archive; only one is in memory.
 
     Args:
-        on_error: Called with the error of a matrix whose end is known, which is skipped. None: raise it.
+        on_error: Called with the error of a matrix whose end is known, which is skipped; without it, it is raised.
 
     Raises:
         FormatError: The archive is damaged, and the next entry cannot be found.

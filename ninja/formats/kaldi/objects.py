@@ -67,7 +67,7 @@ Value = Scalar | bool | Array
 class ObjectReader:
     """Reader of consecutive objects from a stream.
 
-    Memory is bounded by the bytes of the stream, whatever sizes they announce. Every method raises ``FormatError``,
+    Memory is bounded by the bytes of the stream, not by the sizes in its headers. Every method raises ``FormatError``,
     with the byte, and the line of a text or the key of a table's entry, if the stream has another object.
 
     Attributes:

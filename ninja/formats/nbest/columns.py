@@ -24,7 +24,7 @@ _LARGEST_COLUMN = 1000
 class ColumnOptions:
     """Columns of scores, counted from 0, that become costs; scores are log-probabilities, more is better."""
 
-    acoustic: int | None = 0  # None: no acoustic cost
+    acoustic: int | None = 0  # column of the acoustic cost, if any
     graph: int | None = 1
     encoding: str = "utf-8"
 

@@ -28,8 +28,8 @@ class ObjectFields:
     beside ``am_score`` and ``lm_score``, unless one of these is named, too.
     """
 
-    key: str | None = "key"  # utterance id; None: number the objects, "3" or "2-3" in nested lists
-    nbest: str | None = "nbest"  # list of hypotheses; None: each object is the only hypothesis
+    key: str | None = "key"  # utterance id; with None, objects are numbered: "3", or "2-3" in nested lists
+    nbest: str | None = "nbest"  # list of hypotheses; with None, each object is the only hypothesis
     text: str = "text"  # the sentence, or a list of its words
     score: str | None = SCORE  # of all models together
     am_score: str | None = AM_SCORE  # of the acoustic model
@@ -41,7 +41,7 @@ class ObjectFields:
     meaning: Literal["logprob", "cost"] = "logprob"  # more is better with logprob, less with cost
     base: float = math.e  # of the logarithms
     score_as: ScoreAs = "acoustic"  # cost that the score of all models becomes
-    missing_score: float | None = None  # score of hypotheses without one; None: refuse them
+    missing_score: float | None = None  # score of hypotheses without one  [default: refuse them]
     skip: bool = False  # skip objects whose list is empty or missing, such as the turns of a system
     group: bool = False  # consecutive objects of one key make one list, for files with a hypothesis a line
     join: bool = False  # an object has the pieces of one hypothesis, such as Whisper's segments

@@ -23,8 +23,8 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
     between words becomes an arc without a word. Costs become single precision.
 
     Args:
-        words: Symbol table that must have the words; None: make one of the words of the list, epsilon 0. If the words
-            are ids, it is only attached.
+        words: Symbol table that must have the words; if they are ids, it is only attached.  [default: a new table of
+            the words of the list, epsilon 0]
 
     Raises:
         LatticeError: A cost overflows single precision, or times or labels are invalid.

@@ -39,8 +39,8 @@ def read_nemo(
 
     Args:
         content: The whole file, unpacked, or a function that yields its blocks of whole lines on each call.
-        keys: The utterances in the order of the manifest (``manifest_keys``); None: they are numbered from 1.
-        beam: Lines of each utterance; None: the number of lines divided by that of the keys.
+        keys: The utterances in the order of the manifest (``manifest_keys``).  [default: numbers from 1]
+        beam: Lines of each utterance.  [default: the number of lines divided by that of the keys]
         score_as: Cost that the score becomes. The score is a natural log-probability, more is better, of the acoustic
             model or, after a search with a language model, of both models.
 

@@ -19,7 +19,7 @@ DEFAULT_N = 100  # hypotheses of a lattice
 class ListOptions:
     """Number and order of the hypotheses that are written."""
 
-    n: int | None = None  # 0: all; None: 100, or all of a lattice that was made of a list
+    n: int | None = None  # 0 for all  [default: 100, or all of a lattice that was made of a list]
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0

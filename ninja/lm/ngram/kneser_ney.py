@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from ninja import _lm
 from ninja.errors import OptionError, described, documented
-from ninja.files.gzip import Packed
+from ninja.files.gzip import GzipWriter
 from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
 from ninja.lm.ngram.model import NgramLM
@@ -132,7 +132,7 @@ class TrainedNgram:
             output.finish()
             return
         with opened(path) as file:
-            packed = Packed(file) if path.endswith(".gz") else None
+            packed = GzipWriter(file) if path.endswith(".gz") else None
             for block in self._blocks():
                 (packed or file).write(block)
             if packed is not None:

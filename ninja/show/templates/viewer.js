@@ -164,7 +164,7 @@ function ninjaViewer(root, lattice) {
       said.push(`${num(hidden)} less likely arcs are hidden: their paths cost at least ${first.toPrecision(3)} more than the best one, none has a posterior above ${most.toPrecision(2)}. The slider shows them.`);
     }
     if (lattice.leftOut) said.push(lattice.leftOut);
-    if (lattice.unit === "step") said.push("This lattice has no times that fit together: states stand at their number of arcs from the start.");
+    if (lattice.unit === "step") said.push("This lattice has no times that fit together: states are placed by their number of arcs from the start.");
     if (!said.length) said.push(`All ${num(lattice.counts.arcs)} arcs and ${num(lattice.counts.states)} states are shown.`);
     part(".notice").textContent = said.join(" ");
   }
@@ -311,7 +311,7 @@ function ninjaViewer(root, lattice) {
     }
   }
   const [firstX, lastX] = [Math.min(...states.x), Math.max(...states.x)];
-  function beyond() {  // what lies to the left and to the right of the view
+  function beyond() {  // mark the sides on which the graph extends beyond the view
     const zoom = cy.zoom(), pan = cy.pan().x;
     for (const [side, rest] of [["left", -(firstX * zoom + pan)], ["right", lastX * zoom + pan - cy.width()]]) {
       const frames = rest / zoom / (lattice.frameWidth ?? 1);
@@ -352,7 +352,7 @@ function ninjaViewer(root, lattice) {
     part(".hits").textContent = `${num(hit + 1)} of ${num(hits.length)}`;
   }
 
-  // ---- What is said above the graph.
+  // ---- The text above the graph.
   function spoken() {
     const area = part(".spoken"), rows = [];
     const plain = (list) => {
