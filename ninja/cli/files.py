@@ -102,7 +102,7 @@ class OutputFile(click.ParamType):
             raise OptionError(f"{name} is a folder, but these results are one file; name that")
         for path in self.targets(name):
             if not is_remote(path) and not os.path.isdir(parent := os.path.dirname(os.path.realpath(path))):
-                raise OptionError(f"{name}: there is no folder {parent}; make it first")
+                raise OptionError(f"{name}: there is no folder {parent}; create it first")
 
     def targets(self, name: str) -> list[str]:
         """Return the paths of the files that are written, without temporary files and files named by keys."""
@@ -240,7 +240,7 @@ class CommandFiles:
             for path in kind.targets(name):
                 place = os.path.realpath(path) if path != STDOUT else path
                 if place in paths and path != os.devnull:
-                    raise OptionError(f"{name}: two results would go there; give each a file of its own")
+                    raise OptionError(f"{name}: two results would be written there; give each a separate file")
                 paths.add(place)
                 self.guard.write(path)
                 self.guard.write(part_of(path))

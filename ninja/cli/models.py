@@ -39,7 +39,7 @@ class OOVScoreType(click.ParamType):
         try:
             return float(value)
         except ValueError:
-            self.fail(f"{value!r} is none of skip, spread and a number.", param, ctx)
+            self.fail(f"{value!r} is not skip, spread or a number.", param, ctx)
 
 
 WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # of LoadOptions
@@ -100,14 +100,16 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     )
     @section(
         "History across utterances",
-        click.option("--carry-over", is_flag=True, help="Let models see the words before in the recording."),
+        click.option(
+            "--carry-over", is_flag=True, help="Use the previous words of the recording as history of the models."
+        ),
         reads("--utt2spk", "With --carry-over: a speaker's utterances are a recording."),
         reads("--segments", "With --carry-over: segments with recordings and times."),
         click.option(
             "--carry-words",
             type=click.IntRange(0),
             default=MAX_WORDS,
-            help="With --carry-over: most words carried over; 0 is all.",
+            help="With --carry-over: maximum number of words carried over; 0 for all.",
         ),
     )
     @word_options(*WORD_OPTIONS)

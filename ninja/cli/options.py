@@ -128,7 +128,7 @@ class Sectioned(click.Command):
                 formatter.write_dl(sections[title])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; raise `OptionError` if an option of one value is given twice."""
+        """Parse the command line; raise `OptionError` if an option of one value occurs twice."""
         ctx.meta[ARGUMENTS] = tuple(args)
         parser = self.make_parser(ctx)
         options = [option for option in self.params if isinstance(option, click.Option) and takes_one_value(option)]

@@ -76,7 +76,7 @@ class Numbers(click.ParamType):
         except ValueError:
             numbers = []
         if not numbers or len(numbers) > MOST_SCALES:
-            self.fail(f"{value!r} is no list of numbers such as 0.5,1 or 7:17", parameter, context)
+            self.fail(f"{value!r} is not a list of numbers such as 0.5,1 or 7:17", parameter, context)
         return tuple(dict.fromkeys(numbers))
 
 

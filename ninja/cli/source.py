@@ -69,7 +69,7 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
             "Running",
             *running,
             click.option("--on-error", type=click.Choice(["skip", "raise"]), default="skip", help=text),
-            click.option("--allow-pipes", is_flag=True, help="Run a command typed as a source ('ark:command |')."),
+            click.option("--allow-pipes", is_flag=True, help="Run a command given as a source ('ark:command |')."),
         ),
     )
 

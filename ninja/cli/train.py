@@ -120,7 +120,7 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 @reads("--dev", "Held-out text, whose perplexity is shown.")
 @reads("--classes", "Lists of phrases that are replaced by their classes in the texts.", metavar="ENTITIES")
 @reads("--vocabulary", "Words of the model, one a line, or a words.txt.  [default: all]")
-@click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Fewest occurrences of 2-grams, 3-grams, …")
+@click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Minimum counts of 2-grams, 3-grams, …")
 @click.option(
     "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="One, or of counts 1, 2, 3+.  [default: estimated]"
 )

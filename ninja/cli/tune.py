@@ -71,7 +71,7 @@ OF_CONTEXT |= {*OF_TUNING}
 @command
 @completes_scales
 @reads("--ref", "Reference transcripts, with a key and words on each line.", required=True)
-@click.option("--num-sentences", type=click.IntRange(1), default=300, help="N-best size.")
+@click.option("--num-sentences", type=click.IntRange(1), default=300, help="Number of n-best sentences.")
 @language_models
 @map_words
 @from_fields(RescoreOptions, skip=("map_words", "output"))

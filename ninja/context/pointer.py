@@ -56,7 +56,7 @@ class PointerStage:
         if not isinstance(lm, LanguageModel):
             count = "none" if lm is None else "a mixture"
             path = os.fspath(self._path) if isinstance(self._path, str | os.PathLike) else self._path.path
-            raise OptionError(f"a context model goes with one language model, but there is {count}", path)
+            raise OptionError(f"a context model needs exactly one language model, but there is {count}", path)
         self.model.refuse_other(lm)
         from ninja.context.deep.context_lm import ContextMixture
 

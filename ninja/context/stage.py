@@ -70,7 +70,7 @@ class Contextual:
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
         """Make the stage that adds context before a rescoring, whose options and old language model it shares."""
         if models.directions or options.backward:
-            raise OptionError("context goes with one pass forward; leave iterate and backward out")
+            raise OptionError("context needs a single forward pass; omit iterate and backward")
         shared = replace(
             context.options,
             unk_penalty=options.unk_penalty,

@@ -15,9 +15,9 @@ WITH_TRACKER = ("context_scale", "length_reward")  # options of a search with a 
 class CtcOptions:
     """Widths of the search, and weights of the scores with a tracker; see `Hypothesis` for their sum."""
 
-    beam: int = described(100, "Prefixes kept at each frame; 0 is all.")
-    score_beam: float = described(20.0, "Drop prefixes that are worse than the best by more, in nats.")
-    max_units: int = described(0, "Units that may follow a prefix at each frame, the most probable; 0 is all.")
+    beam: int = described(100, "Prefixes kept at each frame; 0 for all.")
+    score_beam: float = described(20.0, "Drop prefixes that are worse than the best by more than this, in nats.")
+    max_units: int = described(0, "Units that may follow a prefix at each frame, the most probable; 0 for all.")
     min_logprob: float = described(-math.inf, "Drop less probable units, except a frame's best, in nats.")
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats; with a tracker only

@@ -48,7 +48,9 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
         numbers = [known.get(name, -1) for name in names]
         if -1 in numbers:
             missing = names[numbers.index(-1)]
-            raise SymbolError(f"{word!r} is spelled with {missing!r}, which is no unit of the model", path, line=line)
+            raise SymbolError(
+                f"{word!r} is spelled with {missing!r}, which is not a unit of the model", path, line=line
+            )
         if numbers and kind[numbers[-1]] == BOUNDARY:
             numbers.pop()
         if not numbers:

@@ -132,7 +132,7 @@ class SpelledTracker:
         num_units = len(self.spelling)
         if units.size and not 0 <= units.min() <= units.max() < num_units:
             bad = units[(units < 0) | (units >= num_units)][0]
-            raise OptionError(f"unit {bad} is none of the {num_units} units")
+            raise OptionError(f"unit {bad} is not one of the {num_units} units")
         self._check(states)
         get = self._steps.get
         steps = [get(key) or self._step(key) for key in (states * num_units + units).tolist()]
@@ -170,7 +170,7 @@ class SpelledTracker:
     def _check(self, states: npt.NDArray[np.int64]) -> None:
         if states.size and not 0 <= states.min() <= states.max() < len(self._states):
             bad = states[(states < 0) | (states >= len(self._states))][0]
-            raise OptionError(f"{bad} is no state of this tracker")
+            raise OptionError(f"{bad} is not a state of this tracker")
 
     def _id(self, word: str) -> int:
         number = self._words.id(word)

@@ -31,10 +31,10 @@ class Spelling:
             raise OptionError('boundary is empty, but words begin with it; give one such as "▁" or " "')
         unknown = sorted(set(silent) - set(units))
         if unknown:
-            raise OptionError(f"silent names {unknown[0]!r}, which is none of the {len(units)} units")
+            raise OptionError(f"silent names {unknown[0]!r}, which is not one of the {len(units)} units")
         empty = next((number for number, unit in enumerate(units) if not unit and unit not in silent), None)
         if empty is not None:
-            raise OptionError(f"unit {empty} is empty; if it is no part of words, name it in silent")
+            raise OptionError(f"unit {empty} is empty; if it is not a part of words, list it in silent")
         self.silent = tuple(unit in silent for unit in units)
         self.begins = tuple(unit.startswith(boundary) and unit not in silent for unit in units)
         self.text = tuple("" if unit in silent else unit.removeprefix(boundary) for unit in units)
@@ -51,7 +51,7 @@ class Spelling:
         words = [""]
         for unit in units:
             if not 0 <= unit < len(self):
-                raise OptionError(f"unit {unit} is none of the {len(self)} units")
+                raise OptionError(f"unit {unit} is not one of the {len(self)} units")
             if self.begins[unit]:
                 words.append("")
             words[-1] += self.text[unit]

@@ -308,14 +308,14 @@ def is_specifier(name: str | os.PathLike[str]) -> bool:
 
 def _checked(target: Target) -> Target:
     if not target.archive:
-        raise OptionError(f"the output {target.archive!r} is no file name")
+        raise OptionError(f"the output {target.archive!r} is not a file name")
     if target.script is not None:
         if target.packed or target.archive == STDIN:
             raise OptionError(
                 "a script file needs an archive that is a plain file, neither gzip nor the standard output"
             )
         if target.script in ("", STDIN, target.archive):
-            raise OptionError(f"the script file {target.script!r} is no file name of its own")
+            raise OptionError(f"the script file {target.script!r} has no name of its own")
     return target
 
 

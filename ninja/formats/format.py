@@ -204,7 +204,7 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
             if name == format.name or name in format.aliases:
                 return format
             known.append(format.name)
-    raise OptionError(f"there is no format {name!r} to {purpose}; there is: {', '.join(known)}")
+    raise OptionError(f"there is no format {name!r} to {purpose}; the formats are {', '.join(known)}")
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:

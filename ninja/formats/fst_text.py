@@ -141,7 +141,7 @@ def _ids(
         for label, line in labels:
             if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is no label; does the line lack one? A word it is with fst-text:labels=words"
+                    f"{_shown(label)} is not a label; does the line lack one? A word it is with fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()
@@ -151,7 +151,7 @@ def _ids(
         return number, table
     for label, line in labels:
         if not _INTEGER.fullmatch(label) or int(label) > LARGEST_ID:
-            raise FormatError(f"{_shown(label)} is no label", naming.path, key=naming.key, line=line)
+            raise FormatError(f"{_shown(label)} is not a label", naming.path, key=naming.key, line=line)
         if naming.words is not None and int(label) != EPSILON:
             try:
                 naming.words.word(int(label))

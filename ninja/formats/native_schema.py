@@ -201,7 +201,7 @@ def checked(schema: Any, path: str | None) -> Schema:
             raise FormatError(f"the column {name} is of type {schema.field(name).type}, but {type} is needed", path)
     checksum = metadata.get(WORDS_SUM)
     if checksum is not None and not _INTEGER.fullmatch(checksum):
-        raise FormatError("the checksum of the symbol table is no number", path)
+        raise FormatError("the checksum of the symbol table is not a number", path)
     words = None
     if WORDS in metadata:
         if checksum is not None and isal_zlib.crc32(metadata[WORDS]) != int(checksum):

@@ -167,7 +167,7 @@ def check_encoding(encoding: str) -> None:
     except (LookupError, UnicodeError) as error:
         raise OptionError(f"unknown encoding {encoding!r}") from error
     if not same:
-        raise OptionError(f"the encoding {encoding!r} is no superset of ASCII; convert the file with iconv")
+        raise OptionError(f"the encoding {encoding!r} is not a superset of ASCII; convert the file with iconv")
 
 
 def encoded(text: str, encoding: str, key: str) -> bytes:

@@ -71,7 +71,7 @@ def oracle(
     ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(words, np.int32) for words in references)])
     if (zero := np.flatnonzero(ids == 0)).size:
         key = as_batch(lattices).keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
-        raise LatticeError("the reference contains word id 0, epsilon, which is no word", key=key)
+        raise LatticeError("the reference contains word id 0, epsilon, which is not a word", key=key)
     if wildcards:
         is_word = ~np.isin(ids, list(wildcards))
         ids, begin = ids[is_word], offsets(is_word)[begin]

@@ -163,7 +163,7 @@ class Folder(LatticeWriter):
         """Check that no other process wrote some of the files: the folder would mix both outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
-                message = "another process wrote this file, too; give each run a folder of its own, and run them again"
+                message = "another process wrote this file, too; give each run a separate folder, and run them again"
                 raise OutputError(message, path)
 
     def _abandon(self) -> None:

@@ -196,7 +196,7 @@ class Reading:
         if not by_content.keys() - {"nothing", "companion"}:
             companions = [file.path for file in by_content.get("companion", [])]
             message = detection.left_out(path, [*others, *companions], [])
-            raise FormatError(f"no lattices lie in this directory{message and '; '}{message}", path)
+            raise FormatError(f"this directory contains no lattices{message and '; '}{message}", path)
         if message := detection.left_out(path, others, [file.path for file in skipped]):
             self.options.on_note(f"{path}: {message}")
 

@@ -138,7 +138,7 @@ def write(
     )
     if form.is_kaldi:
         if os.path.isdir(path):
-            raise OptionError(f"the output {path!r} is no file name")
+            raise OptionError(f"the output {path!r} is not a file name")
         if form.to is not None:
             target = replace(target, text=format.name == KALDI[1])
         return KaldiWriter(output, target, resume=resume, kind=kind)
@@ -149,7 +149,7 @@ def write(
     if format.write.files == "each":
         return OneLattice(output) if _is_file(path, format) else Folder(output)
     if path != STDOUT and (os.path.isdir(path) or path.endswith(os.sep)):
-        raise OptionError(f"the output {path!r} is no file name, but {format.name} has many lattices in one file")
+        raise OptionError(f"the output {path!r} is not a file name, but {format.name} has many lattices in one file")
     return OneFile(output)
 
 

@@ -254,7 +254,7 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
         pairs.append((replace(output, name=place, to=to), inputs.part(name, file)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
     if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
-        raise OptionError(f"{pattern}: there is no folder {folder}; make it first")
+        raise OptionError(f"{pattern}: there is no folder {folder}; create it first")
     for place in paths:
         chosen = target(place)
         for path in (chosen.archive, part_of(chosen.archive), *([chosen.script] if chosen.script else [])):

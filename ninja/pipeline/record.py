@@ -131,7 +131,7 @@ def read_plan(folder: str) -> Plan:
     try:
         facts = _load(parts, PLAN)
         if facts is None:
-            raise FormatError("there is no plan.json: these are no parts of a run with --shard", folder)
+            raise FormatError("there is no plan.json: these are not parts of a run with --shard", folder)
         return _plan(folder, facts)
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, FormatError):

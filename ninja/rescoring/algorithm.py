@@ -76,7 +76,7 @@ class SearchOptions:
         None, "Words of history that keep hypotheses apart; 0 is all.  [default: 5, or 0 if max_hyps is 0]", 0, LARGEST
     )
     max_active: int = option(256, "Live hypotheses per lattice and level; 0 is unlimited.", 0, LARGEST)
-    look_ahead: LookAhead = option("calibrated", "How the cost still to come is estimated.")
+    look_ahead: LookAhead = option("calibrated", "Estimate of the remaining cost.")
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class SentenceOptions(EngineOptions):
         None, "nbest: sentences of each lattice.  [default: 100; all of an n-best list]", 1, LARGEST
     )
     min_posterior: float = option(0.5, "cover: split states after arcs above this posterior.", 0, 1)
-    max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0: as many as the beam holds.", 0, LARGEST)
+    max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0 for all within the beam.", 0, LARGEST)
 
     def sentences_of(self, lattice: Lattice) -> int:
         """Return the largest number of sentences of a lattice that ``nbest`` scores."""

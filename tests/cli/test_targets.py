@@ -130,10 +130,10 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
         ("ark:x", "text", "'ark:x' says its form itself"),
         ("ark,t:x", "binary", "'ark,t:x' says its form itself"),
         ("| cat", "slf", "commands are not run"),
-        ("", "slf", "is no file name"),
+        ("", "slf", "is not a file name"),
         ("-", "espnet", "espnet has many files; name a folder"),
-        (".", "pfsg", "is no file name, but pfsg has many lattices in one file"),
-        (".", "binary", "is no file name"),
+        (".", "pfsg", "is not a file name, but pfsg has many lattices in one file"),
+        (".", "binary", "is not a file name"),
     ],
 )
 def test_a_format_that_makes_no_sense_is_refused(name, to, message):

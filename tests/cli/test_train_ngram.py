@@ -174,7 +174,8 @@ def test_a_missing_folder_is_told_before_the_training(ninja, tmp_path):
     code, _, errors = ninja("train", "ngram", tmp_path / "nowhere", "-o", tmp_path / "no" / "lm.arpa")
     assert code == 2
     assert (
-        errors == f"ninja: error: {tmp_path / 'no' / 'lm.arpa'}: there is no folder {tmp_path / 'no'}; make it first\n"
+        errors
+        == f"ninja: error: {tmp_path / 'no' / 'lm.arpa'}: there is no folder {tmp_path / 'no'}; create it first\n"
     )
 
 

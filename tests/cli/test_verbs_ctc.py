@@ -324,7 +324,7 @@ def test_word_lists_and_lexicons_that_units_cannot_spell_are_named(ninja, folder
     np.save("utt.npy", AB)
     (folder / "list").write_text("ab\nac\n")
     for option, content, message in [
-        ("--word-list", "ab\nac\n", "words:2: 'ac' is spelled with 'c', which is no unit of the model"),
+        ("--word-list", "ab\nac\n", "words:2: 'ac' is spelled with 'c', which is not a unit of the model"),
         ("--word-list", "ab\na b\n", "words:2: expected one word, found 'a b'"),
         ("--lexicon", "ab a b\nb\n", "words:2: 'b' has an empty spelling"),
     ]:

@@ -195,7 +195,7 @@ def test_a_context_model_for_another_language_model_is_refused(tmp_path):
     loaded.encoder.save(tmp_path / "encoder.pt")
     with pytest.raises(ModelError, match="but no pointer for a language model"):
         ContextPointer.load(tmp_path / "encoder.pt")
-    with pytest.raises(OptionError, match="goes with one language model, but there is a mixture"):
+    with pytest.raises(OptionError, match="needs exactly one language model, but there is a mixture"):
         stage(entities([])).over(Mixture(((BASE, 1.0),)))
     with pytest.raises(OptionError, match="count the same phrases twice"):
         Context(entities([]), "class.arpa", context_model="default")

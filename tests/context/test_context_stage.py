@@ -339,7 +339,7 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
             2,
             "--augment-place-weight: of use with --class-lm only",
         ),
-        (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context goes with one pass forward"),
+        (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context needs a single forward pass"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_one_line(ninja, archive, file, tmp_path, arguments, code, message):

@@ -274,7 +274,7 @@ LONG = "9" * 5000
         ),
         (
             '{"@name": [{"text": "tom", "weight": ' + LONG + "}]}",
-            "no JSON: Exceeds the limit|is no number, or too large",
+            "no JSON: Exceeds the limit|is not a number, or too large",
         ),
         (
             '{"names": ["tom"]}',
@@ -351,8 +351,8 @@ LONG = "9" * 5000
         ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true in a line, not 1'),
         ('{"utt": 3}', "e:1: the name of an utterance must be text, not 3"),
         ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; there are"),
-        ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': is given twice, first in line 1; merge the two"),
-        ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': is given twice, first in line 1; merge the two"),
+        ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': occurs twice, first in line 1; merge the two"),
+        ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': occurs twice, first in line 1; merge the two"),
         ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; take it out"),
         # TSV
         (

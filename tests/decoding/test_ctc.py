@@ -290,7 +290,7 @@ def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
     lexicon = read_ctc_lexicon(path, LETTERS)
     assert sorted(lexicon.words.values()) == [("ab",), ("b",)]
     path.write_text("ab a b\nc c\n")
-    with pytest.raises(SymbolError, match=r"lexicon.txt:2: 'c' is spelled with 'c', which is no unit of the model"):
+    with pytest.raises(SymbolError, match=r"lexicon.txt:2: 'c' is spelled with 'c', which is not a unit of the model"):
         read_ctc_lexicon(path, LETTERS)
     path.write_text("ab a b\nb\n")
     with pytest.raises(FormatError, match=r"lexicon.txt:2: 'b' has an empty spelling"):

@@ -75,7 +75,7 @@ def test_the_words_that_can_be_spelled_are_those_that_units_make(pieces):
     [
         ({"units": ["a"], "boundary": ""}, "boundary is empty"),
         ({"units": ["a", ""]}, "unit 1 is empty"),
-        ({"units": ["a"], "silent": ["<pad>"]}, "silent names '<pad>', which is none of the 1 units"),
+        ({"units": ["a"], "silent": ["<pad>"]}, "silent names '<pad>', which is not one of the 1 units"),
     ],
 )
 def test_units_that_make_no_words_are_refused(arguments, message):
@@ -84,7 +84,7 @@ def test_units_that_make_no_words_are_refused(arguments, message):
 
 
 def test_a_unit_that_does_not_exist_has_no_text():
-    with pytest.raises(OptionError, match="unit 7 is none of the 7 units"):
+    with pytest.raises(OptionError, match="unit 7 is not one of the 7 units"):
         PIECES.words([0, 7])
 
 
@@ -246,8 +246,8 @@ def test_what_the_tracker_cannot_follow_is_refused(shape):
     cases = {
         "states": ([start, start], [1], r"states of shape \(2,\) and units of shape \(1,\)"),
         "units": ([[start]], [[1]], r"both must be \[n\]"),
-        "unit": ([start], [7], "unit 7 is none of the 7 units"),
-        "state": ([start + 1], [1], f"{start + 1} is no state of this tracker"),
+        "unit": ([start], [7], "unit 7 is not one of the 7 units"),
+        "state": ([start + 1], [1], f"{start + 1} is not a state of this tracker"),
     }
     states, units, message = cases[shape]
     with pytest.raises(OptionError, match=message):

@@ -132,7 +132,7 @@ def test_options_of_the_user_override_those_of_the_call():
 
 
 def test_what_the_dataclass_refuses_is_refused():
-    with pytest.raises(OptionError, match="the encoding 'utf-16' is no superset of ASCII"):
+    with pytest.raises(OptionError, match="the encoding 'utf-16' is not a superset of ASCII"):
         Reader.of(by_name("mesh", "read"), {}, "utf-16")
 
 

@@ -82,7 +82,7 @@ def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
     assert [key for key, _ in found] == ["a", "b", "c", "d", "e"]
     assert [type(one) for _, one in found] == [Lattice, LatticeError, FormatError, LatticeError, Lattice]
     assert "lies on a cycle" in str(found[1][1])
-    assert "'x' is no label" in str(found[2][1])
+    assert "'x' is not a label" in str(found[2][1])
 
 
 def test_text_errors_name_their_line() -> None:

@@ -250,7 +250,7 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"0 1 2 3 1e\n", FormatError, "'1e' is no weight"),
     (b"0 1 2 3 nan\n", FormatError, "'nan' is no weight"),
     (b"0 1 2 3 1e40\n1\n", LatticeError, "arc 0 has the graph cost inf"),
-    (b"0 1 2 5000000000 1\n1\n", FormatError, "'5000000000' is no label"),
+    (b"0 1 2 5000000000 1\n1\n", FormatError, "'5000000000' is not a label"),
     (b"0 1 2 3 1\n1 0 2 3 1\n1\n", LatticeError, "lies on a cycle"),
     (b"0 1 2 3 1\n1 Infinity\n", LatticeError, "no state is final"),
     (

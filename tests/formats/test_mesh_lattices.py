@@ -188,7 +188,7 @@ def test_another_encoding_is_read_where_it_is_given():
         ({"least": 1.0}, "least is 1.0, but must be a posterior"),
         ({"least": math.nan}, "least is nan"),
         ({"frame_shift": 0.0}, "frame_shift is 0.0, but seconds > 0 are needed"),
-        ({"encoding": "utf-16"}, "the encoding 'utf-16' is no superset of ASCII"),
+        ({"encoding": "utf-16"}, "the encoding 'utf-16' is not a superset of ASCII"),
     ],
 )
 def test_options_out_of_their_range_are_refused(options, message):

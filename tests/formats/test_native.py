@@ -354,7 +354,7 @@ def test_a_changed_symbol_table_is_seen() -> None:
     with pytest.raises(FormatError, match="the symbol table is damaged, or was changed by another program"):
         NativeFile(many.replace(b'"one"', b'"two"'))
     metadata = {"ninja.lattices": "1", "ninja.words.crc32": "none"}
-    with pytest.raises(FormatError, match="the checksum of the symbol table is no number"):
+    with pytest.raises(FormatError, match="the checksum of the symbol table is not a number"):
         NativeFile(rewritten(many, lambda table: table.replace_schema_metadata(metadata)))
 
 

@@ -373,7 +373,7 @@ REFUSED = [
     ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, begin, duration, word, found"),
     ("ctm", b"a 1 0.1 0.2 <ALT_BEGIN>\n", r"f:1: there are alternatives \(<ALT>\)"),
     ("ctm", b"a 1 -1 0.2 b\n", "f:1, key 'a': a word begins at -1.0 s and lasts 0.2 s"),
-    ("ctm", b"a 1 0 1 x\nb 1 0 1 x\na 1 1 1 x\n", "f:3, key 'a': the utterance goes on after another one"),
+    ("ctm", b"a 1 0 1 x\nb 1 0 1 x\na 1 1 1 x\n", "f:3, key 'a': the lines of the utterance are not consecutive"),
     ("ctm", b"a 1 0 1 x\na 2 1 1 x\n", "f:2, key 'a': the file has the channels '1' and '2'"),
     ("ctm", b"a 1 3 1 x\na 1 1 1 x\n", "f:2, key 'a': a word begins at 1.0 s, before the one above it"),
     ("ctm", b"", "f: there are no words"),

@@ -128,7 +128,7 @@ def test_an_utterance_that_goes_on_costs_what_goes_on():
     assert keys(read_columns(content, "f")) == [
         "u",
         "v",
-        "f:4, key 'u': the utterance goes on after another one; sort the file",
+        "f:4, key 'u': the lines of the utterance are not consecutive; sort the file",
         "w",
     ]
 

@@ -100,7 +100,7 @@ def test_results_beside_lattices_are_named(tmp_path: Path) -> None:
 def test_a_folder_without_lattices_says_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "plot.png").write_bytes(FOREIGN["plot.png"])
     (tmp_path / "decode_test").mkdir()
-    message = "no lattices lie in this directory; 2 files without lattices are left out: decode_test/, plot.png"
+    message = "this directory contains no lattices; 2 files without lattices are left out: decode_test/, plot.png"
     with pytest.raises(FormatError, match=message):
         read(tmp_path)
 

@@ -111,7 +111,7 @@ def test_a_name_that_exists_is_a_path_whatever_its_letters(tmp_path, monkeypatch
         ("ark,scp:a,b", OptionError, "must say 'ark' or 'scp' once"),
         ("lat.9*.gz", InputError, "no file matches"),
         ("lat9.JOB.gz", InputError, "no file matches"),
-        ("log", FormatError, "no lattices lie"),
+        ("log", FormatError, "contains no lattices"),
     ],
 )
 def test_a_source_that_makes_no_sense_is_refused_at_once(folder, source, kind, message):

@@ -76,12 +76,12 @@ def test_a_target_is_understood(target, file, packed, text):
         ("ark,scp:a.ark", "must name two files"),
         ("ark,scp:a.gz,a.scp", "a plain file"),
         ("ark,scp:-,a.scp", "a plain file"),
-        ("ark,scp:a,a", "no file name of its own"),
+        ("ark,scp:a,a", "has no name of its own"),
         ("ark:| lattice-copy ark:- ark:-", "only '| gzip -c > FILE' is served"),
         ("ark:| gzip -c > a; rm b", "only '| gzip -c > FILE' is served"),
         ("| cat", "commands are not run"),
-        (".", "is no file name"),
-        ("", "is no file name"),
+        (".", "is not a file name"),
+        ("", "is not a file name"),
     ],
 )
 def test_a_target_that_makes_no_sense_is_refused(target, message):

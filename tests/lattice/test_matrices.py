@@ -65,7 +65,7 @@ def made(matrix, tmp_path, kaldiio, torch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"nonsense", "f, byte 0: expected a key and a value; this is no known format"),
+        (b"nonsense", "f, byte 0: expected a key and a value; the format is unknown"),
         (b"utt \0BXM \4", "f, byte 6, key 'utt': expected a vector or a matrix, found 'XM'"),
         (b"utt \0BFM \4\x10\0\0\0\4\x10\0\0\0", "256 numbers of 4 bytes are announced, but 0 bytes are left"),
         (b"utt \0BFM \4\xff\xff\xff\xff\4\x10\0\0\0", "a negative size, -1 × 16"),

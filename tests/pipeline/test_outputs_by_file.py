@@ -119,7 +119,7 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("prune d/lat.JOB.gz -o d3/lat.JOB.gz", "d3/lat.JOB.gz: there is no folder d3; make it first"),
+        ("prune d/lat.JOB.gz -o d3/lat.JOB.gz", "d3/lat.JOB.gz: there is no folder d3; create it first"),
         ("prune d/lat.JOB.gz -o d/lat.JOB.gz", "d/lat.1.gz is read and would be written over"),
         ("prune d -o d", "d/lat.1.gz is read and would be written over"),
         ("prune d/lat.1.gz e/lat.1.gz -o d2/x.JOB.gz", "d2/x.1.gz: d/lat.1.gz and e/lat.1.gz would both go there"),

@@ -113,7 +113,7 @@ def _words(found, naming, options):
         for label, line in found if options.labels == "auto" and naming.words is None else ():
             if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is no label; does the line lack one? A word it is with fst-text:labels=words"
+                    f"{_shown(label)} is not a label; does the line lack one? A word it is with fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         names = {label: line for label, line in reversed(found)}
@@ -124,7 +124,7 @@ def _words(found, naming, options):
         return np.array([id_of[label] for label, _ in found], np.int32), table
     for label, line in found:
         if not _INTEGER.fullmatch(label) or int(label) > LARGEST_ID:
-            raise FormatError(f"{_shown(label)} is no label", naming.path, key=naming.key, line=line)
+            raise FormatError(f"{_shown(label)} is not a label", naming.path, key=naming.key, line=line)
         if naming.words is not None and int(label) != EPSILON:
             try:
                 naming.words.word(int(label))

@@ -22,11 +22,11 @@ class EncoderOptions:
     hidden: int = described(64, "Cells of each direction.")
     metric: float = described(1.0, "Weight of the loss on distances between pronunciations; 0 is none.")
     steps: int = described(4000, "Steps of training.")
-    batch: int = described(256, "Phrases a step.")
+    batch: int = described(256, "Phrases per step.")
     learning_rate: float = described(4e-3, "Highest learning rate; it falls to 0.")
-    max_minutes: float | None = described(None, "Stop after this time, if it comes first.")
-    seed: int = described(1, "Seed of everything random.")
-    threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
+    max_minutes: float | None = described(None, "Stop after this many minutes.")
+    seed: int = described(1, "Seed of the random numbers.")
+    threads: int | None = described(None, "Threads of torch.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
         for name, known in (("extractor", EXTRACTORS), ("inputs", INPUTS), ("outputs", OUTPUTS)):
@@ -55,14 +55,14 @@ class PointerOptions:
     """Options of training a pointer to phrases beside a language model."""
 
     positions: int = described(400_000, "Words of the text to train on, in whole sentences.")
-    common: int = described(5000, "Most frequent words of the text, none of which is a phrase alone.")
+    common: int = described(5000, "Most frequent words of the text, which are not phrases by themselves.")
     steps: int = described(3000, "Steps of training.")
-    batch: int = described(128, "Sentences a step.")
+    batch: int = described(128, "Sentences per step.")
     most_phrases: int = described(1000, "Longest simulated list; sizes from 1 on are drawn log-uniformly.")
     width: int = described(64, "Size of queries and keys.")
     learning_rate: float = described(2e-3, "Highest learning rate; it falls to 0.")
-    seed: int = described(1, "Seed of everything random.")
-    threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
+    seed: int = described(1, "Seed of the random numbers.")
+    threads: int | None = described(None, "Threads of torch.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
         least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 1, "width": 2, "seed": 0}

@@ -79,7 +79,7 @@ class Entities:
             first = by_kind[section.kind].setdefault(section.name, section)
             if first is not section:
                 position = f", first in line {first.place.line}" if first.place.line else ""
-                section.refuse(f"is given twice{position}; merge the two")
+                section.refuse(f"occurs twice{position}; merge the two")
         builder = _Builder(spell)
         self.path = path
         self.lists: Mapping[str, PhraseList] = {
@@ -133,7 +133,7 @@ class Entities:
 
         Raises:
             FormatError: The format is violated, a phrase is empty, too long or twice in a list with different weights,
-                a weight is not finite, an utterance is given twice, or a list or group is used but not defined.
+                a weight is not finite, an utterance occurs twice, or a list or group is used but not defined.
             InputError: The file, or that of a list, cannot be read.
         """
         name = os.fspath(path)

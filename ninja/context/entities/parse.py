@@ -254,7 +254,7 @@ def _number(section: Section, weight: str | float, place: Place, key: str) -> fl
     try:
         return float(weight)
     except (ValueError, OverflowError):
-        section.refuse(f"the weight {_shown(weight)} is no number, or too large", place, key)
+        section.refuse(f"the weight {_shown(weight)} is not a number, or too large", place, key)
 
 
 def _from_phrases(text: str, path: str) -> list[Section]:

@@ -143,7 +143,7 @@ class ObjectReader:
         end = self._end_of_word(LONGEST_KEY)
         key = bytes(self._buffer[self._at : end])
         if not self._buffer[end:] or len(key) > LONGEST_KEY or b"\0" in key:
-            self.fail("expected a key and a value; this is no known format")
+            self.fail("expected a key and a value; the format is unknown")
         self._at = end if self._buffer[end] == ord("\n") else end + 1
         self.begin_entry(key.decode("utf-8", "surrogateescape"))
         return self.key

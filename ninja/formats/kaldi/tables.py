@@ -133,7 +133,7 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
         try:
             segments[key] = recording, float(begin), float(end)
         except ValueError as error:
-            raise FormatError(f"{begin!r} or {end!r} is no number of seconds", path, line=number) from error
+            raise FormatError(f"{begin!r} or {end!r} is not a number of seconds", path, line=number) from error
     return segments
 
 

@@ -52,7 +52,9 @@ def stem(key: str) -> str:
     """
     match = _KEY.fullmatch(key)
     if not match:
-        raise LatticeError("the key of a hypothesis ends in its number, as utt-1 does; this is no n-best list", key=key)
+        raise LatticeError(
+            "the key of a hypothesis ends in its number, as utt-1 does; this is not an n-best list", key=key
+        )
     return match[1]
 
 

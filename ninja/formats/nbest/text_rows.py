@@ -135,7 +135,7 @@ def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
         yield from others
         stray = []
         if not block.items and key in keys:
-            message = "the utterance goes on after another one; sort the file"
+            message = "the lines of the utterance are not consecutive; sort the file"
             block.add_error(FormatError(message, path, key=key, line=line))
         keys.add(key)
         if isinstance(item, FormatError):
