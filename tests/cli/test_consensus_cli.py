@@ -203,7 +203,7 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
         (["nbest-to-ctm", "--precision", "-1"], "'--precision': -1 is not in the range"),
         (["mbr-decode", "--inv-acoustic-scale", "10", "--acoustic-scale", "0.1"], "cannot be used with"),
         (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, which has no inverse"),
-        (["mbr-decode", "--json", "-"], "-: two results would go there"),
+        (["mbr-decode", "--json", "-"], "-: two results would be written there"),
         (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights needs several systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "1"], "there are 1 weights, but 2 systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "a:b"], "--lat-weights is 'a:b', but must be numbers"),

@@ -72,7 +72,7 @@ def test_equivalent_does_not_count_what_it_could_not_compare(ninja, here, monkey
 )
 def test_two_results_do_not_go_to_one_file(ninja, here, arguments):
     code, out, errors = ninja(*arguments)
-    assert (code, out, "two results would go there" in errors) == (2, "", True)
+    assert (code, out, "two results would be written there" in errors) == (2, "", True)
     assert not (here / "x").exists()
 
 

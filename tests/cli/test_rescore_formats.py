@@ -257,7 +257,7 @@ def test_spelled_words_need_no_table_and_get_one_beside_the_archive(rescore, bed
 def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
     before = (home / "in" / "a.slf").read_bytes()
     read = "./in/../in/a.slf: in/a.slf is read and would be written over; give the output another name"
-    for table, message in (("out.ark", "two results would go there"), ("./in/../in/a.slf", read)):
+    for table, message in (("out.ark", "two results would be written there"), ("./in/../in/a.slf", read)):
         code, errors = rescore("in/a.slf", "-o", "out.ark", "--words-out", table)
         assert (code, len(errors)) == (2, 1)
         assert message in errors[0]
@@ -453,7 +453,7 @@ def test_a_file_of_an_ambiguous_beginning_is_of_the_first_format_until_another_i
     assert not os.path.exists("x.ark")
     code, errors = rescore("in/a.slf", "-o", "x.ark", "--from", "plt")
     assert code == 2
-    assert errors[0].startswith("ninja: error: there is no format 'plt' to read; there is: binary, text, slf, sphinx,")
+    assert errors[0].startswith("ninja: error: there is no format 'plt' to read; the formats are binary, text, slf, sphinx,")
 
 
 def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):

@@ -111,7 +111,7 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
         ("x.lat", None, "the extension is that of slf and sphinx; say to='slf' or to='sphinx' (--to slf, --to sphinx)"),
         ("x.lat.gz", None, "the extension is that of slf and sphinx"),
         ("x.fsa", None, "the extension is that of openfst and fst-text"),
-        ("x", "htl", "there is no format 'htl' to write; there is: binary, text, slf,"),
+        ("x", "htl", "there is no format 'htl' to write; the formats are binary, text, slf,"),
         ("x", "", "there is no format ''"),
         ("x", "slf:base", "expected OPTION=VALUE after the colon, found 'base'"),
         ("x", "slf:bass=10", "slf has no option 'bass'; there is: base, frame_shift"),

@@ -307,7 +307,7 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         ((*HOW, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),
         ((*HOW, "--words-out", "w", "--score-beam", "0"), "--score-beam is 0.0, but must be above 0"),
         ((*HOW, "--words-out", "utt.npy"), "utt.npy is read and would be written over"),
-        ((*HOW, "--words-out", "lat.ark"), "lat.ark: two results would go there"),
+        ((*HOW, "--words-out", "lat.ark"), "lat.ark: two results would be written there"),
         ((*HOW[:4], "--scale", "db"), "'db' is not one of"),
         ((*HOW, "--nbest", "0"), "0 is not in the range"),
     ],

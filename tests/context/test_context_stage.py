@@ -191,7 +191,7 @@ def test_another_symbol_table_is_taken_up(file):
 def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):
     context = Context(file("e.json", '{"@name": ["b"]}'))
     backward = RescoreOptions(backward=True)
-    with pytest.raises(OptionError, match="one pass forward"):
+    with pytest.raises(OptionError, match="single forward pass"):
         Contextual.before(context, ModelFiles(), backward)
     with pytest.raises(OptionError, match="lm_weight 1 leaves nothing"):
         list(Contextual(context, None, 1.0)([("one", choice("one"))]))
@@ -262,8 +262,8 @@ def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):
     entities = file("e.json", '{"@name": ["b"]}')
     before = entities.read_bytes()
     for names, message in (
-        (["-o", "O", "--report", "O"], "two results would go there"),
-        (["-o", "-", "--report", "-"], "two results would go there"),
+        (["-o", "O", "--report", "O"], "two results would be written there"),
+        (["-o", "-", "--report", "-"], "two results would be written there"),
         (["-o", "O", "--report", entities], "is read and would be written over"),
         (["-o", archive], "is read and would be written over"),
         (["-o", "O", "--report", tmp_path / "none" / "r"], "there is no folder"),

@@ -364,7 +364,7 @@ LONG = "9" * 5000
         ("list:\t@name\ttom\n", "e:1: the first column must name an utterance, not 'list:'"),
         ("u\tname\ttom\n", "e:1: unknown class 'name'; there are @…, .*, '-' for none, 'group', 'lists'"),
         ("*\tgroup\ttom\n", "e:1: unknown class 'group'; there are @…, .*, '-' for none, 'lists'$"),
-        ("u\t@name\ttom\tmuch\n", "e:1: the weight 'much' is no number"),
+        ("u\t@name\ttom\tmuch\n", "e:1: the weight 'much' is not a number"),
         ("u\t@name\ttom\tinf\n", "e:1: 'tom' has the weight inf; it must be finite"),
         ("u\t@name\t\n", "e:1: the phrase is empty; take it out"),
         (

@@ -397,7 +397,7 @@ def test_formats_are_named_with_their_options():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("word", "there is no format 'word' to read; there is: binary, text, slf, sphinx"),
+        ("word", "there is no format 'word' to read; the formats are binary, text, slf, sphinx"),
         ("", "there is no format '' to read"),
         ("kaldi:a=1", "binary has no option 'a'; it has none"),
         ("text:a=1", "text has no option 'a'; it has none"),

@@ -112,8 +112,8 @@ def test_a_folder_with_another_table_is_refused(ninja, there):
     [
         (("-o", "ark,scp:z.ark,a.slf"), "a.slf is read and would be written over"),
         (("-o", "z.ark", "--words-out", "a.slf"), "a.slf is read and would be written over"),
-        (("-o", "z.ark", "--words-out", "z.ark"), "z.ark: two results would go there"),
-        (("-o", "ark,scp:z.ark,z.scp", "--words-out", "z.scp"), "z.scp: two results would go there"),
+        (("-o", "z.ark", "--words-out", "z.ark"), "z.ark: two results would be written there"),
+        (("-o", "ark,scp:z.ark,z.scp", "--words-out", "z.scp"), "z.scp: two results would be written there"),
     ],
 )
 def test_nothing_is_written_over_lattices(ninja, there, options, message):

@@ -346,7 +346,7 @@ REFUSED = [
     (["convert", "lat.ark", "--words", "words.txt", "-o", "out.arrow"], "parts of .* cannot be joined"),
     (["copy", "lat.ark", "-o", "out.ark", "--strict"], "--strict needs all lattices"),
     (["best", "lat.ark", "-o", "a/x", "--cost", "b/y"], "must be in the same folder"),
-    (["best", "lat.ark", "-o", "a/x", "--cost", "./a/../a/x"], "two results would go there"),
+    (["best", "lat.ark", "-o", "a/x", "--cost", "./a/../a/x"], "two results would be written there"),
 ]
 
 
