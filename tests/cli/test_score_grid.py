@@ -63,8 +63,8 @@ def test_one_pair_of_scales_prints_no_table(ninja: Ninja, tmp_path: Path) -> Non
     ("options", "message"),
     [
         (("--lmwt", "7:x"), "is not a list of numbers such as 0.5,1 or 7:17"),
-        (("--lmwt", "17:7"), "is no list of numbers"),
-        (("--lmwt", "1:1000000"), "is no list of numbers"),
+        (("--lmwt", "17:7"), "is not a list of numbers"),
+        (("--lmwt", "1:1000000"), "is not a list of numbers"),
         (("--lmwt", "0:3"), "--inv-acoustic-scale is 0, which has no inverse"),
         (("--lmwt", "7:9", "--acoustic-scale", "0.1"), "cannot be used with"),
     ],

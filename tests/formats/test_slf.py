@@ -108,7 +108,7 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
     for name, message in {"x1": "no link has the field 'x1'", "i": "no finite number", "i[2]": "no item 2"}.items():
         with pytest.raises(FormatError, match=message):
             graph(name)
-    with pytest.raises(OptionError, match="no field with a score"):
+    with pytest.raises(OptionError, match="not a field with a score"):
         SlfOptions(graph=("W",))
     with pytest.raises(OptionError, match="once"):
         SlfOptions(graph=("l", "l"))
@@ -257,7 +257,7 @@ def test_other_encodings_are_read_when_named():
     assert b"W=\xe9t\xe9" in write_slf(lattice, encoding="latin-1")
     with pytest.raises(SymbolError, match="cannot be written as ASCII"):
         write_slf(lattice, encoding="ascii")
-    for encoding, message in {"utf-16": "no superset of ASCII", "nonsense": "unknown encoding"}.items():
+    for encoding, message in {"utf-16": "not a superset of ASCII", "nonsense": "unknown encoding"}.items():
         with pytest.raises(OptionError, match=message):
             SlfOptions(encoding=encoding)
 
