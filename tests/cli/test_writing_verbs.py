@@ -212,7 +212,7 @@ def blanks(there):
     return there
 
 
-REASON = "the word 'world wide' has blanks, which no symbol table can hold; "
+REASON = "the word 'world wide' has blanks, which symbol tables cannot store; "
 
 
 def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, blanks):

@@ -138,7 +138,7 @@ def test_words_with_blanks_have_no_place_in_a_table(ninja, there):
     )
     code, _, errors = ninja("convert", "x.arrow", "-o", "x.ark")
     assert code == 1
-    assert "failed: key 'k': the word 'two words' has blanks, which no symbol table can hold" in errors
+    assert "failed: key 'k': the word 'two words' has blanks, which symbol tables cannot store" in errors
     assert not (there / "x.ark").exists()
 
 
