@@ -289,7 +289,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
 def fill_options(
     options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **defaults: Any
 ) -> Options | None:
-    """Make an options dataclass (None: no options) from the texts of its fields.
+    """Make an options dataclass, if there is one, from the texts of its fields.
 
     Items of lists are joined by ``+``; ``none`` is None. `defaults` that are no fields of the dataclass are ignored.
     """

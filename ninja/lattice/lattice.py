@@ -348,7 +348,7 @@ class ListRecord:
     utterance: Mapping[str, Any]  # fields of the utterance, in the order of the file
     hypotheses: Mapping[str, Mapping[str, Any]]  # fields of each hypothesis, by its words joined by blanks
     others: frozenset[str] = frozenset()  # names of the fields that are only in the record
-    layout: Any = None  # names of the fields, for the reader and the writer; None: those of the writer
+    layout: Any = None  # names of the fields, for the reader and the writer  [default: those of the writer]
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:

@@ -453,7 +453,9 @@ def test_a_file_of_an_ambiguous_beginning_is_of_the_first_format_until_another_i
     assert not os.path.exists("x.ark")
     code, errors = rescore("in/a.slf", "-o", "x.ark", "--from", "plt")
     assert code == 2
-    assert errors[0].startswith("ninja: error: there is no format 'plt' to read; the formats are binary, text, slf, sphinx,")
+    assert errors[0].startswith(
+        "ninja: error: there is no format 'plt' to read; the formats are binary, text, slf, sphinx,"
+    )
 
 
 def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):
