@@ -119,3 +119,10 @@ def ninja(capfd):
         return code, output.out, output.err
 
     return run
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder; return its path."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

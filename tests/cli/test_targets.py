@@ -26,6 +26,8 @@ from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 WRITTEN = [each.name for each in formats() if each.write is not None]
 ONE = lattice_of([(0, 1, 1, 1.5, 2.0), (0, 1, 2, 0.5, 4.0)], {1: (0.0, 0.25)})
 ONE = ONE.with_words(SymbolTable(ONE.words, "words.txt"))  # a table of a file, which is not written again
@@ -48,12 +50,6 @@ def put(name, what, **options):
         for item in what:
             output.write(item)
     return output
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def listed():

@@ -33,12 +33,6 @@ def spoken(*columns, sure=20.0, width=4):
 AB, BA, A = spoken(3, 1, 1, 2, 3, 0, 2), spoken(2, 1, 0, 1), spoken(1)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def best(lattices, words):
     table = SymbolTable.read(words)
     return {key: " ".join(table.spell(best_path(lattice).words)) for key, lattice in read(str(lattices))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_consensus import expected_errors, slow_decode
-from reference_graph import SHARED, read_kaldi
+from reference_graph import SHARED, archive
 from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
 
@@ -348,14 +347,6 @@ def long_lattice(states: int, timed: bool, seed: int = 400, scale: float = 4.0) 
     word, cost = random.integers(0, 60, len(src)), scale * (random.exponential(1.0, len(src)) + 0.5 * (dst - src))
     time = 7 * np.arange(states) if timed else None
     return from_arcs("long", src, dst, word, cost, finals={states - 1: 0.0}, time=time)
-
-
-@lru_cache(maxsize=4)
-def archive(path: Path) -> dict[str, Lattice]:
-    if not path.exists():
-        # In CI conftest refuses to run without them.
-        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
-    return {lattice.key: lattice for lattice in read_kaldi(path)}
 
 
 def lines(path: Path) -> dict[str, str]:

@@ -19,14 +19,11 @@ from ninja.formats.nbest.espnet import read_espnet
 from ninja.formats.nbest.nemo import manifest_keys
 from ninja.lattice.symbols import SymbolTable
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 Run = Callable[..., tuple[int, str, str]]
 CAFE = "café"
 DECOMPOSED = unicodedata.normalize("NFD", CAFE)
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def write(name: str, *rows: str) -> str:

@@ -40,13 +40,7 @@ def archive(*keys):
 
 
 @pytest.fixture
-def there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def pipe(there):
+def pipe(folder):
     """Make a pipe with a name, out of which bytes come once."""
     writers = []
 
@@ -126,7 +120,7 @@ def test_a_list_of_lattices_may_come_out_of_a_pipe(pipe):
     assert {word for word, _ in found[0][1].words} >= {"a", "b", "c"}
 
 
-def test_a_list_of_lattices_on_the_standard_input_is_one(there, monkeypatch, capfd):
+def test_a_list_of_lattices_on_the_standard_input_is_one(folder, monkeypatch, capfd):
     Path("1.slf").write_bytes(write_slf(chain("x", (3, 2))))
     Path("2.slf").write_bytes(write_slf(chain("x", (1,))))
     Path("list.scp").write_text("u 1.slf\nv 2.slf\n")
@@ -142,7 +136,7 @@ def test_a_list_of_lattices_on_the_standard_input_is_one(there, monkeypatch, cap
         assert (main(["best", "scp:-"]), capfd.readouterr().out) == expected
 
 
-def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(there, monkeypatch):
+def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(folder, monkeypatch):
     archive("u", "v")
     write_all("ark,scp:x.ark,x.scp", (chain(key, table=None) for key in ("u", "v")))
     with open("x.scp") as file:
@@ -155,7 +149,7 @@ def test_a_command_of_a_pipe_is_not_asked_for_lattices():
     assert not file.holds_lattices()
 
 
-def test_what_is_no_list_is_refused_as_one(there, monkeypatch):
+def test_what_is_no_list_is_refused_as_one(folder, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"alone\n")))
     with pytest.raises(NinjaError, match="standard input:1"):
         list(read("scp:-"))
@@ -168,7 +162,7 @@ def test_split_says_that_it_reads_twice(pipe, capfd):
     Path(name).read_bytes()
 
 
-def test_process_substitution_is_read_by_the_command(there):
+def test_process_substitution_is_read_by_the_command(folder):
     Path("utt.slf.gz").write_bytes(gzip.compress(write_slf(chain("x", (3, 2)))))
     lists = [NBest(key, (sentence(["a", "b"], 0.5, 0.5),)) for key in ("u", "v")]
     Path("n.jsonl").write_bytes(b"".join(map(write_objects, lists)))

@@ -1,4 +1,4 @@
-"""Two writers of one output: the result is one of the two, whole, and the other says that it is not its own."""
+"""Two writers of one output, of which one is refused, and writers that are interrupted or forked."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from ended import in_a_fork
 from lattice_files import write_all
 
 import ninja as package
 from ninja.errors import OutputError
-from ninja.files.output import opened_as_text
+from ninja.files import output as output_files
+from ninja.files.output import open_locked, opened_as_text
 from ninja.graph import from_arcs
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 50 if os.environ.get("NINJA_SLOW") else 6
@@ -45,12 +49,6 @@ for name in outputs.split("|"):
         print(type(error).__name__, error, flush=True)
     sys.stdin.readline()
 """
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @contextlib.contextmanager
@@ -259,3 +257,34 @@ def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, t
     code, _, said = ninja("prune", "in.slf", "-o", "n" * (length - 3) + ".ab")
     assert (code, sorted(os.listdir())) == (2, before)
     assert "is too long a name for the words' table; name a shorter output, or the table: --words-out" in said
+
+
+@pytest.mark.parametrize("name", ["out.ark", "out.txt.gz", "out.slf", "out.jsonl"])
+def test_a_writer_that_was_interrupted_before_its_block_leaves_nothing(name):
+    writer = entered(name)
+    assert len(os.listdir()) == 1
+    del writer
+    assert not os.listdir()
+
+
+def test_a_process_that_is_forked_removes_nothing():
+    writer = [entered("out.ark")]
+    assert in_a_fork(writer.clear) == 0
+    assert os.listdir() == [".out.ark.part"]
+
+
+def test_an_output_that_is_taken_up_again_stays():
+    writer = entered("out.ark", resume=True)
+    del writer
+    assert os.listdir() == [".out.ark.part"]
+
+
+def test_an_interrupt_as_the_file_is_made_leaves_nothing(monkeypatch):
+    def interrupted(path, *, keep):
+        os.close(open_locked(path, keep=keep))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(output_files, "open_locked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        entered("out.ark")
+    assert not os.listdir()

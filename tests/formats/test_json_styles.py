@@ -39,11 +39,6 @@ def first(content, **fields):
     return texts(lists(content, **fields)[0])
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 def keys(*names, form, on_error=None):
     return [key for name in names for key, _ in ninja.read(name, format=form, on_error=on_error)]
 
@@ -63,7 +58,7 @@ WHISPER = {
 @pytest.mark.parametrize(
     "form", ["json:key=none,nbest=segments,score=avg_logprob", "json:nbest=segments,score=avg_logprob"]
 )
-def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(here, form):
+def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(folder, form):
     for name in ("a.json", "b.x.json"):
         Path(name).write_text(json.dumps(WHISPER))
     Path("line.jsonl").write_text(lines(WHISPER))
@@ -71,7 +66,7 @@ def test_the_only_object_of_a_file_without_a_key_is_named_by_the_file(here, form
     assert keys("a.json", "b.x.json", "line.jsonl", "list.json", form=form) == ["a", "b.x", "line", "list"]
 
 
-def test_several_objects_of_a_file_are_numbered_behind_its_name(here):
+def test_several_objects_of_a_file_are_numbered_behind_its_name(folder):
     rows = [{"nbest": ["a"]}, {"nbest": ["b"]}, {"nbest": []}, {"nbest": ["c"]}]
     Path("f.jsonl").write_text(lines(*rows))
     Path("f.json").write_text(json.dumps([rows[:1], rows[1:]]))
@@ -95,7 +90,7 @@ def test_what_comes_from_standard_input_has_no_file_to_be_named_by(form, content
         assert [key for key, _ in reader.entries(Content(stream, "-"), None)] == expected
 
 
-def test_beams_without_a_manifest_are_named_by_their_file(here):
+def test_beams_without_a_manifest_are_named_by_their_file(folder):
     Path("one.tsv").write_text("a\t-1\nb\t-2\n")
     Path("two.tsv").write_text("a\t-1\nb\t-2\nc\t-1\nd\t-2\n")
     assert keys("one.tsv", "two.tsv", form="nemo:beam=2") == ["one", "two-1", "two-2"]
@@ -104,7 +99,7 @@ def test_beams_without_a_manifest_are_named_by_their_file(here):
         keys("odd.tsv", form="nemo:beam=2")
 
 
-def test_several_objects_must_have_the_key_that_is_asked_for(here):
+def test_several_objects_must_have_the_key_that_is_asked_for(folder):
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
     message = r"f.jsonl:1, key 'f-1': expected text as 'key', found None; name the field of the key, .* \(key=none\)"
     with pytest.raises(FormatError, match=message):
@@ -115,14 +110,14 @@ def test_several_objects_must_have_the_key_that_is_asked_for(here):
     assert len(errors) == 1
 
 
-def test_a_bad_line_is_an_object_that_is_counted(here):
+def test_a_bad_line_is_an_object_that_is_counted(folder):
     Path("f.jsonl").write_text('{"nbest": ["a"]}\n{x\n{"nbest": ["b"]}\n')
     errors = []
     assert keys("f.jsonl", form="json:key=none,missing_score=0", on_error=errors.append) == ["f-1", "f-3"]
     assert [str(error)[:20] for error in errors] == ["f.jsonl:2: not JSON: "[:20]]
 
 
-def test_what_comes_before_the_end_of_a_damaged_file_is_read(here):
+def test_what_comes_before_the_end_of_a_damaged_file_is_read(folder):
     class Broken(Content):
         def blocks(self):
             yield b'{"nbest": ["a"]}\n'
@@ -202,7 +197,7 @@ def flat(*rows):
     return lines(*({"key": key, "text": text, "score": score} for key, text, score in rows))
 
 
-def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(here):
+def test_objects_of_one_key_in_succession_are_one_list_if_the_user_says_so(folder):
     content = flat(("u", "a b", -1), ("u", "a c", -2), ("v", "x", -3))
     one, two = lists(content, **FLAT)
     assert (one.key, texts(one)) == ("u", [("a b", 0.0, 1.0), ("a c", 0.0, 2.0)])
@@ -296,7 +291,7 @@ def test_scores_of_models_that_the_user_names_win_over_that_of_all():
     assert texts(nbest) == [("a", 2.0, 1.0)]
 
 
-def test_a_model_without_a_score_is_named(here):
+def test_a_model_without_a_score_is_named(folder):
     message = r"one model's score, but no 'lm_score'; name the score to use \(score=…\), or set the missing one to none"
     with pytest.raises(FormatError, match=message):
         lists(ICEFALL, **ICEFALL_NAMES)
@@ -316,7 +311,7 @@ def timed(*words, **entry):
     return {"key": "u", "nbest": [{"score": -1, "words": list(words), **entry}]}
 
 
-def test_an_empty_list_of_words_beside_a_text_is_no_sentence(here):
+def test_an_empty_list_of_words_beside_a_text_is_no_sentence(folder):
     assert first({"key": "u", "nbest": [{**SHERPA, "score": -1}]}) == [("hello world", 0.0, 1.0)]
     assert first(timed()) == [("", 0.0, 1.0)]
     Path("u.json").write_text(json.dumps(SHERPA))
@@ -386,7 +381,7 @@ WHISPERX = {
 PIECES = {"key": None, "nbest": "segments", "join": True}
 
 
-def test_segments_are_joined_to_one_hypothesis_with_the_times_of_their_words(here):
+def test_segments_are_joined_to_one_hypothesis_with_the_times_of_their_words(folder):
     [nbest] = lists(WHISPERX, **PIECES)
     [hypothesis] = nbest.hypotheses
     assert texts(nbest) == [("Hello world. Bye", 0.0, 0.0)]

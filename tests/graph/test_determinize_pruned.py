@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_determinize import assert_as_kaldi, assert_kept, difference, exploding, transitions, within
-from reference_graph import SHARED, read_kaldi
+from reference_graph import SHARED, archive
 from reference_openfst import Way, best_of_each, ways, without_ties
 from strategies import lattices
 
@@ -46,14 +45,6 @@ BEAMS = st.sampled_from([0.5, 4.0, 15.0, np.inf])
 SMALL = lattices(max_states=7, max_word=3)
 SEEDS = st.integers(0, 2**32 - 1)
 EXACT = DeterminizeBounds(delta=0.0)
-
-
-@lru_cache(maxsize=8)
-def archive(path: Path) -> dict[str, Lattice]:
-    if not path.exists():
-        # In CI conftest refuses to run without them.
-        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
-    return {lattice.key: lattice for lattice in read_kaldi(path)}
 
 
 def phones(seed: int, size: int = 12000) -> TransitionModel:

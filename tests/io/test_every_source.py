@@ -1,11 +1,10 @@
 """What is decided about a run is decided by all of its sources and lattices, not by the first."""
 
 import shutil
-from itertools import islice
 from pathlib import Path
 
 import pytest
-from lattice_files import write_all
+from example_lattices import write_first
 
 import ninja as package
 
@@ -14,20 +13,18 @@ ONE_WORD = "VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=hello a=-1 l=-1\n"
 TWO_WORDS = "VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=hello a=-1 l=-1\nJ=1 S=1 E=2 W=world a=-1 l=-1\n"
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Three lattices of the example, in a folder without a symbol table."""
+    return write_first(tmp_path_factory.mktemp("few") / "lat.ark", 3)
+
+
 @pytest.fixture
 def slf(tmp_path):
     """Two lattices in SLF: one of a word, one of that word and another."""
     (tmp_path / "one.slf").write_text(ONE_WORD)
     (tmp_path / "two.slf").write_text(TWO_WORDS)
     return tmp_path / "one.slf", tmp_path / "two.slf"
-
-
-@pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """Three lattices of the example, and where they lie there is no table."""
-    path = tmp_path_factory.mktemp("few") / "lat.ark"
-    write_all(path, (lattice for _, lattice in islice(package.read(EXAMPLES / "lat.ark.gz"), 3)))
-    return path
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -1,11 +1,10 @@
 """Symbol tables are found where lattices lie, and written where lattices have words of their own."""
 
 import shutil
-from itertools import islice
 from pathlib import Path
 
 import pytest
-from lattice_files import write_all
+from example_lattices import write_first
 
 import ninja as package
 
@@ -15,10 +14,8 @@ SCALE = ["--acoustic-scale", "0.1"]
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """Three lattices of the example, and where they lie there is no table."""
-    path = tmp_path_factory.mktemp("few") / "lat.ark"
-    write_all(path, (lattice for _, lattice in islice(package.read(EXAMPLES / "lat.ark.gz"), 3)))
-    return path
+    """Three lattices of the example, in a folder without a symbol table."""
+    return write_first(tmp_path_factory.mktemp("few") / "lat.ark", 3)
 
 
 @pytest.fixture(

@@ -18,6 +18,8 @@ from ninja.files import output as files_module
 from ninja.io import keys, read, write
 from ninja.lattice import Lattice
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 INF = float("inf")
 
 
@@ -33,12 +35,6 @@ TEXT = "".join(f"{key} \n0\t1\t3\t1.5,2,7_8_9\n1\t0.5,0,\n\n" for key in "abc")
 
 def put(target, lattices=LATTICES, **options):
     write_all(target, lattices, **options)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(

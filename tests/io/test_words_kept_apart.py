@@ -7,7 +7,6 @@ import pytest
 from lattice_files import write_all
 
 import ninja as package
-from ninja.cli.main import main
 from ninja.errors import OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -22,16 +21,6 @@ def there(tmp_path, monkeypatch):
     (tmp_path / "a.slf").write_bytes(HELLO)
     (tmp_path / "b.slf").write_bytes(HELLO.replace(b"hello", b"good"))
     return tmp_path
-
-
-@pytest.fixture
-def ninja(capsys):
-    def run(*arguments):
-        code = main([str(each) for each in arguments])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run
 
 
 def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
-import os
 import random
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ended import in_a_fork
 from fake_lm import FakeLM, symbols
 from lattice_files import write_all
 from rescoring_cases import random_lattice
@@ -19,8 +16,6 @@ from rescoring_cases import random_lattice
 import ninja
 from benchmarks.stress.interrupts import interrupt_calls, interrupt_commands
 from ninja.errors import ClosedError, InputError
-from ninja.files import output as output_files
-from ninja.files.output import open_locked
 
 OPTIONS = ninja.RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 LATTICES = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(8)]
@@ -34,20 +29,6 @@ def archive(tmp_path: Path) -> Path:
         tmp_path / "lat.ark", (LATTICES[number % len(LATTICES)].with_key(f"utt{number}") for number in range(MANY))
     )
     return tmp_path / "lat.ark"
-
-
-def in_a_fork(call: Callable[[], object]) -> int:
-    """Return the exit code of a forked process: 0 if the call returns; SIGALRM if it takes more than ten seconds."""
-    process = os.fork()
-    if process == 0:
-        code = 1
-        try:
-            signal.alarm(10)
-            call()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def work(path: str) -> list[tuple[int, int, int]]:
@@ -111,39 +92,3 @@ def test_signals_at_random_moments_leave_whole_files_or_none(few: Path) -> None:
 def test_a_program_goes_on_after_an_interrupt_at_a_random_moment(few: Path) -> None:
     with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer:
         assert interrupt_calls(few, rescorer, 12, random.Random(4))
-
-
-def entered(path: Path, **how: Any) -> Any:
-    """Return a writer that has begun, as where an interrupt falls between its opening and its block."""
-    return ninja.write(path, **how).__enter__()
-
-
-@pytest.mark.parametrize("name", ["out.ark", "out.txt.gz", "out.slf", "out.jsonl"])
-def test_a_writer_that_was_interrupted_before_its_block_leaves_nothing(tmp_path: Path, name: str) -> None:
-    writer = entered(tmp_path / name)
-    assert len(os.listdir(tmp_path)) == 1
-    del writer
-    assert not os.listdir(tmp_path)
-
-
-def test_a_process_that_is_forked_removes_nothing(tmp_path: Path) -> None:
-    writer = [entered(tmp_path / "out.ark")]
-    assert in_a_fork(writer.clear) == 0
-    assert os.listdir(tmp_path) == [".out.ark.part"]
-
-
-def test_an_output_that_is_taken_up_again_stays(tmp_path: Path) -> None:
-    writer = entered(tmp_path / "out.ark", resume=True)
-    del writer
-    assert os.listdir(tmp_path) == [".out.ark.part"]
-
-
-def test_an_interrupt_as_the_file_is_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(path: str, *, keep: bool) -> int:
-        os.close(open_locked(path, keep=keep))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(output_files, "open_locked", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        entered(tmp_path / "out.ark")
-    assert not os.listdir(tmp_path)

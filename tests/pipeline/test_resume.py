@@ -14,18 +14,14 @@ from ninja import ChosenScales, Scales
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import from_arcs
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 HALF = ChosenScales(Scales(0.1), lm_weight=0.5)
 MORE = ChosenScales(Scales(0.1), lm_weight=0.9)
 
 
 def lattice(key):
     return from_arcs(key, [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def interrupt(name="a.gz", chosen=HALF, keys=("a", "b"), **how):

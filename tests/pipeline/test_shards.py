@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattice_files import write_all
+from shards import in_shards
 
 import ninja as package
 from ninja.cli.shards import CommandWork
@@ -28,15 +29,6 @@ from ninja.pipeline.shard import missing, run_shard
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The example in several forms: 40 lattices plain, as text, packed, in pieces, listed in a script file."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(EXAMPLES / "words.txt", ".")
-    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
-    return tmp_path
-
-
 def forms():
     lattices = [lattice for _, lattice in package.read("lat.ark")]
     write_all("lat.txt", lattices)
@@ -44,13 +36,6 @@ def forms():
     for number in range(1, 8):
         write_all(f"part.{number}.gz", lattices[6 * number - 6 : 6 * number])
     Path("mixed.list").write_text("part.1.gz\npart.2.gz\nlat.ark\npart.7.gz\nlat.txt\n")
-
-
-def in_shards(ninja, shards, *arguments, order=None):
-    for number in order or range(1, shards + 1):
-        code, _, errors = ninja(*arguments, "--shard", f"{number}/{shards}")
-        assert code == 0, errors
-    return errors
 
 
 SOURCES = [["lat.ark"], ["lat.txt"], ["listed.scp"], ["part.JOB.gz"], ["mixed.list"], ["ark:lat.ark", "scp:listed.scp"]]

@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lattice_files import write_all
+from shards import in_shards
 
 import ninja as package
 from ninja.errors import FormatError, NinjaError, OptionError, OutputError
@@ -20,22 +19,6 @@ from ninja.pipeline.record import read_plan
 from ninja.pipeline.shard import Outcome, missing, run_shard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The example in several forms: 40 lattices plain, as text, packed, in pieces, listed in a script file."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(EXAMPLES / "words.txt", ".")
-    write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
-    return tmp_path
-
-
-def in_shards(ninja, shards, *arguments, order=None):
-    for number in order or range(1, shards + 1):
-        code, _, errors = ninja(*arguments, "--shard", f"{number}/{shards}")
-        assert code == 0, errors
-    return errors
 
 
 # Interruptions

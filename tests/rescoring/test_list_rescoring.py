@@ -23,6 +23,8 @@ from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import merge_equal_texts
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 OPTIONS = RescoreOptions(acoustic_scale=1.0, max_unknown=1.0)
 LISTS = [
     {
@@ -36,11 +38,6 @@ LISTS = [
     },
     {"key": "v", "duration": 0.5, "nbest": []},
 ]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def write_lines(name, rows):

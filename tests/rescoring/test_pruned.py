@@ -15,7 +15,7 @@ from reference_rescore import close, path_costs, rescored_path_costs, total
 from rescoring_cases import TABLE, named, random_lattice, run
 from strategies import lattices
 
-from ninja.errors import LatticeError, ModelError, OptionError
+from ninja.errors import LatticeError, ModelError
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
@@ -184,11 +184,3 @@ def test_the_defaults_are_kaldis() -> None:
     assert replace(options, max_ngram_order=0).history_words == 0
     assert RescoreOptions().search_beam == 6.0
     assert RescoreOptions(algorithm="trie").search_beam == 8.0
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("max_ngram_order", 1), ("max_arcs", 0), ("growth_ratio", 1.0), ("beam", -1.0)]
-)
-def test_options_out_of_range_are_refused(name: str, value: float) -> None:
-    with pytest.raises(OptionError, match=name):
-        replace(PRUNED, **{name: value})

@@ -18,13 +18,14 @@ from rescoring_cases import TABLE, named, random_lattice, run
 from strategies import lattices
 
 import ninja
-from ninja.errors import LatticeError, ModelError, OptionError, VocabularyError
+from ninja.errors import LatticeError, ModelError
 from ninja.graph import best_path, prune
 from ninja.lattice import Lattice, Scales
 from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
 from ninja.rescoring.sentences import NO_NODE, Unfolded, unfold_best_paths, unfold_cover, unfold_prefixes
 
 ALGORITHMS = ("nbest", "cover", "trie")
+ALL = ("arcbeam", "pushforward", *ALGORITHMS)
 EVERYTHING = RescoreOptions(
     lm_weight=0.75, acoustic_scale=0.5, word_penalty=0.25, unk_penalty=2.0, max_unknown=1.0,
     num_best=100_000, min_posterior=0.0, max_trie_nodes=0, merge_order=0, beam=math.inf, prune_beam=math.inf,
@@ -254,10 +255,10 @@ def test_input_topology_holds_each_arcs_cost_on_the_best_path_that_uses_it(algor
 OPTIONS = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5, num_best=20, max_trie_nodes=200)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL)
 def test_a_lattice_scores_the_same_alone_in_a_batch_and_in_any_order(algorithm: str) -> None:
     options = replace(OPTIONS, algorithm=algorithm)
-    many = [(lattice.key, lattice) for lattice in map(random_lattice, range(30))]
+    many = [(lattice.key, lattice) for lattice in map(random_lattice, range(60))]
     alone = {key: run(lattice, options) for key, lattice in many}
     for order, batch_arcs in ((many, 2000), (many[::-1], 2000), (many[:5], 1)):
         together = list(rescore(order, FakeLM(), replace(options, batch_arcs=batch_arcs)))
@@ -317,7 +318,7 @@ def test_a_model_that_scores_tries_itself_is_asked_once_a_batch() -> None:
     assert first.identical(run(lattice, options))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL)
 def test_a_model_that_gives_nan_costs_one_lattice_only(algorithm: str) -> None:
     class Broken(FakeLM):
         def score(self, history: tuple[int, ...], word: int) -> float:
@@ -334,7 +335,7 @@ def test_a_model_that_gives_nan_costs_one_lattice_only(algorithm: str) -> None:
     assert "'bad': the language model gave NaN" in str(errors[0])
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL)
 def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(algorithm: str) -> None:
     dead = Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0], [0], [np.inf, np.inf, 0], words=TABLE)
     nameless = replace(random_lattice(6), key="nameless", words=None)
@@ -342,7 +343,7 @@ def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(a
     options = replace(OPTIONS, algorithm=algorithm)
     pairs = [("a", random_lattice(1)), ("dead", dead), ("nameless", nameless), ("c", random_lattice(2))]
     assert len(list(rescore(pairs, FakeLM(), options, report=RescoreReport(on_error=errors.append)))) == 2
-    assert [type(error) for error in errors] == [LatticeError, VocabularyError]
+    assert sorted(type(error).__name__ for error in errors) == ["LatticeError", "VocabularyError"]
     with pytest.raises(LatticeError, match="dead"):
         list(rescore(pairs, FakeLM(), options))
 
@@ -405,11 +406,3 @@ def test_the_trie_output_is_cut_to_the_beam_and_keeps_the_best_path() -> None:
     assert cut.num_arcs < whole.num_arcs
     expected = prune(whole, 2.0, Scales(options.acoustic_scale, word_penalty=options.word_penalty))
     assert cut.identical(expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("num_best", 0), ("min_posterior", 1.5), ("min_posterior", math.nan), ("max_trie_nodes", -1)]
-)
-def test_options_out_of_range_are_refused(name: str, value: object) -> None:
-    with pytest.raises(OptionError, match=name):
-        replace(OPTIONS, **{name: value})

@@ -1,6 +1,8 @@
-"""Commands that end in the midst of their work."""
+"""Commands that end in the midst of their work, and calls in forked processes."""
 
 import contextlib
+import os
+import signal
 
 import ninja
 
@@ -21,3 +23,17 @@ def ended_at(number, monkeypatch):
         patch.setattr("ninja.io.lattice_writer.LatticeWriter.write", put)
         patch.setattr("ninja.io.kaldi_writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
         yield
+
+
+def in_a_fork(call):
+    """Return the exit code of a forked process: 0 if the call returns; SIGALRM if it takes more than ten seconds."""
+    process = os.fork()
+    if process == 0:
+        code = 1
+        try:
+            signal.alarm(10)
+            call()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

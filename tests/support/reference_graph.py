@@ -7,9 +7,11 @@ import math
 import os
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ninja.graph import from_arcs
 from ninja.lattice import Lattice
@@ -153,3 +155,11 @@ def read_kaldi(path: Path) -> Iterator[Lattice]:
             final_labels=final_ali,
             kind="compact" if compact else "raw",
         )
+
+
+@lru_cache(maxsize=8)
+def archive(path: Path) -> dict[str, Lattice]:
+    """Read an archive of Kaldi's; skip the test where it is missing, which conftest refuses in CI."""
+    if not path.exists():
+        pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")
+    return {lattice.key: lattice for lattice in read_kaldi(path)}
