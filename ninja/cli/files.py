@@ -13,12 +13,11 @@ from ninja.errors import NinjaError, OptionError
 from ninja.files.output import Guard, part_of
 from ninja.files.place import Table, is_remote, target
 from ninja.io.inputs import Inputs
-from ninja.io.resume import State, state_of
+from ninja.io.resume import State, state_of, states_of
 from ninja.io.scales import scales_path
 from ninja.io.sources import SourceFile, Sources
 from ninja.io.symbol_tables import table_beside
 from ninja.pipeline.outputs import names_job
-from ninja.pipeline.plan import units
 
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 # Parameters that do not change the results, or are identified by the sources; those of the run may differ when resumed.
@@ -201,7 +200,7 @@ class CommandFiles:
 
     def _states(self, names: tuple[str, ...]) -> list[State]:
         try:
-            return units(self.sources.select(names))[1]
+            return states_of(self.sources.select(names))
         except NinjaError:  # a pipe, or a source that reading it reports
             return [(name, -1, -1) for name in names]
 

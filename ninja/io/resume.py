@@ -1,4 +1,4 @@
-"""Resumption of Kaldi archives: the whole entries of an earlier attempt, and the facts by which its run is recognised.
+"""Resumption of Kaldi archives: the whole entries of an earlier attempt, the facts of its run, states of sources.
 
 The facts are in a file beside the output (``.NAME.run``) while the output is unfinished, and after that if it may be
 resumed (``--resume``): a dictionary of JSON values with ``version`` and ``command``, ``options`` by their names, and
@@ -13,17 +13,20 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ninja import _core
 from ninja._tables import TableReader
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files import remote
 from ninja.files.output import Guard, PartFile, part_of, reported
-from ninja.files.place import Target, is_file, is_remote
+from ninja.files.place import Place, Target, is_file, is_remote, resolve_listed
 from ninja.files.stream import open_raw
+from ninja.formats.format import of_folder, reader
+from ninja.io import detection
+from ninja.io.sources import SourceFile, Sources
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
@@ -149,6 +152,76 @@ def state_of(path: str) -> State:
     except OSError:
         return path, -1, -1
     return path, status.st_size, status.st_mtime_ns
+
+
+def states_of(sources: Sources, format: str | None = None) -> list[State]:
+    """Return the states of the files of sources, and of the files that script files name.
+
+    Raises:
+        NinjaError: As `source_files`.
+    """
+    paths: list[str] = []
+    for file in source_files(sources, format):
+        if file.kind == "folder":
+            paths.extend(member.path for member in file.files)
+            continue
+        paths.append(file.path)
+        if file.kind == "scp":
+            paths.extend(place.path for _, place in script_rows(file) or () if place.path)
+    return [state_of(path) for path in dict.fromkeys(paths)]
+
+
+def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
+    """Yield the files of sources, and the folders that are one source of their format.
+
+    Raises:
+        OptionError: A source is a pipe.
+        NinjaError: A list of files is damaged.
+    """
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(f"{file.name} cannot be cut into shards; name files")
+        if file.kind == "folder":
+            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
+            if whole is not None and whole.format.of_folder is not None:
+                yield file
+            elif format is None:
+                yield from file.lattice_files
+            else:
+                yield from (member for member in file.files if not detection.is_companion(member.path))
+        elif file.kind == "list":
+            files, errors = file.listed
+            if errors:
+                raise errors[0]
+            yield from files
+        else:
+            yield file
+
+
+def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
+    """Return the offset and the place of each line of a script file; None if it is packed or cannot be read."""
+    try:
+        if not file.inspect().seekable:
+            return None
+    except NinjaError:  # reported when it is read
+        return None
+    rows: list[tuple[int, Place]] = []
+    begin = 0
+    for line in file.content().split(b"\n"):
+        if fields := line.split(None, 1):
+            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else None
+            rows.append((begin, Place("") if name is None else _listed(name, file.name)))
+        begin += len(line) + 1
+    return rows
+
+
+def _listed(name: str, script: str) -> Place:
+    """Return the place that a line of a script file names; a place without a path if it cannot be read."""
+    try:
+        places = resolve_listed(name, script)
+    except NinjaError:
+        return Place("")
+    return places[0] if len(places) == 1 else Place("")
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:

@@ -19,7 +19,7 @@ from ninja.files.place import is_read_once, is_remote, is_specifier, target
 from ninja.formats.format import HEAD, Format, by_extension, detect
 from ninja.io.inputs import Inputs
 from ninja.io.lattice_writer import LatticeWriter
-from ninja.io.resume import Facts, State, state_of
+from ninja.io.resume import Facts, State, state_of, states_of
 from ninja.io.scales import ChosenScales
 from ninja.io.sources import SourceFile
 from ninja.io.symbol_tables import write_table
@@ -27,7 +27,6 @@ from ninja.io.writer import KALDI, OutputFormat, format_of, write
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.libraries import VERSION
-from ninja.pipeline.plan import units
 
 _JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
@@ -209,7 +208,7 @@ def _facts(output: Output, inputs: Inputs) -> Facts | None:
         if inputs.scales is not None:
             options["scales"] = repr(inputs.scales.values())
     try:
-        states = units(inputs.sources, format=inputs.format)[1]
+        states = states_of(inputs.sources, inputs.format)
     except NinjaError:  # a pipe, or a source that reading it reports
         states = [(name, -1, -1) for name in inputs.places]
     sources = [list(state) for state in (*output.other_states, *states)]

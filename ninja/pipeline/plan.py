@@ -11,19 +11,18 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.place import Place, Table, is_specifier, resolve_listed, target
+from ninja.files.place import Table, is_specifier, target
 from ninja.files.stream import open_stream
-from ninja.formats.format import of_folder, reader
+from ninja.formats.format import reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
-from ninja.io import detection
-from ninja.io.resume import State, state_of
+from ninja.io.resume import State, script_rows, source_files, states_of
 from ninja.io.sources import KALDI_READ, Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.pipeline.archive_positions import LONGEST_HEAD, next_lattice_begin
 
@@ -218,81 +217,36 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
         OptionError: A source is a pipe, which cannot be cut.
         NinjaError: As for `ninja.read`.
     """
+    sources = as_sources(source)
+    states = states_of(sources, format)
+    sizes = {path: size for path, size, _ in states}
     units: list[Unit] = []
-    states: dict[str, State] = {}
     foreign = format is not None and reader(format).format.read != KALDI_READ
-    for file in _files(as_sources(source), format):
-        path = file.path
+    for file in source_files(sources, format):
         if file.kind == "folder":
-            states |= {member.path: state_of(member.path) for member in file.files}
             units.append(Unit(file.table, file.size or 0, whole=True))
             continue
-        states[path] = state_of(path)
         table = replace(file.table, kind="scp" if file.kind == "scp" else "ark")
-        script = _script(file, table, states) if file.kind == "scp" else None
-        units.append(script or Unit(table, max(0, states[path][1]), whole=foreign))
-    return units, list(states.values())
+        script = _script(file, table, sizes) if file.kind == "scp" else None
+        units.append(script or Unit(table, max(0, sizes[file.path]), whole=foreign))
+    return units, states
 
 
-def _files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the files of sources, and the folders that are one source of their format."""
-    for file in sources.files:
-        if file.is_pipe:
-            raise OptionError(f"{file.name} cannot be cut into shards; name files")
-        if file.kind == "folder":
-            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
-            if whole is not None and whole.format.of_folder is not None:
-                yield file
-            elif format is None:
-                yield from file.lattice_files
-            else:
-                yield from (member for member in file.files if not detection.is_companion(member.path))
-        elif file.kind == "list":
-            files, errors = file.listed
-            if errors:
-                raise errors[0]
-            yield from files
-        else:
-            yield file
-
-
-def _script(file: SourceFile, table: Table, states: dict[str, State]) -> Unit | None:
+def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Unit | None:
     """Return a script file with the sizes of its lattices; None if it is packed.
 
     A lattice ends where the next one that is named begins, or with its file.
     """
-    try:
-        is_plain = file.inspect().seekable
-    except NinjaError:  # reported when it is read
+    rows = script_rows(file)
+    if rows is None:
         return None
-    if not is_plain:
-        return None
-    content = file.content()
-    rows: list[tuple[int, str, int]] = []  # begin, file, and offset in it
-    begin = 0
-    for line in content.split(b"\n"):
-        if fields := line.split(None, 1):
-            listed = _listed(os.fsdecode(fields[1].strip()), file.name) if len(fields) > 1 else Place("")
-            rows.append((begin, listed.path, listed.offset))
-        begin += len(line) + 1
-    for path in dict.fromkeys(path for _, path, _ in rows if path):
-        states[path] = state_of(path)
     end_of: dict[tuple[str, int], int] = {}
-    named = sorted({(path, offset) for _, path, offset in rows})
+    named = sorted({(place.path, place.offset) for _, place in rows})
     for (path, offset), (other, following) in pairwise([*named, ("", 0)]):
-        end_of[path, offset] = following if other == path else states.get(path, ("", 0, 0))[1]
-    sizes = [max(1, end_of[path, offset] - offset) for _, path, offset in rows]
-    lines = tuple(zip((at for at, _, _ in rows), accumulate(sizes, initial=0), strict=False))
+        end_of[path, offset] = following if other == path else file_sizes.get(path, 0)
+    sizes = [max(1, end_of[place.path, place.offset] - place.offset) for _, place in rows]
+    lines = tuple(zip((begin for begin, _ in rows), accumulate(sizes, initial=0), strict=False))
     return Unit(table, sum(sizes), lines)
-
-
-def _listed(name: str, script: str) -> Place:
-    """Return the place that a line of a script file names; a place without a path if it cannot be read."""
-    try:
-        places = resolve_listed(name, script)
-    except NinjaError:
-        return Place("")
-    return places[0] if len(places) == 1 else Place("")
 
 
 def _shape(table: Table) -> Literal["whole", "binary", "text"]:
