@@ -308,7 +308,7 @@ def report(measured: Measured) -> list[str]:
     for workers in WORKERS:
         cluster = Cluster(workers, RATES["data centre"])
         alone = replace(cluster, spare=False)
-        outcomes = [run(SHARD, each) for each in (cluster, replace(cluster, slow=0), alone)]
+        outcomes = [run(SHARD, machines) for machines in (cluster, replace(cluster, slow=0), alone)]
         outcomes.append(simulate(work, size, workers, alone, measured))
         shares = (f"{outcome.efficiency:.0%}" for outcome in outcomes)
         lines.append(row(f"{workers:,}", _time(outcomes[0].seconds), *shares))

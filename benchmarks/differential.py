@@ -85,10 +85,10 @@ def drawn(seed: int, least: int = -40) -> Lattice:
         [chance.randint(0, 5) if chance.random() < 0.8 else 0 for _ in rows],
         [chance.randint(least, 40) / 8 for _ in range(count)],
         [chance.randint(least, 40) / 8 for _ in range(count)],
-        [chance.randint(least, 40) / 8 if each else np.inf for each in final],
-        [chance.randint(least, 40) / 8 if each else np.inf for each in final],
+        [chance.randint(least, 40) / 8 if is_final else np.inf for is_final in final],
+        [chance.randint(least, 40) / 8 if is_final else np.inf for is_final in final],
         ali_begin=np.cumsum([0, *map(len, labels)]),
-        ali=np.array([label for each in labels for label in each], np.int32),
+        ali=np.array([label for arc_labels in labels for label in arc_labels], np.int32),
         words=WORDS,
     )
 
@@ -216,8 +216,8 @@ def best_cost(lattice: Lattice, other: Lattice) -> bool:
 
 def best_costs(lattice: Lattice, other: Lattice) -> bool:
     """Compare the costs of the best four word sequences with OpenFst's."""
-    found = pywrapfst.shortestpath(machine(lattice), nshortest=4)
-    costs = sorted(route[1] for route in routes(from_fst(found), TOTAL))
+    shortest = pywrapfst.shortestpath(machine(lattice), nshortest=4)
+    costs = sorted(route[1] for route in routes(from_fst(shortest), TOTAL))
     return costs == [path.graph_cost + path.acoustic_cost for path in nbest(lattice, 4)]
 
 

@@ -243,9 +243,9 @@ def main(data: Path, rnnlm: Path, rnnlm_data: Path | None, models: Path, cells: 
     wanted = [row for row in every if row.name in only] or every
     columns = [column for column in COLUMNS if column in only] or list(COLUMNS)
     convert_lstm(rnnlm, models)
-    kept = Cells(cells)
-    fill(kept, wanted, columns, threads, sets)
-    lines = [*first_pass(*sets()), "", *table(kept, every, threads)]
+    results = Cells(cells)
+    fill(results, wanted, columns, threads, sets)
+    lines = [*first_pass(*sets()), "", *table(results, every, threads)]
     print("\n".join(lines))
     put(output, "results", lines)
 

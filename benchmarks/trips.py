@@ -125,7 +125,7 @@ class Trace:
                 self._note_parse(frame)
 
     def _note_parse(self, frame: FrameType) -> None:
-        if not any(frame is each for each in self._frames):
+        if not any(frame is known for known in self._frames):
             self._frames.append(frame)
             content = frame.f_locals.get("content", frame.f_locals.get("stream"))
             self.parses[str(getattr(content, "name", content))] += 1
@@ -200,14 +200,14 @@ def main() -> None:
             if done.returncode:
                 print(f"{trip:<16}failed: {done.stderr.strip()}")
                 continue
-            found = json.loads(done.stdout.splitlines()[-1])
-            figures = found | {"files": len(found["files"])}
+            trace = json.loads(done.stdout.splitlines()[-1])
+            figures = trace | {"files": len(trace["files"])}
             row = "".join(f"{figures[name]:>{width}}" for name, width in COLUMNS.items())
             print(f"{trip:<16}{row}   {TRIPS[trip]}")
             if arguments.show:
-                for file, count in found["files"].items():
+                for file, count in trace["files"].items():
                     print(f"    {file} {count}")
-                print(f"    opened: {found['opened']}")
+                print(f"    opened: {trace['opened']}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Case:
     """One comparison; ``{golden}``, ``{data}``, ``{scale}`` and ``{out}`` are filled into the commands."""
 
     golden: str  # Kaldi's file, in {golden}
-    what: str  # what is compared
+    subject: str  # the values that are compared
     commands: tuple[str, ...]
     check: Check
     ours: str = "{out}"  # the file that is compared
@@ -78,8 +78,8 @@ def _paths() -> Iterator[Case]:
     linear = "nbest-to-linear {out}.one -o {out} --lm-cost {out}.lm --ac-cost {out}.ac"
     one = (f"1best {LAT} {SCALED} -o {{out}}.one", linear)
     for name, ending in (("graph", "lm"), ("acoustic", "ac")):
-        what = f"{name} cost of the best path, 1e-3"
-        yield Case(f"best.{name}_cost.gz", what, one, same_numbers(1e-3), f"{{out}}.{ending}")
+        subject = f"{name} cost of the best path, 1e-3"
+        yield Case(f"best.{name}_cost.gz", subject, one, same_numbers(1e-3), f"{{out}}.{ending}")
     many = (f"to-nbest {LAT} {SCALED} --n=20 -o {{out}}.one", linear)
     yield Case("nbest20.words.gz", "the set of 20 word sequences and their costs, 1e-3", many, same_nbest)
 
@@ -88,23 +88,23 @@ def same_nbest(theirs: Path, ours: Path) -> Finding:
     """Compare the n best sequences of each key and their costs, in any order."""
 
     def read(words: Path, graph: Path, acoustic: Path) -> dict[str, dict[tuple[str, ...], tuple[float, float]]]:
-        found: dict[str, dict[tuple[str, ...], tuple[float, float]]] = {}
+        sequences_of: dict[str, dict[tuple[str, ...], tuple[float, float]]] = {}
         graph_cost, acoustic_cost = rows(graph), rows(acoustic)
         for name, sequence in rows(words).items():
             costs = float(graph_cost[name][0]), float(acoustic_cost[name][0])
-            found.setdefault(name.rpartition("-")[0], {})[tuple(sequence)] = costs
-        return found
+            sequences_of.setdefault(name.rpartition("-")[0], {})[tuple(sequence)] = costs
+        return sequences_of
 
     finding = Finding()
     folder = theirs.parent
     kaldi = read(theirs, folder / "nbest20.graph_cost.gz", folder / "nbest20.acoustic_cost.gz")
-    found = read(ours, Path(f"{ours}.lm"), Path(f"{ours}.ac"))
+    sequences_of = read(ours, Path(f"{ours}.lm"), Path(f"{ours}.ac"))
     for key, sequences in kaldi.items():
-        others = found.get(key, {})
+        others = sequences_of.get(key, {})
         pairs = [
             (a, b)
-            for each in sequences.keys() & others.keys()
-            for a, b in zip(sequences[each], others[each], strict=True)
+            for sequence in sequences.keys() & others.keys()
+            for a, b in zip(sequences[sequence], others[sequence], strict=True)
         ]
         same = sequences.keys() == others.keys() and all(is_close(a, b, 1e-3) for a, b in pairs)
         finding.add(key, same, max((abs(a - b) for a, b in pairs), default=0.0))

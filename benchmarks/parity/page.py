@@ -2,7 +2,7 @@
 
     python -m benchmarks.parity SHARED [--output docs/parity.md] [--only NAME]
 
-SHARED holds ``golden/korean`` and ``golden/english``, what Kaldi's tools wrote, and ``data``, what they were given. All
+SHARED holds ``golden/korean`` and ``golden/english``, the output of Kaldi's tools, and ``data``, their input. All
 commands run through the command line. Exit code 1 if anything differs.
 """
 
@@ -60,7 +60,7 @@ class Runs:
 
     def output(self, commands: tuple[str, ...], places: dict[str, str]) -> tuple[Path, str]:
         """Run commands unless they have run already; return the path of their output, and the error."""
-        filled = tuple(each.format(out="{out}", **places) for each in commands)
+        filled = tuple(command.format(out="{out}", **places) for command in commands)
         if filled not in self._done:
             path = self._folder / str(len(self._done))
             problem = ""
@@ -73,10 +73,10 @@ class Runs:
 def _run(arguments: list[str]) -> str:
     if arguments[0] not in COMMANDS:
         return f"there is no command {arguments[0]}"
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
+    messages = io.StringIO()
+    with contextlib.redirect_stderr(messages):
         code = run_command(arguments)
-    return "" if code == 0 else f"exit code {code}: {said.getvalue().strip().splitlines()[-1:]}"
+    return "" if code == 0 else f"exit code {code}: {messages.getvalue().strip().splitlines()[-1:]}"
 
 
 def compare(shared: Path, only: str = "") -> list[Outcome]:
@@ -106,7 +106,7 @@ def compare(shared: Path, only: str = "") -> list[Outcome]:
 
 def _row(outcome: Outcome) -> str:
     finding = outcome.finding
-    cells = (outcome.name.removesuffix(".gz"), f"`{outcome.case.commands[-1].split()[0]}`", outcome.case.what)
+    cells = (outcome.name.removesuffix(".gz"), f"`{outcome.case.commands[-1].split()[0]}`", outcome.case.subject)
     if finding is None:
         return row(*cells, "–", "–", outcome.problem)
     worst = "–" if finding.worst is None else f"{finding.worst:.1e}" if finding.worst else "0"

@@ -190,12 +190,12 @@ def rank_again(
     (own, others), (exact_own, exact_others) = _compared(queries, model), _compared(queries, exact)
     ranks_of = {}
     for size in SIZES:
-        kept = others[:, : size - 1]
-        last = np.partition(kept, SHORTLIST - 1, axis=1)[:, SHORTLIST - 1] if size > SHORTLIST else np.inf
-        cost = np.where(kept <= np.reshape(last, (-1, 1)), exact_others[:, : size - 1] + share * kept, np.inf)
+        distances = others[:, : size - 1]
+        last = np.partition(distances, SHORTLIST - 1, axis=1)[:, SHORTLIST - 1] if size > SHORTLIST else np.inf
+        cost = np.where(distances <= np.reshape(last, (-1, 1)), exact_others[:, : size - 1] + share * distances, np.inf)
         truth = exact_own + share * own
         rank = 1 + (cost < truth[:, None]).sum(1) + (cost == truth[:, None]).sum(1) / 2
-        ranks_of[size] = np.where(own <= last, rank, SHORTLIST + 1 + (kept < own[:, None]).sum(1) / 2)
+        ranks_of[size] = np.where(own <= last, rank, SHORTLIST + 1 + (distances < own[:, None]).sum(1) / 2)
     return ranks_of
 
 
@@ -238,15 +238,15 @@ def main(folder: Path, model: tuple[str, ...], kind: str, part: str | None, most
     if part is not None:
         queries = part_of(queries, pronouncer, part == "known")
     models = {name: PhraseEncoder.load(file) for file, _, name in (text.partition("=") for text in model)}
-    kept = Cells(cells)
+    results = Cells(cells)
     print(f"{len(queries.spoken.texts)} queries; R@1, R@5, MRR at {', '.join(map(str, SIZES))}; CPU seconds")
     chosen = dict(methods(models))
     for name, compare in chosen.items():
         key = f"{kind} {part or 'all'} {len(queries.spoken.texts)} {name}"
         start = time.process_time()
-        if key not in kept:
-            kept.add(key, row=[*figures(ranks(queries, compare)), time.process_time() - start])
-        show(name, kept[key]["row"])
+        if key not in results:
+            results.add(key, row=[*figures(ranks(queries, compare)), time.process_time() - start])
+        show(name, results[key]["row"])
         if name in models:
             exact = chosen["confusion-weighted phones + letters"]
             show(f"{name}, ranked again", figures(rank_again(queries, compare, exact, share)))

@@ -181,14 +181,14 @@ def main(folder: Path, cells: Path, seconds: float, only: str | None) -> None:
     held_out = {word for queries in queries_of.values() for text in queries.spoken.texts for word in text.split()}
     sources = Sources(folder, pronouncer, held_out)
     parts = parts_of(queries_of, folder, pronouncer)
-    kept = Cells(cells)
+    results = Cells(cells)
     for variant in VARIANTS:
         key = _key(variant, seconds)
-        if key in kept or only not in (None, variant.table):
+        if key in results or only not in (None, variant.table):
             continue
         encoder, steps = train(variant, sources, seconds)
-        kept.add(key, **measure(encoder, queries_of, parts))
+        results.add(key, **measure(encoder, queries_of, parts))
         print(f"{variant.table}: {variant.name}, {steps} steps", flush=True)
     for name in COLUMNS:
-        show(table(name, kept, seconds))
+        show(table(name, results, seconds))
         print()

@@ -67,12 +67,12 @@ def workers() -> list[int]:
 
 def trial(commands: Sequence[Names], seconds: float, expected: bytes) -> tuple[int, int]:
     """Run commands one after the other, each killed up to three times; return the kills, and those that left files."""
-    kills = kept = 0
+    kills = num_with_files = 0
     for line in commands:
         for _ in range(random.randint(0, 3)):
             killed = kill(line, random.uniform(0.0, 1.2 * seconds))
             kills += killed
-            kept += killed and bool(temporary_files())
+            num_with_files += killed and bool(temporary_files())
         run(line)
     if Path("out.ark").read_bytes() != expected:
         sys.exit("the output differs from that of an uninterrupted run")
@@ -83,7 +83,7 @@ def trial(commands: Sequence[Names], seconds: float, expected: bytes) -> tuple[i
     os.remove("out.ark")
     Path(RECORD).unlink(missing_ok=True)
     shutil.rmtree("out.ark.shards", ignore_errors=True)
-    return kills, kept
+    return kills, num_with_files
 
 
 def temporary_files() -> list[str]:
