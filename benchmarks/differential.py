@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pywrapfst
@@ -45,7 +44,6 @@ from ninja.graph import (
     remove_epsilons,
     union,
 )
-from ninja.io import sources
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.arrays import frozen
 from ninja.openfst import from_fst, to_fst
@@ -163,9 +161,9 @@ def through(lattices: Sequence[Lattice], form: Format, folder: Path) -> list[Lat
         for place, lattice in enumerate(lattices):
             output.write(lattice.with_key(f"utt{place:04}"))
     try:
-        # No thread reads ahead: for small files its start costs more than the reading.
-        with mock.patch.object(sources, "read_ahead", lambda batches: batches):
-            return [respelled(lattice) for _, lattice in ninja.read(target, words=WORDS, format=form.name)]
+        # Starting a thread takes longer than reading a small file.
+        inputs = ninja.read(target, words=WORDS, format=form.name, read_ahead=False)
+        return [respelled(lattice) for _, lattice in inputs]
     finally:
         if is_folder:
             shutil.rmtree(target)
