@@ -109,8 +109,10 @@ class Sectioned(click.Command):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        reads = any(isinstance(each, click.Argument) and isinstance(each.type, Lattices) for each in self.params)
-        writes = any(isinstance(each.type, OutputFile) for each in self.params)
+        reads = any(
+            isinstance(parameter, click.Argument) and isinstance(parameter.type, Lattices) for parameter in self.params
+        )
+        writes = any(isinstance(parameter.type, OutputFile) for parameter in self.params)
         entry = COMMANDS.get(self.name or "")
         self.scales_costs = entry is not None and entry.scales_costs
         if reads and writes and (entry is None or entry.has_shards):

@@ -89,7 +89,7 @@ def posterior_lines(
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
 @output_file("Text file for the lines")
 @reads_lattices
-def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **given: Any) -> None:
+def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options: Any) -> None:
     """Print the posterior of each arc of lattices, as Kaldi does.
 
     Each line has, separated by tabs: key, first frame, number of frames, posterior, word (its id without --words),
@@ -99,7 +99,7 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **given: A
     Example:
       ninja arc-post lat.ark.gz --acoustic-scale 0.1 -o post.txt
     """
-    run_lines(partial(posterior_lines, alignment=print_alignment, **given), inputs, output_file)
+    run_lines(partial(posterior_lines, alignment=print_alignment, **options), inputs, output_file)
     current_console().close()
 
 

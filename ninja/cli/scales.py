@@ -169,8 +169,8 @@ def scales(function: Command) -> Command:
     @click.pass_context
     @functools.wraps(function)
     def collected(context: click.Context, /, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in KEYS}
-        completed = complete(context, given, _sources(options))
+        user_scales = {name: options.pop(name) for name in KEYS}
+        completed = complete(context, user_scales, _sources(options))
         return function(scales=as_scales(completed.values), completed_scales=completed, **options)
 
     return section("Scales", *OPTIONS)(collected)
@@ -182,11 +182,14 @@ def grid_of_scales(function: Command) -> Command:
     @click.pass_context
     @functools.wraps(function)
     def collected(context: click.Context, /, **options: Any) -> Any:
-        given = {name: options.pop(name) for name in KEYS}
-        single = {name: values[0] for name, values in given.items() if len(values) == 1}
+        user_scales = {name: options.pop(name) for name in KEYS}
+        single = {name: values[0] for name, values in user_scales.items() if len(values) == 1}
         completed = complete(context, single, _sources(options))
-        given |= {name: (value,) for name, value in completed.values.items()}
-        grid = tuple(as_scales(dict(zip(given, values, strict=True))) for values in itertools.product(*given.values()))
+        user_scales |= {name: (value,) for name, value in completed.values.items()}
+        grid = tuple(
+            as_scales(dict(zip(user_scales, values, strict=True)))
+            for values in itertools.product(*user_scales.values())
+        )
         return function(scales=grid, completed_scales=completed, **options)
 
     return section("Scales", *GRID)(collected)
@@ -198,8 +201,8 @@ def completes_scales(function: Command) -> Command:
     @click.pass_context
     @functools.wraps(function)
     def collected(context: click.Context, /, **options: Any) -> Any:
-        given = {name: options[name] for name in KEYS if name in options}
-        completed = complete(context, given, _sources(options))
+        user_scales = {name: options[name] for name in KEYS if name in options}
+        completed = complete(context, user_scales, _sources(options))
         return function(**options | completed.values, completed_scales=completed)
 
     return collected
@@ -212,7 +215,7 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
         @click.pass_context
         @functools.wraps(function)
         def collected(context: click.Context, /, **options: Any) -> Any:
-            given = {name: options.pop(name) for name in KEYS}
+            user_scales = {name: options.pop(name) for name in KEYS}
             files: CommandFiles = context.obj
             places = [options[name] for name in arguments]
             beside = {place: chosen for place in places if (chosen := find_scales(files.sources.select((place,))))}
@@ -220,7 +223,7 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
                 for one, other in itertools.pairwise(beside.values()):
                     if one.scales != other.scales:
                         raise OptionError(f"{one.path} and {other.path} differ; {SCALES_ADVICE}")
-            completed = complete(context, given, (next(iter(beside), places[0]),))
+            completed = complete(context, user_scales, (next(iter(beside), places[0]),))
             return function(scales=as_scales(completed.values), **options)
 
         return section("Scales", *OPTIONS)(collected)
@@ -245,29 +248,29 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
     """
     files: CommandFiles = context.obj
     sources = files.sources.select(names)
-    given = _given(context)
-    defaults = frozenset(KEYS) - given
+    user_scales = _given(context)
+    defaults = frozenset(KEYS) - user_scales
     if values.get("lm_scale") == HEADER:
-        values = _header_values(sources, values, given)
+        values = _header_values(sources, values, user_scales)
         return CompletedScales(values, names, defaults=defaults - values.keys())
-    if "lm_scale" in values and not given and _has_unused_headers(sources):
+    if "lm_scale" in values and not user_scales and _has_unused_headers(sources):
         defaults -= {"lm_scale"}
     try:
         chosen = find_scales(sources)
     except OptionError as error:
-        if not {"acoustic_scale", "word_penalty"} <= given:
+        if not {"acoustic_scale", "word_penalty"} <= user_scales:
             raise
         _say(f"{error.message.partition(';')[0]}; the given scales are used")
         return CompletedScales(values, names, defaults=defaults)
     if chosen is None:
         return CompletedScales(values, names, defaults=defaults)
     beside = {name: value for name, value in chosen.values().items() if name in values}
-    taken = {name: value for name, value in beside.items() if name not in given}
-    others = {name: values[name] for name, value in beside.items() if name in given and values[name] != value}
-    if taken or others:
+    from_files = {name: value for name, value in beside.items() if name not in user_scales}
+    others = {name: values[name] for name, value in beside.items() if name in user_scales and values[name] != value}
+    if from_files or others:
         exceptions = f"; but as given: {_formatted(others)}" if others else ""
         _say(f"scales of {chosen.path}: {_formatted(beside)}{exceptions}")
-    return CompletedScales(values | taken, names, chosen, defaults - taken.keys())
+    return CompletedScales(values | from_files, names, chosen, defaults - from_files.keys())
 
 
 def say_default(inputs: Inputs) -> None:
@@ -295,16 +298,18 @@ def _has_unused_headers(sources: Sources) -> bool:
     return False
 
 
-def _header_values(sources: Sources, values: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
+def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozenset[str]) -> dict[str, Any]:
     """Return scales with those in the headers of HTK lattices."""
     if (header := find_header_scales(sources)) is None:
         raise OptionError("--lm-scale header is for HTK lattices (SLF) in files, and there are none")
     name, scales = header
-    taken = {
-        option: getattr(scales, field) for option, field in KEYS.items() if option == "lm_scale" or option not in given
+    from_files = {
+        option: getattr(scales, field)
+        for option, field in KEYS.items()
+        if option == "lm_scale" or option not in user_scales
     }
-    _say(f"scales of the header of {name}: {_formatted(taken)}")
-    return values | taken
+    _say(f"scales of the header of {name}: {_formatted(from_files)}")
+    return values | from_files
 
 
 def _sources(options: dict[str, Any]) -> tuple[str, ...]:
@@ -314,8 +319,8 @@ def _sources(options: dict[str, Any]) -> tuple[str, ...]:
 def _given(context: click.Context) -> frozenset[str]:
     """Return the scales that the command line or a file of options gives."""
     sources = {name: context.get_parameter_source(name) for name in (*KEYS, "inv_acoustic_scale")}
-    given = {name for name, source in sources.items() if source not in (None, ParameterSource.DEFAULT)}
-    return frozenset({"acoustic_scale" if name == "inv_acoustic_scale" else name for name in given})
+    user_scales = {name for name, source in sources.items() if source not in (None, ParameterSource.DEFAULT)}
+    return frozenset({"acoustic_scale" if name == "inv_acoustic_scale" else name for name in user_scales})
 
 
 def _formatted(values: dict[str, Any]) -> str:

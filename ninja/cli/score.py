@@ -98,7 +98,7 @@ def score(
     scales: tuple[Scales, ...],
     wer_dir: str | None,
     segments: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
@@ -129,8 +129,8 @@ def score(
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
     _check(reference)
-    details = {name: given.pop(name) for name in _DETAILS}
-    of_references, of_hypotheses = _filters(**{name: given.pop(name) for name in _FILTERS})
+    details = {name: options.pop(name) for name in _DETAILS}
+    of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
     are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)
     inputs.spells_words = True
     words = inputs.table() if are_lattices else None  # None: transcripts
@@ -178,7 +178,7 @@ def score(
             if rate.missing:
                 current_console().say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
         elif entities is not None:
-            rate = _score_entities(inputs, references, hypotheses, entities, mode, **given)
+            rate = _score_entities(inputs, references, hypotheses, entities, mode, **options)
         else:
             rate = evaluate.score(references, hypotheses, mode)
             click.echo(str(rate))
@@ -211,7 +211,9 @@ def _check(reference: str) -> None:
     """Check that the reference is a file and that options are compatible."""
     if os.path.isdir(reference):
         raise OptionError(f"{reference} is a folder, but REFERENCE is a text file, followed by SOURCE")
-    named = set(given_on_command_line([each.name or "" for each in click.get_current_context().command.params]))
+    named = set(
+        given_on_command_line([parameter.name or "" for parameter in click.get_current_context().command.params])
+    )
     for name, others in _EXCLUDED.items():
         for other in others:
             if {name, other} <= named:

@@ -141,7 +141,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     if words is not None and words.grows and inputs.words is None and _has_tables(part):
         raise OptionError("--shard needs --words here: otherwise the shards would have different word ids")
     log = inputs.log
-    failures = tuple(Failure(each.key, each.path, str(each)) for each in log.failures)
+    failures = tuple(Failure(error.key, error.path, str(error)) for error in log.failures)
     return Outcome(log.lattices, failures, inputs.digest.hexdigest())
 
 

@@ -46,7 +46,7 @@ def show(
     entities: str | None,
     rnnlm: str | None,
     output_file: str,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Write a page that shows a lattice as a graph, for any browser.
 
@@ -57,7 +57,7 @@ def show(
     Example:
       ninja show lat.ark.gz --key utterance-7 --words words.txt --ref text --acoustic-scale 0.1 -o lattice.html
     """
-    options = ShowOptions(**given)
+    options = ShowOptions(**values)
     reference = None
     inputs.spells_words = True
     if ref is not None:

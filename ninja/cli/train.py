@@ -164,8 +164,8 @@ def _tagger(path: str) -> Tagger:
     for problem in entities.problems:
         _say(problem)
     phrases: dict[str, dict[str, None]] = {}
-    for each in entities.all_lists:
-        for name, members in each.classes.items():
+    for phrase_list in entities.all_lists:
+        for name, members in phrase_list.classes.items():
             phrases.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
     classless = phrases.pop("", {})
     if classless:
@@ -214,9 +214,9 @@ def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
     for length, (counted, ngrams, discounts) in enumerate(
         zip(model.num_counted, model.lengths, model.discounts, strict=True), start=1
     ):
-        taken = ", ".join(f"{each:.4g}" for each in discounts.of_count)
+        values = ", ".join(f"{discount:.4g}" for discount in discounts.of_count)
         cut = f", {counted - len(ngrams)} more cut" if counted > len(ngrams) else ""
-        _say(f"{length}-grams: {len(ngrams)}{cut}; discounts {taken}")
+        _say(f"{length}-grams: {len(ngrams)}{cut}; discounts {values}")
     for note in model.notes:
         _say(note)
 

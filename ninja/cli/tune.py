@@ -95,7 +95,7 @@ def tune(
     context: Context | None,
     output_file: str,
     num_sentences: int,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Choose the weights of a rescoring on a development set.
 
@@ -118,8 +118,8 @@ def tune(
       ninja score test.text test.ark.gz --words words.txt --config weights.toml
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
     """
-    of_context = {name: given.pop(name) for name in OF_TUNING}
-    options = RescoreOptions(**given)
+    of_context = {name: values.pop(name) for name in OF_TUNING}
+    options = RescoreOptions(**values)
     points = context is not None and context.context_model is not None
     if not points:
         _refuse_others(context)

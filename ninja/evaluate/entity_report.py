@@ -103,7 +103,9 @@ class EntityReport:
     def classes(self) -> dict[str, EntityRate]:
         """The entities of each class, sorted by name."""
         names = sorted({finding.entity.class_name for finding in self._findings})
-        return {name: _rate(one for one in self._findings if one.entity.class_name == name) for name in names}
+        return {
+            name: _rate(finding for finding in self._findings if finding.entity.class_name == name) for name in names
+        }
 
     def vocabulary(self, inside: bool) -> EntityRate:
         """Return the entities whose words are all in the symbol table, or the others; without a table, none."""

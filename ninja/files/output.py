@@ -242,7 +242,7 @@ def _is_direct(path: str) -> bool:
     """Return whether a path is written directly: a special file, or a stream of this process."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.islink(path) and (folder == "/dev" or os.path.realpath(folder).startswith("/proc/")):
-        return True  # /dev/stdout and /dev/fd/1, whatever the shell connects them to
+        return True  # /dev/stdout and /dev/fd/1, also if the shell redirects them to a file
     return os.path.exists(path) and not os.path.isfile(path)  # the real path of a pipe may not exist
 
 

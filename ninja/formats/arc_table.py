@@ -69,7 +69,7 @@ def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Colu
     if words is None:
         return word
     ids, number = np.unique(word, return_inverse=True)
-    return Names([words.word(each) for each in ids.tolist()], number.astype(np.int32))
+    return Names([words.word(word_id) for word_id in ids.tolist()], number.astype(np.int32))
 
 
 def _bytes(text: str) -> bytes:

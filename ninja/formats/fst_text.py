@@ -205,7 +205,7 @@ def write_fst_text(
         if state in end_of:
             rows.append(f"{state}{end_of[state]}\n")
         elif begin[state] == begin[state + 1]:
-            rows.append(f"{state}\tInfinity\n")  # a dead end: without a line of its own it may not be there at all
+            rows.append(f"{state}\tInfinity\n")  # a dead end, which no other line may mention
     return "".join(rows).encode(encoding)
 
 

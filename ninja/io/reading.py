@@ -335,7 +335,7 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
                     if not credits.get():
                         return
                 ready.put(batch)
-        except BaseException as error:  # it is the caller's to see, whatever it is
+        except BaseException as error:  # any error is raised in the caller's thread
             end = error
         finally:
             batches.close()  # type: ignore[attr-defined]

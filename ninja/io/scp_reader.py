@@ -10,7 +10,7 @@ from ninja.files.place import Place, is_read_once
 from ninja.files.stream import Stream, open_stream
 from ninja.lattice import Lattice
 
-KEPT = 1 << 26  # bytes of lattices that are kept
+KEPT = 1 << 26  # bytes of the cached lattices
 ARC_BYTES = 20  # approximate memory of an arc
 LATTICE_BYTES = 1 << 10  # and of a lattice besides its arcs
 

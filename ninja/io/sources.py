@@ -35,7 +35,7 @@ from ninja.formats.kaldi.archive import KALDI_IMAGE
 from ninja.io import detection
 from ninja.io.detection import LIST_HEAD, Holds, advice, is_list, names_in, names_script, other_kind
 
-# Marks of Kaldi's own archives; for other files the registry of formats is asked, which takes longer to load.
+# Marks of Kaldi archives; other files need the registry of formats, which takes longer to load.
 _KALDI_TEXT = re.compile(
     rb"\s*\S{1,4096}[ \t]*\n\s*\d+[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]+[^\s,]+,[^\s,]+(?:,[\d_]*)?\s"
 )

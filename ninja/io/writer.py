@@ -27,7 +27,7 @@ _NO_OUTPUTS = {  # extensions that no format has
     ".stm": "STM is not written; write JSON lines (.jsonl), which hold words with times",
     ".scp": "a script file goes with an archive; say ark,scp:FILE.ark,FILE.scp",
 }
-_ONE_COST = ("costs", "scores")  # options of formats that may ask for one cost as it is
+_ONE_COST = ("costs", "scores")  # options of formats that may select one unscaled cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,13 +197,13 @@ class Lattice:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the fields; the arrays come back read-only, as they must be."""
-        return _restored, tuple(getattr(self, each.name) for each in fields(self))
+        return _restored, tuple(getattr(self, slot.name) for slot in fields(self))
 
     def __repr__(self) -> str:
         return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
 
 
-SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[each.name] for each in fields(Lattice))  # where it keeps its fields
+SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(Lattice))  # where it keeps its fields
 _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 

@@ -51,7 +51,7 @@ class Summary:
 
 
 class Counts(NamedTuple):
-    """Lengths of the lists of a log, and its counts, at one moment."""
+    """Snapshot of the counts of a log."""
 
     lattices: int
     failures: int
@@ -61,7 +61,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, log: Log) -> Counts:
-        """Count now."""
+        """Take a snapshot of a log."""
         return cls(log.lattices, len(log.failures), log.skipped, len(log.repeated), len(log.notes))
 
 
@@ -201,7 +201,7 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, loop: 
 
 @dataclass(slots=True)
 class _RunLoop:
-    """The options of a run, and its loop."""
+    """Options and counts of a run, and its loop."""
 
     jobs: int | None
     read: Read | None
@@ -366,12 +366,12 @@ class _RunLoop:
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """Return how many lattices of a run are done, and how many failed."""
+    """Return the numbers of finished and failed lattices of a run."""
     return log.lattices + log.skipped, len(log.failures)
 
 
 def _keep(error: NinjaError) -> None:
-    """Keep a failure in the log only."""
+    """Ignore a failure, which the log has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ class _Source:
         self._keys.add(key)
 
     def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
-        """Return a batch without the lattices that are done, each as often as its key is."""
+        """Return a batch without finished lattices; a duplicate key is skipped as often as it was finished."""
         places: set[int] = set()
         for place, key in enumerate(keys):
             if self._done[key] > 0:

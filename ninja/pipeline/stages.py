@@ -22,7 +22,7 @@ Output = TypeVar("Output", covariant=True)
 
 @runtime_checkable
 class BatchStage(Protocol[Output]):
-    """A stage without state, called on several threads at once, a batch each time."""
+    """A stateless stage, called with batches on several threads at once."""
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Output | NinjaError]]:
         """Process a batch.
@@ -60,7 +60,7 @@ class ThreadedStage(StreamStage[Output], Protocol[Output]):
     """A stream stage that runs its own threads."""
 
     def on_threads(self, lattices: Pairs, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
-        """Yield the results as a call of the stage does."""
+        """Yield the same results as `__call__`."""
         ...
 
 

@@ -88,7 +88,7 @@ class InFlight:
             return not self.has_ended and not self._stopped
 
     def stop(self) -> None:
-        """Wake all threads that wait, for the last time."""
+        """Wake all waiting threads to end them."""
         with self.lock:
             self._stopped = True
             self._changed.notify_all()
@@ -161,7 +161,7 @@ class Engine(Source):
         """Rescore with a model, stopping whenever some utterances may be done."""
 
     def next_utterance(self, most_arcs: float) -> Utterance | None:
-        """Return the next utterance to rescore; None if it is not there yet or so many arcs are in flight."""
+        """Return the next utterance to rescore; None if it is not read yet or too many arcs are in flight."""
         while True:
             utterance = self.queue.ready()
             if utterance is not None:

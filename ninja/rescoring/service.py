@@ -1,4 +1,4 @@
-"""`Service`: lattices of many callers, rescored in one batch by a thread of its own."""
+"""`Service`: lattices of many callers, rescored in one batch by a separate thread."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class Service(Source):
         return None
 
     def _gather(self) -> None:
-        """Wait until enough lattices wait for a batch, or the first of them has waited long enough."""
+        """Wait until there are enough lattices for a batch, or the first one has waited long enough."""
 
         def is_enough() -> bool:
             if not self._waiting or self._closed or self._free <= 0:

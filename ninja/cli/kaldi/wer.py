@@ -67,14 +67,14 @@ def align_text(
         if output_file != "-":
             raise click.UsageError("ALIGNMENT cannot be used with -o")
         output_file = alignment
-    left, right = (evaluate.read_text(path) for path in (text1, text2))
-    missing = [key for key in left if key not in right]
-    if len(missing) == len(left):
+    first, second = (evaluate.read_text(path) for path in (text1, text2))
+    missing = [key for key in first if key not in second]
+    if len(missing) == len(first):
         raise FormatError("it has no key of the first text; compare the utterance ids", text2)
     with text_output(output_file) as stream:
-        for key, words in left.items():
-            if key in right:
-                pairs = evaluate.align_text(words, right[key])
+        for key, words in first.items():
+            if key in second:
+                pairs = evaluate.align_text(words, second[key])
                 stream.write(evaluate.aligned_line(key, pairs, special_symbol, separator) + "\n")
     if missing:
         click.echo(f"ninja: {len(missing)} keys of {text1} are not in {text2}: {named(missing)}", err=True)

@@ -1,14 +1,14 @@
 "use strict";
-// A hypothesis laid beside its reference, for everybody who shows one. Words are data: they are only ever set as text.
+// A hypothesis aligned with its reference, for all pages. Words are untrusted: they are only set as text content.
 function ninjaPairs(pairs) {
   const row = document.createElement("div");
   row.className = "pairs";
-  for (const [said, heard] of pairs) {
-    const kind = said === null ? "insertion" : heard === null ? "deletion" : said === heard ? "right" : "substitution";
+  for (const [reference, hypothesis] of pairs) {
+    const kind = reference === null ? "insertion" : hypothesis === null ? "deletion" : reference === hypothesis ? "right" : "substitution";
     const pair = document.createElement("span");
     pair.className = `pair ${kind}`;
     pair.title = { insertion: "inserted", deletion: "deleted", right: "", substitution: "substituted" }[kind];
-    for (const [name, word] of [["said", said], ["heard", heard]]) {
+    for (const [name, word] of [["said", reference], ["heard", hypothesis]]) {
       const cell = document.createElement("span");
       cell.className = name;
       cell.textContent = word ?? "";

@@ -2,56 +2,56 @@
 (() => {
   const LISTED = 10, PAGE = 100;
   const { utterances, lattices } = JSON.parse(document.getElementById("report").textContent);
-  const change = (each) => each.after.errors - each.before.errors;
+  const change = (utterance) => utterance.after.errors - utterance.before.errors;
   const signed = (value) => (value > 0 ? `+${value}` : value < 0 ? `−${-value}` : "0");
   const element = (name, className, text) => {
-    const made = document.createElement(name);
-    if (className) made.className = className;
-    if (text !== undefined) made.textContent = text;
-    return made;
+    const node = document.createElement(name);
+    if (className) node.className = className;
+    if (text !== undefined) node.textContent = text;
+    return node;
   };
   const kind = (value) => (value < 0 ? "good" : value > 0 ? "bad" : "");
   const hash = (side, key) => `#${side}/${encodeURIComponent(key)}`;
 
   // ---- Alignments.
-  function compared(each) {
+  function compared(utterance) {
     const area = element("div", "compared");
-    const said = each.before.pairs.map((pair) => pair[0]).filter((word) => word !== null);
-    area.append(element("div", "name", "said"), element("div", "", said.join(" ") || "(nothing)"));
-    for (const side of ["before", "after"]) area.append(element("div", "name", side), ninjaPairs(each[side].pairs));
+    const reference = utterance.before.pairs.map((pair) => pair[0]).filter((word) => word !== null);
+    area.append(element("div", "name", "said"), element("div", "", reference.join(" ") || "(nothing)"));
+    for (const side of ["before", "after"]) area.append(element("div", "name", side), ninjaPairs(utterance[side].pairs));
     return area;
   }
-  function links(each) {
+  function links(utterance) {
     const area = element("span");
-    (lattices[each.key] || []).forEach((lattice, number) => {
+    (lattices[utterance.key] || []).forEach((lattice, number) => {
       if (!lattice) return;
       const side = ["before", "after"][number], link = element("a", "", number ? "after" : "before");
-      link.href = hash(side, each.key);
+      link.href = hash(side, utterance.key);
       area.append(area.childNodes.length ? " " : "lattice: ", link);
     });
     return area;
   }
   function list(area, chosen) {
     area.replaceChildren();
-    for (const each of chosen.slice(0, LISTED)) {
+    for (const utterance of chosen.slice(0, LISTED)) {
       const block = element("div", "utterance"), title = element("div", "title");
-      title.append(element("b", "", each.key), element("span", kind(change(each)), `${signed(change(each))} errors`));
-      title.append(element("span", "soft", `${each.before.errors} → ${each.after.errors} of ${each.words} words`), links(each));
-      block.append(title, compared(each));
+      title.append(element("b", "", utterance.key), element("span", kind(change(utterance)), `${signed(change(utterance))} errors`));
+      title.append(element("span", "soft", `${utterance.before.errors} → ${utterance.after.errors} of ${utterance.words} words`), links(utterance));
+      block.append(title, compared(utterance));
       area.append(block);
     }
     if (!chosen.length) area.append(element("div", "soft", "none"));
   }
-  const ranked = (sign) => utterances.filter((each) => sign * change(each) > 0).sort((one, other) => sign * (change(other) - change(one)));
+  const ranked = (sign) => utterances.filter((utterance) => sign * change(utterance) > 0).sort((one, other) => sign * (change(other) - change(one)));
   list(document.querySelector("#gained .list"), ranked(-1));
   list(document.querySelector("#lost .list"), ranked(1));
 
   // ---- The table of all.
   const columns = [
-    ["utterance", (each) => each.key], ["words", (each) => each.words],
-    ["errors before", (each) => each.before.errors], ["after", (each) => each.after.errors], ["change", change],
-    ["oracle before", (each) => each.before.oracle], ["after", (each) => each.after.oracle],
-    ["depth before", (each) => each.before.depth], ["after", (each) => each.after.depth],  // from here with fractions
+    ["utterance", (utterance) => utterance.key], ["words", (utterance) => utterance.words],
+    ["errors before", (utterance) => utterance.before.errors], ["after", (utterance) => utterance.after.errors], ["change", change],
+    ["oracle before", (utterance) => utterance.before.oracle], ["after", (utterance) => utterance.after.oracle],
+    ["depth before", (utterance) => utterance.before.depth], ["after", (utterance) => utterance.after.depth],  // from here with fractions
   ];
   let order = { column: 4, down: false }, limit = PAGE, wanted = "";
   const all = document.getElementById("all"), body = all.querySelector("tbody"), more = all.querySelector(".more");
@@ -67,9 +67,9 @@
     heading.append(cell);
   });
   heading.append(element("th"));
-  function has(each) {
-    if (!wanted || each.key.toLowerCase().includes(wanted)) return true;
-    return [...each.before.pairs, ...each.after.pairs].some((pair) => pair.some((word) => word !== null && word.toLowerCase().includes(wanted)));
+  function has(utterance) {
+    if (!wanted || utterance.key.toLowerCase().includes(wanted)) return true;
+    return [...utterance.before.pairs, ...utterance.after.pairs].some((pair) => pair.some((word) => word !== null && word.toLowerCase().includes(wanted)));
   }
   function fill() {
     [...heading.cells].forEach((cell, column) => {
@@ -82,26 +82,26 @@
       return sign * (typeof a === "string" ? (a < b ? -1 : a > b ? 1 : 0) : a - b);
     });
     body.replaceChildren();
-    for (const each of chosen.slice(0, limit)) {
+    for (const utterance of chosen.slice(0, limit)) {
       const row = body.insertRow();
-      const key = element("button", "key", each.key);
+      const key = element("button", "key", utterance.key);
       key.type = "button";
       key.addEventListener("click", () => {
         if (row.nextElementSibling?.classList.contains("detail")) return row.nextElementSibling.remove();
         const detail = element("tr", "detail"), cell = detail.insertCell();
         cell.colSpan = columns.length + 1;
-        cell.append(compared(each));
+        cell.append(compared(utterance));
         row.after(detail);
       });
       row.insertCell().append(key);
       columns.slice(1).forEach(([, value], place) => {
-        const shown = value(each), cell = row.insertCell();
+        const shown = value(utterance), cell = row.insertCell();
         cell.className = `number ${place === 3 ? kind(shown) : ""}`;
         cell.textContent = shown === null ? "–" : place === 3 ? signed(shown) : place > 5 ? shown.toFixed(2) : String(shown);
       });
       const cell = row.insertCell();
       cell.className = "number";
-      cell.append(links(each));
+      cell.append(links(utterance));
     }
     all.querySelector(".count").textContent = `${chosen.length.toLocaleString("en")} of ${utterances.length.toLocaleString("en")} utterances`;
     more.hidden = chosen.length <= limit;

@@ -1,5 +1,5 @@
 "use strict";
-// One lattice in one `.viewer`: drawn by Cytoscape where Python placed it. Returns what a page or a test may ask of it.
+// One lattice in one `.viewer`: drawn by Cytoscape where Python placed it. Returns the interface for pages and tests.
 function ninjaViewer(root, lattice) {
   const LANE = 25, BEND = 16, BEST = 1, ORACLE = 2, CLOSEST = 0.85;
   const LETTERS = 12, SMALLEST = 11;  // pixels of a label as drawn, and of the best path's on the screen at least
@@ -157,16 +157,16 @@ function ninjaViewer(root, lattice) {
 
   function tell() {
     const hidden = arcs.id.length - arcsShown();
-    const said = [];
+    const notices = [];
     if (hidden) {
       const first = arcs.excess.slice(rowEnd[shown - 1]).reduce((least, each) => Math.min(least, each), Infinity);
       const most = arcs.posterior.slice(rowEnd[shown - 1]).reduce((most, each) => Math.max(most, each), 0);
-      said.push(`${num(hidden)} less likely arcs are hidden: their paths cost at least ${first.toPrecision(3)} more than the best one, none has a posterior above ${most.toPrecision(2)}. The slider shows them.`);
+      notices.push(`${num(hidden)} less likely arcs are hidden: their paths cost at least ${first.toPrecision(3)} more than the best one, none has a posterior above ${most.toPrecision(2)}. The slider shows them.`);
     }
-    if (lattice.leftOut) said.push(lattice.leftOut);
-    if (lattice.unit === "step") said.push("This lattice has no times that fit together: states are placed by their number of arcs from the start.");
-    if (!said.length) said.push(`All ${num(lattice.counts.arcs)} arcs and ${num(lattice.counts.states)} states are shown.`);
-    part(".notice").textContent = said.join(" ");
+    if (lattice.leftOut) notices.push(lattice.leftOut);
+    if (lattice.unit === "step") notices.push("This lattice has no times that fit together: states are placed by their number of arcs from the start.");
+    if (!notices.length) notices.push(`All ${num(lattice.counts.arcs)} arcs and ${num(lattice.counts.states)} states are shown.`);
+    part(".notice").textContent = notices.join(" ");
   }
 
   function mark() {
@@ -361,10 +361,10 @@ function ninjaViewer(root, lattice) {
       return line;
     };
     const { pairs } = lattice;
-    const errors = (list) => list.filter(([said, heard]) => said !== heard).length;
-    const total = pairs && pairs.best.filter(([said]) => said !== null).length;
+    const errors = (list) => list.filter(([reference, hypothesis]) => reference !== hypothesis).length;
+    const total = pairs && pairs.best.filter(([reference]) => reference !== null).length;
     const label = (name, list) => (list ? `${name}, ${errors(list)} of ${total} wrong` : name);
-    if (pairs) rows.push(["reference", plain(pairs.best.map(([said]) => said).filter((said) => said !== null))]);
+    if (pairs) rows.push(["reference", plain(pairs.best.map(([reference]) => reference).filter((word) => word !== null))]);
     rows.push([label("best path", pairs && pairs.best), pairs ? ninjaPairs(pairs.best) : plain(lattice.best)]);
     if (pairs) rows.push([label("oracle path", pairs.oracle), ninjaPairs(pairs.oracle)]);
     area.replaceChildren();
