@@ -65,7 +65,7 @@ cdef class Phrases:
 
 
 cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbols) except *:
-    """Borrow a model and its tables; None is no model."""
+    """Borrow a model and its tables; None is not a model."""
     cdef c.BoundModel out
     cdef np.npy_intp symbol
     if model is None:
@@ -83,7 +83,7 @@ cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbol
 cdef class Tracker:
     """Numbered token sets.
 
-    Takes whether each symbol is no word, uint8 [symbols]; the class model (`_lm.Model` or None) with its word of each
+    Takes whether each symbol is not a word, uint8 [symbols]; the class model (`_lm.Model` or None) with its word of each
     symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same of the old model; and the
     options of c.ContextOptions.
     """
@@ -204,7 +204,7 @@ cdef class Tracker:
 
     cdef _check(self, int64_t state):
         if not self.tracker.get().has(state):
-            raise OptionError(f"{state} is no state of this tracker")
+            raise OptionError(f"{state} is not a state of this tracker")
 
     cdef _check_word(self, int32_t word):
         if not 0 <= word < self.num_symbols:

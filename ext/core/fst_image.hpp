@@ -248,7 +248,7 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
 
 inline bool is_zero(double weight) { return std::isinf(weight) && weight > 0; }
 
-// Return why the machine is no lattice, or an empty string. Arcs of the semiring's zero are ignored if they will be
+// Return why the machine is not a lattice, or an empty string. Arcs of the semiring's zero are ignored if they will be
 // dropped.
 inline std::string flaw(const ParsedFst& fst, bool without_zeros = false) {
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());

@@ -219,7 +219,7 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
         state, 3 no weight, 4 an empty file, 5 a state that an arc enters has no line. Or (0, -1, b"", 0, machine) with
         the machine (labels, ids, arc_begin, dst, label, cost, final_cost): distinct output labels with their first
         lines, empty if they are integers and `spelled` is false; labels as integers, int32 [labels + 1], after a 0, or
-        None if one is no integer; labels of arcs are indices of these from 1.
+        None if one is not an integer; labels of arcs are indices of these from 1.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)

@@ -35,7 +35,7 @@ struct FstText {
   std::string_view field;  // the invalid field
   int64_t num_fields = 0;
   Vocabulary labels;                // output labels, by their spelling, numbered from 1
-  std::vector<int32_t> ids;         // [labels + 1], labels as integers, after a 0; empty if one is no integer
+  std::vector<int32_t> ids;         // [labels + 1], labels as integers, after a 0; empty if one is not an integer
   std::vector<int64_t> arc_begin;   // [states + 1]
   std::vector<int32_t> dst, label;  // [arcs]
   std::vector<double> cost;         // [arcs]

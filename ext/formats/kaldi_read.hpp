@@ -155,7 +155,7 @@ class BinaryScanner {
     lattice.compact = arc_type == "compactlattice44" || arc_type == "compactlattice84";
     wide = arc_type == "compactlattice84" || arc_type == "lattice8";
     if (!lattice.compact && arc_type != "lattice4" && arc_type != "lattice8") {
-      return fatal(place, "the arc type is '" + arc_type + "', which is no lattice", fault);
+      return fatal(place, "the arc type is '" + arc_type + "', which is not a lattice", fault);
     }
     if (lack(cursor, 40)) return more(cursor, 40, "a lattice's header", fault);
     if (const int32_t version = load<int32_t>(cursor); version != 2) {

@@ -327,7 +327,7 @@ class SlfParser : public SlfScanner {
       return 0;
     }
     if (stop == nullptr || !(at_break(stop) || (*stop == ',' && item >= 0))) {
-      fail("field " + shown(name) + " is no finite number: " + shown(word_at(from)));
+      fail("field " + shown(name) + " is not a finite number: " + shown(word_at(from)));
     }
     at_ = stop;
     if (item >= 0) at_ += word_at(at_).size();

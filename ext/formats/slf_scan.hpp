@@ -149,7 +149,7 @@ class SlfScanner {
   int32_t integer(std::string_view name, int64_t limit) {
     int32_t number = 0;
     const char* stop = parse_integer(at_, number);
-    if (stop == nullptr || !at_break(stop)) fail("field " + shown(name) + " is no integer: " + shown(word_at(at_)));
+    if (stop == nullptr || !at_break(stop)) fail("field " + shown(name) + " is not an integer: " + shown(word_at(at_)));
     if (number < 0 || number >= limit) {
       fail(std::string(name) + "=" + std::to_string(number) +
            " is out of range: " + (limit > 0 ? "0 to " + std::to_string(limit - 1) : "there are none"));
@@ -162,7 +162,7 @@ class SlfScanner {
     double number = 0;
     const char* stop = parse_decimal(at_, end_, number);
     if (stop == nullptr || !at_break(stop))
-      fail("field " + shown(name) + " is no finite number: " + shown(word_at(at_)));
+      fail("field " + shown(name) + " is not a finite number: " + shown(word_at(at_)));
     at_ = stop;
     return number;
   }

@@ -135,7 +135,7 @@ class SphinxParser : public TextTokens {
       skip_blanks();
       int32_t score = 0;
       const char* stop = at_ == end_ ? nullptr : parse_integer(at_, score);
-      if (stop == nullptr || !at_break(stop)) fail("the score is no integer of 32 bits: " + shown(seen()));
+      if (stop == nullptr || !at_break(stop)) fail("the score is not an integer of 32 bits: " + shown(seen()));
       at_ = stop;
       skip_blanks();
       if (at_ != end_ && *at_ != '\n') fail("more fields than two nodes and a score: " + shown(seen()));

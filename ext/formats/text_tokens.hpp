@@ -57,7 +57,7 @@ class TextTokens {
   int32_t integer(const char* what, int64_t limit) {
     int32_t number = 0;
     const char* stop = at_ == end_ ? nullptr : parse_integer(at_, number);
-    if (stop == nullptr || !at_break(stop)) fail(std::string(what) + " is no integer: " + shown(seen()));
+    if (stop == nullptr || !at_break(stop)) fail(std::string(what) + " is not an integer: " + shown(seen()));
     if (number < 0 || number >= limit) {
       fail(std::string(what) + " " + std::to_string(number) + " is out of range: 0 to " + std::to_string(limit - 1));
     }
@@ -68,7 +68,7 @@ class TextTokens {
   double decimal(const char* what) {
     double number = 0;
     const char* stop = at_ == end_ ? nullptr : parse_decimal(at_, end_, number);
-    if (stop == nullptr || !at_break(stop)) fail(std::string(what) + " is no finite number: " + shown(seen()));
+    if (stop == nullptr || !at_break(stop)) fail(std::string(what) + " is not a finite number: " + shown(seen()));
     at_ = stop;
     return number;
   }

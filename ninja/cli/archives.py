@@ -127,7 +127,7 @@ def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values:
 @command
 @switch("--read-compact", True, "Use words as labels rather than transition ids.")
 @click.option("--acoustic-scale", default=0.0, help="Factor of acoustic costs.")
-@click.option("--lm-scale", default=0.0, help="Factor of graph costs.")
+@click.option("--lm-scale", default=0.0, help="Factor applied to graph costs.")
 @switch("--rm-eps", True, "Remove epsilons if that does not make the FST larger.")
 @switch("--convert-to-pdf-labels", False, "With --read-compact=false: use pdf ids plus 1 as input labels.")
 @reads("--trans-model", "Transition model (final.mdl), for --convert-to-pdf-labels.", load=read_transition_model)

@@ -24,7 +24,7 @@ SECTIONS = {
     "Language models and context": {
         "rescore": Entry("rescore", "Rescore lattices with language models."),
         "lmrescore": Entry(
-            "kaldi.lmrescore", "Add the scores of an n-gram model to lattices, or take them out, exactly."
+            "kaldi.lmrescore", "Add the scores of an n-gram model to lattices, or subtract them, exactly."
         ),
         "context": Entry("context", "Make names, places and titles that are relevant to an utterance more probable."),
         "train": Entry("train", "Train a language model on a text."),
@@ -33,8 +33,8 @@ SECTIONS = {
             "train_context:context", "Train an encoder of phrases, which finds phrases that sound similar."
         ),
         "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
-        "tune": Entry("tune", "Choose the weights of a rescoring on a development set.", has_shards=False),
-        "lm": Entry("lm", "Score texts with language models, describe models, convert them."),
+        "tune": Entry("tune", "Tune the weights of a rescoring on a development set.", has_shards=False),
+        "lm": Entry("lm", "Score text with language models, or describe or convert the models."),
     },
     "Word sequences of lattices": {
         "best": Entry("best", "Print the best word sequence of each lattice."),
@@ -52,7 +52,7 @@ SECTIONS = {
     },
     "Lattices from lattices": {
         "prune": Entry("prune", "Remove the arcs of lattices that lie outside a beam."),
-        "limit-depth": Entry("kaldi.operations", "Limit how many arcs of a lattice cross any frame."),
+        "limit-depth": Entry("kaldi.operations", "Limit the number of arcs of a lattice that cross any frame."),
         "determinize-pruned": Entry("kaldi.determinize", "Keep the best path of each word sequence within a beam."),
         "determinize-phone-pruned": Entry("kaldi.determinize", "Determinize phones, then words, within a beam."),
         "determinize": Entry("kaldi.determinize", "Keep the best path of each word sequence."),
@@ -102,7 +102,7 @@ SECTIONS = {
         "ctc-decode": Entry(
             "ctc_decode", "Decode the output matrices of a CTC model into lattices by prefix beam search."
         ),
-        "copy": Entry("kaldi.copy", "Copy lattices, all or those of some keys, to another archive or form."),
+        "copy": Entry("kaldi.copy", "Copy all lattices, or those with given keys, to another archive or format."),
         "copy-backoff": Entry("kaldi.copy", "Copy lattices, those of a second archive where it has them."),
         "merge": Entry("archives", "Merge archives: one after the other, each key once.", has_shards=False),
         "split": Entry("archives", "Split lattices into several archives.", has_shards=False),

@@ -49,7 +49,7 @@ OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior")
 OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
 SEARCHES = "With --augment: model that searches long lists; none compares all phrases.  [default: shipped]"
-READS = "Model that reads the phrases beside --rnnlm, instead of boosts, and searches long lists; default: shipped."
+READS = "Context model that scores the phrases together with --rnnlm, replacing boosts, and searches long lists."
 
 WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions
 BOOSTS = tuple(field.name for field in fields(ContextOptions) if field.name != "map_words")
@@ -71,7 +71,7 @@ def entities(
             "Context",
             reads(
                 "--entities",
-                "Phrases, one per line; or by utterance, JSON(L) or TSV.",
+                "Phrases, one per line, or phrases per utterance in JSON, JSONL or TSV.",
                 kind=EntityFile(),
                 required=required,
             ),
@@ -81,7 +81,7 @@ def entities(
         )
         @section(
             "Phrases added to lattices",
-            click.option("--augment", is_flag=True, help="Add phrases that sound similar to words of the lattice."),
+            click.option("--augment", is_flag=True, help="Add phrases that sound like words of the lattice."),
             from_fields(AugmentOptions, skip=WITHOUT_OPTION, prefix="augment"),
             click.option("--letters-only", is_flag=True, help="With --augment: compare letters, not phones."),
             reads("--lexicon", "With --augment: pronunciations that take precedence over cmudict."),

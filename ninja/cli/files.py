@@ -98,7 +98,7 @@ class OutputFile(click.ParamType):
         if names_job(name):
             raise OptionError(f"{name}: JOB numbers files of lattices, but these results are one file; leave JOB out")
         if not self._allow_folder and (name.endswith(os.sep) or os.path.isdir(name)):
-            raise OptionError(f"{name} is a folder, but these results are one file; name that")
+            raise OptionError(f"{name} is a folder, but these results are a single file; name a file")
         for path in self.targets(name):
             if not is_remote(path) and not os.path.isdir(parent := os.path.dirname(os.path.realpath(path))):
                 raise OptionError(f"{name}: there is no folder {parent}; create it first")

@@ -43,7 +43,7 @@ class Sentence(NamedTuple):
 
 @click.group()
 def lm() -> None:
-    """Score texts with language models, describe models, convert them.
+    """Score text with language models, or describe or convert the models.
 
     MODEL is a model that `ninja rescore --rnnlm` takes.
 

@@ -19,12 +19,12 @@ from ninja.rescoring.models import Direction, ModelFiles
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
-WEIGHTS_HELP = "Weights of the models, or of --iterate's passes.  [default: equal]"
+WEIGHTS_HELP = "Weights of the models, or of the passes of --iterate.  [default: equal]"
 DIRECTIONS = ListType(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
-DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, copies on cuda:0,cuda:1; auto for a GPU if there is one."
-ITERATE_HELP = "Rescore with one model after the other, each forward or backward."
+DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, or copies on cuda:0,cuda:1; auto selects a GPU if there is one."
+ITERATE_HELP = "Rescore with one model after another; each D is forward or backward."
 
 
 class OOVScoreType(click.ParamType):
@@ -47,17 +47,19 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # of LoadOptions
         "--oov-score",
         type=OOVScoreType(),
         metavar="SCORE",
-        help="Score of words that an n-gram model without <unk> lacks: skip (they cost nothing), spread (1 / its "
-        "words, shared), or a natural-log probability.",
+        help="Score of words missing from an n-gram model without <unk>: skip (no cost), spread (a probability of "
+        "1 / vocabulary size, shared by these words), or a natural-log probability.",
     ),
-    "classes": reads("--classes", "SRILM's class definitions, for n-gram models with such classes."),
+    "classes": reads("--classes", "Class definitions in SRILM's format, for n-gram models with classes."),
     "multi_char": click.option(
-        "--multi-char", metavar="CHAR", help="Split words at this character for models, as SRILM's -multiwords does."
+        "--multi-char",
+        metavar="CHAR",
+        help="Split words at this character before scoring them, like SRILM's -multiwords.",
     ),
     "text_transform": click.option(
         "--text-transform",
         type=click.Choice(get_args(TextTransform)),
-        help="Change words for models of pieces (Hugging Face), such as those of lattices in upper case.",
+        help="Transform words before scoring them with subword (Hugging Face) models, for lattices in upper case.",
     ),
 }
 
@@ -84,16 +86,16 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         "Models",
         reads(
             "--rnnlm",
-            "Language model, or a shipped one: english, english-ngram; several are mixed. "
-            f"{NO_MODEL} for --old-lm only.  [default: english]",
+            "Language model file or a shipped model (english, english-ngram); several models are combined. "
+            f"{NO_MODEL} uses no new model.  [default: english]",
             multiple=True,
         ),
-        reads("--old-lm", "The first pass's language model, whose scores are taken out."),
+        reads("--old-lm", "Language model of the first pass, whose scores are subtracted."),
         click.option(
             "--mixture",
             type=click.Choice(get_args(How)),
             default="loglinear",
-            help="How several models mix: sums of log-probabilities, or probabilities of each word.",
+            help="How to combine models: weighted log-probabilities, or weighted probabilities of each word.",
         ),
         click.option("--mixture-weights", type=WEIGHTS, default=(), metavar="W,W,…", help=WEIGHTS_HELP),
         click.option("--iterate", type=DIRECTIONS, default=(), metavar="D,D,…", help=ITERATE_HELP),
@@ -103,8 +105,10 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--carry-over", is_flag=True, help="Use the previous words of the recording as history of the models."
         ),
-        reads("--utt2spk", "With --carry-over: a speaker's utterances are a recording."),
-        reads("--segments", "With --carry-over: segments with recordings and times."),
+        reads(
+            "--utt2spk", "Speaker of each utterance; with --carry-over, each speaker's utterances are one recording."
+        ),
+        reads("--segments", "Recording and times of each utterance, for --carry-over."),
         click.option(
             "--carry-words",
             type=click.IntRange(0),
@@ -118,7 +122,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--normalize/--no-normalize",
             default=None,
-            help="Normalise scores exactly, or not at all.  [default: as the model was trained]",
+            help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
         ),
     )
     @section("Running", click.option("--device", default="auto", help=DEVICE_HELP))
@@ -149,7 +153,7 @@ map_words = section(
         type=click.Choice(get_args(WordMapping)),
         multiple=True,
         default=(),
-        help="Find words a model lacks in lower or upper case, or as another spelling of <unk>.",
+        help="Look up unknown words in lower or upper case (case), or map other spellings of <unk> (unk).",
     ),
 )
 

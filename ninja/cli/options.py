@@ -221,9 +221,9 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
 
 # Kaldi's decode.sh multiplies acoustic costs of chain models by --post-decode-acwt, 10 in its recipes.
 USUAL_SCALE = "0.1 is usual, 1 for chain models decoded without --post-decode-acwt 10"
-acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor of acoustic costs; {USUAL_SCALE}.")
+acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor applied to acoustic costs; {USUAL_SCALE}.")
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
-lm_scale = click.option("--lm-scale", default=1.0, help="Factor of graph costs.")
+lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")
 jobs = click.option("--jobs", type=click.IntRange(1), help="Threads.  [default: all cores; of `ninja context`, 1]")
 
@@ -266,14 +266,16 @@ def lattice_output(
             f"{description}: an archive, a wspecifier such as ark,t:FILE, or any format by extension{per_file}",
             LatticeFile(each_input=each_input),
         ),
-        click.option("--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: by extension]"),
+        click.option(
+            "--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: inferred from the extension]"
+        ),
         click.option(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Warn about fields that the format cannot store, or fail such lattices.",
+            help="Warn about fields that the format cannot store, or treat such lattices as errors.",
         ),
-        writes("--words-out", "Write the symbol table of the words."),
+        writes("--words-out", "Write the symbol table of the words to this file."),
     ]
     if resume:
         text = "Keep the output of an interrupted run, and continue it next time."
@@ -377,4 +379,4 @@ def _load(
     return path
 
 
-config = config_of(None, "Read options from FILE, as `ninja tune` writes it; the command line has precedence.")
+config = config_of(None, "Read options from FILE, as `ninja tune` writes it; command-line options take precedence.")

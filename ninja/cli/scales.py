@@ -52,7 +52,7 @@ OPTIONS = (
     inv_acoustic_scale,
     lm_scale,
     word_penalty,
-    config_of(KEYS, "Take scales from FILE, as `ninja tune` writes it; the command line has precedence."),
+    config_of(KEYS, "Take scales from FILE, as `ninja tune` writes it; command-line options take precedence."),
 )
 MOST_SCALES = 10_000  # of one option
 

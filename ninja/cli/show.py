@@ -31,7 +31,7 @@ NAMED = 5  # number of keys in a message
 @click.option("--key", help="Key of the lattice to show.  [default: the only one]")
 @reads("--ref", "Reference transcripts, to mark the path with the fewest errors.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
-@click.option("--frame-shift", type=float, help="Seconds per frame, to show times in seconds.")
+@click.option("--frame-shift", type=float, help="Seconds per frame; times are then shown in seconds.")
 @reads("--context-model", "Context model whose effect on words is shown, with --entities.  [default: the shipped one]")
 @reads("--entities", "With --context-model: the phrases.", kind=EntityFile())
 @reads("--rnnlm", "With --context-model: the language model.  [default: shipped]")
@@ -50,7 +50,7 @@ def show(
 ) -> None:
     """Write a page that shows a lattice as a graph, for any browser.
 
-    The page needs no network. Time runs to the right. Probable arcs are darker and wider, and a click on an arc shows
+    The page works offline. Time runs to the right. Probable arcs are darker and wider, and a click on an arc shows
     its costs. The best path is marked, and with --ref also the oracle path.
 
     \b
@@ -129,9 +129,14 @@ Sides = tuple[Inputs, Inputs]
 @click.argument("before", type=Lattices())
 @click.argument("after", type=Lattices())
 @reads("--ref", "Reference transcripts.", required=True)
-@click.option("--lattices", type=click.IntRange(0), default=10, help="Draw the lattices of this many gains and losses.")
-@click.option("--max-arcs", type=click.IntRange(1), default=300, help="Draw at most this many arcs of each.")
-@click.option("--frame-shift", type=float, help="Seconds per frame, to show times in seconds.")
+@click.option(
+    "--lattices",
+    type=click.IntRange(0),
+    default=10,
+    help="Number of the largest gains, and of the largest losses, whose lattices are drawn.",
+)
+@click.option("--max-arcs", type=click.IntRange(1), default=300, help="Maximum number of arcs drawn per lattice.")
+@click.option("--frame-shift", type=float, help="Seconds per frame; times are then shown in seconds.")
 @shared_scales("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if references or lattices are missing.")
 @output_file("Page to write, such as report.html")
@@ -151,7 +156,7 @@ def report(
     """Write a page that compares lattices before and after rescoring with the references.
 
     BEFORE and AFTER are lattices of the same utterances, compared at the same scales, by default those stored beside
-    either of them. The page needs no network. It shows word and oracle error rates and their changes, the utterances
+    either of them. The page works offline. It shows word and oracle error rates and their changes, the utterances
     with the largest gains and losses with their alignments and lattices, and a table of all utterances. References
     without lattices and lattices without references are listed and counted.
 

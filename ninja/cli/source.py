@@ -23,7 +23,7 @@ from ninja.pipeline import Output
 if TYPE_CHECKING:
     from ninja.cli.scales import CompletedScales
 
-WORDS_HELP = "Symbol table: a word and its id on each line."
+WORDS_HELP = "Symbol table with one word and its id per line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt beside the source]"
 READING = ("words", "format", "encoding", "allow_pipes")  # options of `Inputs`
 WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
@@ -62,9 +62,9 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
             "--from",
             "format",
             metavar="FORMAT[:OPTION=VALUE,...]",
-            help="Format of the sources.  [default: recognised by content]",
+            help="Format of the sources.  [default: detected from the content]",
         ),
-        click.option("--encoding", default="utf-8", help="Encoding of the sources' text."),
+        click.option("--encoding", default="utf-8", help="Text encoding of the sources."),
         section(
             "Running",
             *running,

@@ -116,13 +116,16 @@ _NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 @command
 @click.argument("text", type=InputFile())
-@writes("-o", "ARPA file, packed if .gz; - is stdout.", "--output-file", required=True)
-@reads("--dev", "Held-out text, whose perplexity is shown.")
-@reads("--classes", "Lists of phrases that are replaced by their classes in the texts.", metavar="ENTITIES")
-@reads("--vocabulary", "Words of the model, one a line, or a words.txt.  [default: all]")
+@writes("-o", "ARPA file, gzip-compressed if the name ends in .gz; - is stdout.", "--output-file", required=True)
+@reads("--dev", "Held-out text; its perplexity is printed.")
+@reads("--classes", "Lists of phrases to replace with their classes in the texts.", metavar="ENTITIES")
+@reads("--vocabulary", "Vocabulary of the model: one word per line, or a words.txt.  [default: all words]")
 @click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Minimum counts of 2-grams, 3-grams, …")
 @click.option(
-    "--discounts", type=DISCOUNTS, metavar="D[,D,D]", help="One, or of counts 1, 2, 3+.  [default: estimated]"
+    "--discounts",
+    type=DISCOUNTS,
+    metavar="D[,D,D]",
+    help="Discounts: one value, or three for counts 1, 2 and 3+.  [default: estimated]",
 )
 @from_fields(NgramOptions, skip=("cutoffs", "discounts"))
 def ngram(
@@ -177,7 +180,7 @@ def _tagger(path: str) -> Tagger:
 
 
 def _vocabulary(path: str) -> list[str]:
-    """Read a list of words, or those of a symbol table without its marks."""
+    """Read a list of words, or the words of a symbol table without its special symbols."""
     words = []
     for number, line in enumerate(utf8.read(path).splitlines(), start=1):
         fields = line.split()

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 @writes("-o", "Context model to write.", "--output-file", required=True)
 @reads("--lexicon", "Pronunciations that take precedence over cmudict.")
 @reads("--confusion", "Costs of confusing phones.")
-@reads("--held-out", "Phrases to leave out, one per line.")
-@click.option("--letters-only", is_flag=True, help="Train on PHRASES alone, without pronunciations.")
+@reads("--held-out", "Phrases to hold out of training, one per line.")
+@click.option("--letters-only", is_flag=True, help="Train on PHRASES only, without pronunciations.")
 @from_fields(EncoderOptions)
 def context(
     phrases: tuple[str, ...],

@@ -78,12 +78,14 @@ OF_CONTEXT |= {*OF_TUNING}
 @entities(required=False, skip=SKIPPED, points=True)
 @section(
     "Tuning of context",
-    reads("--general", "With --entities: lattices of utterances without phrases.", kind=Lattices(), multiple=True),
+    reads(
+        "--general", "With --entities: lattices of utterances that contain no phrases.", kind=Lattices(), multiple=True
+    ),
     reads("--general-ref", "With --entities: reference transcripts of --general."),
     reads("--general-entities", "Phrases of --general.  [default: --entities]", kind=EntityFile()),
-    click.option("--max-general-rise", default=0.2, help="Allowed rise of the WER of --general, percent absolute."),
+    click.option("--max-general-rise", default=0.2, help="Maximum rise of the WER of --general, in percentage points."),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
-    writes("--curve", "Plot of WER over keyword boosts, .svg or .png."),
+    writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
@@ -97,7 +99,7 @@ def tune(
     num_sentences: int,
     **values: Any,
 ) -> None:
-    """Choose the weights of a rescoring on a development set.
+    """Tune the weights of a rescoring on a development set.
 
     SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, the weights with
     the fewest errors of its best sentences are chosen, and it is rescored with these. The word error rate printed is

@@ -63,7 +63,7 @@ def path_ctm(
     Without symbol table, word ids are printed.
 
     Raises:
-        LatticeError: The lattice is no single path, or it has no times.
+        LatticeError: The lattice is not a single path, or it has no times.
         OptionError: ``frame_shift``, seconds per frame (per label), is not above 0, or ``precision``, digits after the
             point, not within 0 to 100.
         SymbolError: `words` lacks a word id.

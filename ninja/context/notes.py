@@ -62,7 +62,7 @@ def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
     for name in sorted(known - classes):
         yield f"{path}: {name} has no phrases in {_name(entities)}, and is never entered"
     for name in sorted(classes - known):
-        yield f"{_name(entities)}: {name} is no word of {path}; its phrases are boosted in any place"
+        yield f"{_name(entities)}: {name} is not a word of {path}; its phrases are boosted in any place"
 
 
 def _name(entities: Entities) -> str:

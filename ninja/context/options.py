@@ -33,12 +33,17 @@ class ContextOptions:
     class_boost: float = described(-14.0, "Added to the log-probability of entering a class of --class-lm, in nats.")
     keyword_boost: float = described(8.0, "Added to the log-probability of each word of a phrase, in nats.")
     max_tokens: int = described(10, "Grammar states kept for one word history; 0 for all.")
-    class_weight: float = described(0.5, "Share of the class language model, 0 to 1.")
-    unk_penalty: float | None = described(None, "Extra cost of unknown words.  [default: ln of words sharing <unk>]")
-    max_unknown: float = described(0.5, "Refuse files with a larger share of arcs whose words --old-lm lacks.")
+    class_weight: float = described(0.5, "Weight of the class language model, 0 to 1.")
+    unk_penalty: float | None = described(
+        None,
+        "Cost of an unknown word in addition to that of <unk>.  [default: ln of the number of words sharing <unk>]",
+    )
+    max_unknown: float = described(
+        0.5, "Reject files in which more than this fraction of the arcs have words unknown to --old-lm."
+    )
     map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks: other case, forms of <unk>
     context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
-    context_prior: float = described(0.0, "Added to the log-odds of a phrase, with --context-model.")
+    context_prior: float = described(0.0, "Added to the log-odds of a phrase with --context-model.")
     max_arcs: int = described(10_000_000, "Refuse a lattice that has more arcs with its context.")
 
     def __post_init__(self) -> None:

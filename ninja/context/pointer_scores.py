@@ -36,7 +36,7 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
         ModelError: The context model is for another language model.
     """
     if lattice.words is None:
-        raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
+        raise VocabularyError("the lattice has no symbol table", key=lattice.key)
     lattice.words.complete()
     stage.bind(lattice.words, log)
     models = BoundModels(stage.over(lm), None, RescoreOptions())

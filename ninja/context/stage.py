@@ -157,7 +157,7 @@ class Contextual:
     def add_context(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
         """Add the context, and more lists of phrases, to one lattice, once the stage is bound to its words."""
         if lattice.words is None:
-            raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
+            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         assert self._binding is not None
         lists = (*self.entities.of(lattice.key), *more)
         augmenter = self._binding.augmenter

@@ -23,7 +23,7 @@ def log_probabilities(
         scale: Domain of the numbers: natural log-probabilities, scores before the softmax, or probabilities.
 
     Raises:
-        ModelError: It is no matrix, a number is NaN or +inf, or the frames' probabilities do not sum to 1.
+        ModelError: It is not a matrix, a number is NaN or +inf, or the frames' probabilities do not sum to 1.
     """
     values: npt.NDArray[np.float64] = np.ascontiguousarray(matrix, np.float64)
     if values.ndim != 2 or not values.shape[1]:

@@ -21,7 +21,7 @@ class Hypothesis:
 
     words: tuple[tuple[str, ...], ...]  # each with the other words that the lexicon spells the same way
     units: tuple[int, ...]  # without blanks and the end; a CTC search without a tracker also leaves out boundaries
-    score: float  # nats, more is better
+    score: float  # nats, higher is better
     model_score: float  # log-probability by the model, of all alignments by CTC
     context_score: float = 0.0  # the tracker's, unscaled
     matches: tuple[Match, ...] = ()  # phrases of the context, by words

@@ -93,10 +93,10 @@ class PointerTracker:
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Advance by one word from each of some states; see `Tracker.advance`.
+        """Advance each of the given states by one word; see `Tracker.advance`.
 
         Returns:
-            (states, int64 [n]; score of each word in nats, more is better, float32 [n]).
+            (states, int64 [n]; score of each word in nats, higher is better, float32 [n]).
         """
         if np.shape(states) != np.shape(words) or np.ndim(states) != 1:
             shapes = f"{list(np.shape(states))} and {list(np.shape(words))}"

@@ -170,7 +170,7 @@ class SpelledTracker:
     def _check(self, states: npt.NDArray[np.int64]) -> None:
         if states.size and not 0 <= states.min() <= states.max() < len(self._states):
             bad = states[(states < 0) | (states >= len(self._states))][0]
-            raise OptionError(f"{bad} is no state of this tracker")
+            raise OptionError(f"{bad} is not a state of this tracker")
 
     def _id(self, word: str) -> int:
         number = self._words.id(word)

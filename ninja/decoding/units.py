@@ -76,7 +76,7 @@ def ctc_units(
     if boundary is not None:
         kind[_place(known, boundary, "the boundary")] = BOUNDARY
     for name in never:
-        kind[_place(known, name, "a unit that is no part of words")] = NEVER
+        kind[_place(known, name, "a unit that is not a part of words")] = NEVER
     kind[blank] = NEVER
     return CtcUnits(tuple(names), tuple(text), frozen(kind), blank % len(names))
 

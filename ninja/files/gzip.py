@@ -110,8 +110,8 @@ class GzipReader:
         """Refuse a later member that fails before its first byte, or is too short to hold a lattice."""
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
-                "the gzip stream ends here, and what follows is no whole one: is something else appended to the file, "
-                "or is it cut short?",
+                "the gzip stream ends here, and the rest is not another gzip stream: is something else appended to the "
+                "file, or is it cut short?",
                 self._name,
                 byte=self._begin,
             )

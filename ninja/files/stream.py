@@ -181,7 +181,7 @@ def open_stream(place: Place) -> Stream:
 
     Raises:
         InputError: It cannot be opened.
-        FormatError: It has an offset and is no plain file.
+        FormatError: It has an offset and is not a plain file.
     """
     if place.command is not None:
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
@@ -254,7 +254,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
 def _open_regular(path: str) -> int:
     """Open a regular file, without waiting for a writer should a pipe take its place meanwhile."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file, as those that another file names must be")
+        raise OSError(errno.EINVAL, "it is not a regular file, as those that another file names must be")
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 

@@ -43,7 +43,7 @@ def _quota() -> float | None:
             if len(fields) == 1:
                 with open(_PERIOD) as file:
                     fields += file.read().split()
-            quota, period = (float(field) for field in fields)  # "max" is no number
+            quota, period = (float(field) for field in fields)  # "max" is not a number
         except (OSError, ValueError):
             continue
         return quota / period if quota > 0 and period > 0 else None

@@ -50,7 +50,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
 
 
 def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tuple[Image | LatticeError, int]:
-    """Parse an image as `parse_image` does; return it, or why it is no lattice, and where it ends."""
+    """Parse an image as `parse_image` does; return it, or why it is not a lattice, and where it ends."""
     error, byte, size, fields = _core.parse_image(content, begin)
     if error and byte >= 0:
         raise FormatError(error, path, key=key or None, byte=begin + byte)

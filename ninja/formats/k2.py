@@ -74,7 +74,7 @@ def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] 
     Raises:
         OptionError: The number of keys is not that of the lattices.
         FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
-        LatticeError: An FSA is no lattice.
+        LatticeError: An FSA is not a lattice.
     """
     machines = k2_file.from_fsa(fsa)
     if keys is not None and len(keys) != machines.count:
@@ -347,7 +347,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
             raise ValueError("the lengths of alignments do not add up")
         return begin
 
-    # Each row is an arc unless it enters the final state, which is no state of the lattice.
+    # Each row is an arc unless it enters the final state, which is not a state of the lattice.
     states, arcs = numbers("states", count), numbers("arcs", count)
     rows = machines.arcs.reshape(-1, 4)
     ends = np.concatenate([[0], np.cumsum(rows[:, 2] == -1)])[machines.arc_begin]

@@ -230,9 +230,9 @@ class Mesh:
         try:
             value = float(text if text.isascii() and "_" not in text else "")
         except ValueError as error:
-            raise self._refused(f"{text[:20]!r} is no number") from error
+            raise self._refused(f"{text[:20]!r} is not a number") from error
         if math.isnan(value) or (math.isinf(value) and not infinite):
-            raise self._refused(f"{text[:20]!r} is no finite number")
+            raise self._refused(f"{text[:20]!r} is not a finite number")
         return value
 
     def _entry(self, word: str, posterior: float | None, start: float | None, duration: float | None) -> Word:

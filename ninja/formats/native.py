@@ -43,7 +43,7 @@ class NativeFile:
 
     Args:
         source: A path, which is mapped, or the bytes of a file.
-        path: File name for error messages, if the source is no path.
+        path: File name for error messages, if the source is not a path.
         check: When lattices are checked. "use": when one of its arrays is first used, which raises its error. "all":
             when it is fetched. "none": never, except for the extents of its lists; for trusted files only.
 

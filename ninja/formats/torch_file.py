@@ -157,7 +157,7 @@ def opened(content: bytes | memoryview) -> Saved:
     by_name = {entry.filename: entry for entry in entries}
     saved = Saved(memoryview(content), by_name, pickles[0].removesuffix("data.pkl"))
     if len(by_name) != len(entries):
-        raise FormatError("the zip file has two entries of one name")
+        raise FormatError("the zip file has two entries with the same name")
     if saved.folder + "byteorder" in saved.entries and bytes(saved.part("byteorder")) != b"little":
         raise FormatError("the byte order of numbers is not little-endian")
     return saved

@@ -33,7 +33,7 @@ def to_fst(
 
     Args:
         acoustic_scale: Factor of acoustic costs; 0 ignores them.
-        lm_scale: Factor of graph costs.
+        lm_scale: Factor applied to graph costs.
         rm_eps: Remove epsilons where that does not enlarge the FST; some may remain.
         read_compact: Arcs are words; otherwise they are labels, on the input side.
         project_input: Without ``read_compact``, put labels on both sides.

@@ -131,7 +131,7 @@ class LatticeWriter:
         Raises:
             LatticeError: The format cannot hold it, or it would lose something with ``lossy="refuse"``.
             SymbolError: A word has no name, one that the format cannot hold, or another than in previous lattices.
-            OptionError: It is no lattice and not an item of the format, or the names of ids would be lost.
+            OptionError: It is not a lattice and not an item of the format, or the names of ids would be lost.
             OutputError: It cannot be written: the disk is full, for example, or a file of one lattice has one.
         """
         if not self._is_open:

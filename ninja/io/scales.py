@@ -76,7 +76,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
 
     Raises:
         OptionError: Some of the source's files have other scales than others, or none.
-        FormatError: A file of scales is no TOML, or a scale is no number.
+        FormatError: A file of scales is no TOML, or a scale is not a number.
     """
     beside = [pair for file in as_sources(source, allow_pipes=allow_pipes).resolvable_files for pair in _beside(file)]
     read = {path: read_scales(path) for _, path in beside if path is not None}

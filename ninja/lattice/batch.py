@@ -265,7 +265,9 @@ def collect_batches(
 def refuse_pair(lattice: object) -> None:
     """Raise OptionError for a pair of a key and a lattice."""
     if isinstance(lattice, tuple):
-        raise OptionError("a pair was given, but a lattice is needed; leave the key out, as the lattice has it")
+        raise OptionError(
+            "expected a lattice, but got a (key, lattice) pair; pass only the lattice, which contains its key"
+        )
 
 
 def _checked(lattices: Iterable[Keyed]) -> Iterator[Keyed]:

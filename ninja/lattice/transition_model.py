@@ -56,7 +56,7 @@ class TransitionModel:
         return leaving[self.transition_state].astype(np.float32)
 
     def check(self, lattice: Lattice) -> None:
-        """Raise LatticeError for a lattice with a label that is no transition id of this model."""
+        """Raise LatticeError for a lattice with a label that is not a transition id of this model."""
         for labels, begin, owner in (
             (lattice.ali, lattice.ali_begin, "arc"),
             (lattice.final_ali, lattice.final_ali_begin, "final state"),
@@ -67,7 +67,7 @@ class TransitionModel:
                 raise self.refusal(lattice.key, int(labels[place]), f"{owner} {at}")
 
     def refusal(self, key: str, label: int, where: str) -> LatticeError:
-        """Make the error for a label that is no transition id of this model."""
+        """Make the error for a label that is not a transition id of this model."""
         return LatticeError(
             f"{where} has the label {label}, but {self.path} knows the transition ids 1 to {self.num_transition_ids}; "
             "is it the model the lattice was made with?",

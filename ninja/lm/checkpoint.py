@@ -200,7 +200,7 @@ def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Refuse weights that are no tensors, or are not finite."""
     for name, weight in state.items():
         if not isinstance(name, str) or not isinstance(weight, torch.Tensor):
-            raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
+            raise ModelError(f"{name} is not a tensor of numbers; {RETRAIN}", path)
         if not torch.isfinite(weight).all():
             raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
 
@@ -248,7 +248,7 @@ def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list
         raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
     for name, weight in state.items():
         if not weight.is_floating_point():
-            raise ModelError(f"{name} is no tensor of numbers; {RETRAIN}", path)
+            raise ModelError(f"{name} is not a tensor of numbers; {RETRAIN}", path)
         if weight.shape != expected[name].shape:
             message = f"{name} is {list(weight.shape)}, its configuration needs {list(expected[name].shape)}; {RETRAIN}"
             raise ModelError(message, path)

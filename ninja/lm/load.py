@@ -198,7 +198,7 @@ def _names(folder: str) -> list[str]:
         for name in names:
             path = os.path.join(place, name)
             if os.path.exists(path) and not os.path.isfile(path):
-                raise ModelError("it is no regular file; remove it from the model", path)
+                raise ModelError("it is not a regular file; remove it from the model", path)
     return os.listdir(folder)
 
 
@@ -259,7 +259,7 @@ def _is_caffe2(candidate: Candidate) -> bool:
 
 
 def _describe(head: bytes, unpacked: bytes) -> str:
-    """Describe a file that is no model by its first bytes."""
+    """Describe a file that is not a model by its first bytes."""
     if not head:
         return "an empty file"
     if head[0] == 0x80:

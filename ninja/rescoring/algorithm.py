@@ -39,21 +39,24 @@ class ScoreOptions:
 
     section: ClassVar[str] = "Models"
 
-    backward: bool = option(False, "The models read sentences from their end.")
-    lm_weight: float = option(0.5, "Share of the language model in the graph cost, 0 to 1.", 0, 1)
+    backward: bool = option(False, "The models read sentences backward, last word first.")
+    lm_weight: float = option(0.5, "Weight of the language model in the graph cost, 0 to 1.", 0, 1)
     acoustic_scale: float = option(
         0.1,
-        "Factor of acoustic costs; 1 for n-best lists and CTC, where commands take it by default, and for chain models "
+        "Factor applied to acoustic costs; commands use 1 for n-best lists and CTC, and 1 suits chain models "
         "decoded without --post-decode-acwt 10.",
         0,
     )
-    word_penalty: float = option(0.0, "Cost of each word while searching; never written back.")
+    word_penalty: float = option(0.0, "Cost per word during the search only; it is not included in the output.")
     unk_penalty: float | None = option(
-        None, "Cost of a word the model lacks, beyond <unk>.  [default: ln of how many share it]"
+        None,
+        "Cost of an unknown word in addition to that of <unk>.  [default: ln of the number of words sharing <unk>]",
     )
-    max_unknown: float = option(0.5, "Refuse files with a larger share of arcs whose words the model lacks.", 0, 1)
+    max_unknown: float = option(
+        0.5, "Reject files in which more than this fraction of the arcs have words unknown to the model.", 0, 1
+    )
     map_words: tuple[WordMapping, ...] = option(
-        (), "Find words a model lacks in lower or upper case, or as another spelling of <unk>."
+        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> (unk)."
     )
 
 
@@ -64,18 +67,29 @@ class SearchOptions:
     section: ClassVar[str] = "Search"
 
     max_hyps: int | None = option(
-        None, "Live hypotheses per arc or state; 0 is unlimited.  [default: 4 per arc, 5 per state]", 0, LARGEST
+        None,
+        "Maximum number of active hypotheses per arc or state; 0 means no limit.  [default: 4 per arc, 5 per state]",
+        0,
+        LARGEST,
     )
     beam: float | None = option(
         None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 6; nbest, cover, trie 8]", 0
     )
     prune_beam: float | None = option(
-        None, "Drop arcs this far off the first pass's best path.  [default: beam + 2; cover 5]", 0
+        None,
+        "Drop arcs whose best path exceeds the first pass's best cost by this much.  [default: beam + 2; cover 5]",
+        0,
     )
     merge_order: int | None = option(
-        None, "Words of history that keep hypotheses apart; 0 is all.  [default: 5, or 0 if max_hyps is 0]", 0, LARGEST
+        None,
+        "Merge hypotheses that share this many history words; 0 compares whole histories.  "
+        "[default: 5; 0 if --max-hyps is 0]",
+        0,
+        LARGEST,
     )
-    max_active: int = option(256, "Live hypotheses per lattice and level; 0 is unlimited.", 0, LARGEST)
+    max_active: int = option(
+        256, "Maximum number of active hypotheses per lattice and level; 0 means no limit.", 0, LARGEST
+    )
     look_ahead: LookAhead = option("calibrated", "Estimate of the remaining cost.")
 
 
@@ -87,7 +101,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     algorithm: str | None = None  # `RescoreOptions` has its help
     output: Output = option("lattice", "Expanded lattice, input topology with replaced graph costs, or best path.")
-    batch_arcs: int = option(200_000, "Arcs of lattices in flight at once.", 1)
+    batch_arcs: int = option(200_000, "Maximum number of arcs of the lattices that are processed at once.", 1)
 
     @property
     def record(self) -> Algorithm:

@@ -171,7 +171,7 @@ class BoundModels:
             VocabularyError: There is no symbol table, or an arc's word is unknown to a model without <unk>.
         """
         if lattice.words is None:
-            raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
+            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         words_and_costs = self._bound(lattice, lattice.words).of(lattice)
         for part in self._parts:
             part.refuse_unknown(lattice)
@@ -238,7 +238,7 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
         unk_penalty: As in ``RescoreOptions``.
 
     Raises:
-        VocabularyError: A lattice carries no symbol table.
+        VocabularyError: A lattice has no symbol table.
     """
     source = bare(lattices)
     first = next(source, None)

@@ -29,9 +29,11 @@ class PrunedOptions(EngineOptions):
     section: ClassVar[str] = "Search: pruned"
 
     max_ngram_order: int = option(
-        3, "pruned: merge histories that share their last words, one fewer than this; 0 keeps all apart.", 0, LARGEST
+        3, "pruned: for N, merge histories that share their last N-1 words; 0 keeps all histories apart.", 0, LARGEST
     )
-    max_arcs: int = option(100_000, "pruned: expand no more arcs of a lattice once a path is complete.", 1, MAX_ARCS)
+    max_arcs: int = option(
+        100_000, "pruned: stop expanding a lattice at this many arcs once a path is complete.", 1, MAX_ARCS
+    )
     growth_ratio: float = option(
         1.5, "pruned: re-estimate costs each time the lattice grows by this factor.", 1.01, 1e6
     )

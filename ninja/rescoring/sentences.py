@@ -48,9 +48,9 @@ class SentenceOptions(EngineOptions):
     section: ClassVar[str] = "Search: nbest, cover, trie"
 
     num_best: int | None = option(
-        None, "nbest: sentences of each lattice.  [default: 100; all of an n-best list]", 1, LARGEST
+        None, "nbest: number of sentences per lattice.  [default: 100; for n-best lists, all]", 1, LARGEST
     )
-    min_posterior: float = option(0.5, "cover: split states after arcs above this posterior.", 0, 1)
+    min_posterior: float = option(0.5, "cover: split states after arcs whose posterior exceeds this.", 0, 1)
     max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0 for all within the beam.", 0, LARGEST)
 
     def sentences_of(self, lattice: Lattice) -> int:

@@ -18,7 +18,7 @@ from ninja.lattice.lattice import check
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Source, Utterance
 
-NO_TABLE = "the lattice carries no symbol table; give it the words.txt it was made with, see Lattice.with_words"
+NO_TABLE = "the lattice has no symbol table; attach the words.txt it was made with, see Lattice.with_words"
 IDLE_SECONDS = 5.0  # after which the thread ends; the next lattice starts another
 CLOSED = "this Rescorer was closed before the lattice was rescored; open another"
 

@@ -20,7 +20,7 @@ class TrainOptions:
 
     architecture: Architecture = described("lstm", "Kind of network.")
     vocabulary: int = described(32_700, "Most words, <s>, </s> and <unk> included.")
-    min_count: int = described(2, "Rarer words become <unk>.")
+    min_count: int = described(2, "Replace words rarer than this with <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
     hidden: int = described(768, "LSTM cells per layer, or width of a Transformer's hidden layers.")
     projection: int = described(0, "LSTM: width of each layer's output; 0: as --embedding, at most --hidden.")
@@ -60,7 +60,7 @@ class TrainOptions:
         "auto", "Of products; auto is bfloat16 where the processor or GPU has instructions for it, else float32."
     )
     device: str = described("auto", "Where torch computes: cpu, cuda, cuda:1, …; auto is cuda if torch can use it.")
-    threads: int | None = described(None, "Threads of torch.  [default: its own choice]")
+    threads: int | None = described(None, "Number of PyTorch threads.  [default: PyTorch's]")
 
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}

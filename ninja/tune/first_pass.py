@@ -60,7 +60,7 @@ def tune_first_pass(
         NinjaError: A lattice has no path, and there is no log.
     """
     if start.acoustic == 0.0:
-        raise OptionError("the initial acoustic scale is 0, so that no other would be tried; give another")
+        raise OptionError("the initial acoustic scale is 0, so no other scale would be tried; set a nonzero scale")
     utterances = []
     for key, lattice in lattices:
         if key not in references:

@@ -333,7 +333,7 @@ def test_several_archives_are_one_source(ninja, small):
 
 @pytest.mark.parametrize("command", ["best", "prune"])
 def test_an_output_that_stood_is_not_replaced_by_nothing(ninja, tmp_path, command):
-    (tmp_path / "notes").write_text("this is no archive of lattices\n")
+    (tmp_path / "notes").write_text("this is not an archive of lattices\n")
     (tmp_path / "good").write_text("kept")
     code, _, errors = ninja(command, tmp_path / "notes", "-o", tmp_path / "good")
     assert code == 1

@@ -294,7 +294,7 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
         "give --words-out FILE (words_out=), or --words (words=)": "give --words-out FILE, or --words",
         "a/lm_weight.txt: no such file": "a/lm_weight.txt: no such file",
         "lm_weight.txt: no such file": "lm_weight.txt: no such file",
-        "'lm_weight' is no word": "'lm_weight' is no word",
+        "'lm_weight' is not a word": "'lm_weight' is not a word",
     }.items():
         assert with_option_names(message, command) == told
 

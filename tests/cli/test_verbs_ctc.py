@@ -294,7 +294,7 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has that name"),
         (
             ("--letters", "ab ", "--blank", "3", "--never", "_"),
-            "a unit that is no part of words is '_', but no unit has that name",
+            "a unit that is not a part of words is '_', but no unit has that name",
         ),
         ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both list the words"),
         ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),

@@ -411,7 +411,7 @@ def test_too_many_arcs_are_refused():
 
 def test_states_and_words_that_do_not_exist_are_refused():
     tracker = Tracker(TABLE, None)
-    with pytest.raises(OptionError, match="7 is no state of this tracker"):
+    with pytest.raises(OptionError, match="7 is not a state of this tracker"):
         tracker.advance(np.array([7]), np.array([1], np.int32))
     start = tracker.start()
     with pytest.raises(OptionError, match="word id 9 is none of the tracker's 4 symbols"):

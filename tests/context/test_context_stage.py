@@ -137,7 +137,7 @@ def test_a_stage_says_what_is_odd_about_its_files(file):
         f"{file('c.arpa', write_arpa(CLASSES))}: @place has no phrases in {entities}, and is never entered" == notes[2]
     )
     assert notes[3].endswith("c.arpa; its phrases are boosted in any place")
-    assert "@artist is no word of" in notes[3]
+    assert "@artist is not a word of" in notes[3]
 
 
 def test_a_class_model_without_classes_is_named(file):
@@ -163,7 +163,7 @@ def test_one_bad_lattice_does_not_cost_the_others(file):
     assert [
         key for key, _ in stage([("bad", bad), ("one", choice("one"))], RescoreReport(on_error=failures.append))
     ] == ["one"]
-    assert str(failures[0]) == "key 'bad': the lattice carries no symbol table"
+    assert str(failures[0]) == "key 'bad': the lattice has no symbol table"
     with pytest.raises(VocabularyError):
         list(stage([("bad", bad)]))
 

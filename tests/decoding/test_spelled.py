@@ -247,12 +247,12 @@ def test_what_the_tracker_cannot_follow_is_refused(shape):
         "states": ([start, start], [1], r"states of shape \(2,\) and units of shape \(1,\)"),
         "units": ([[start]], [[1]], r"both must be \[n\]"),
         "unit": ([start], [7], "unit 7 is not one of the 7 units"),
-        "state": ([start + 1], [1], f"{start + 1} is no state of this tracker"),
+        "state": ([start + 1], [1], f"{start + 1} is not a state of this tracker"),
     }
     states, units, message = cases[shape]
     with pytest.raises(OptionError, match=message):
         tracker.advance(np.array(states), np.array(units, np.int32))
-    with pytest.raises(OptionError, match="-1 is no state"):
+    with pytest.raises(OptionError, match="-1 is not a state"):
         tracker.final(np.array([-1]))
 
 

@@ -1,4 +1,4 @@
-"""What is no format of lattices is said to be what it is; lists of files are read from the standard input, too."""
+"""What is not a format of lattices is said to be what it is; lists of files are read from the standard input, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format is known by its content: what our writers write, real files, and what is no lattice at all."""
+"""Every format is known by its content: what our writers write, real files, and what is not a lattice at all."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ LINES = ["fst-text", "fst-text, words", "fst-text, acceptor", "srilm", "ctm"]
 COLUMNS = b"".join(b"utt-%d -3.5 -%d.5 | a word\n" % (rank, rank) for rank in range(1, 41))
 
 
-@pytest.mark.parametrize("damage", [b"x", b"0 x", b"this is no line of it, which has 10 words 1.5", b"|"])
+@pytest.mark.parametrize("damage", [b"x", b"0 x", b"this is not a line of it, which has 10 words 1.5", b"|"])
 @pytest.mark.parametrize("writer", [*LINES, "columns"])
 def test_a_damaged_line_leaves_the_format_known_and_is_refused(writer, damage, tmp_path):
     wanted = writer.partition(",")[0]
@@ -227,8 +227,8 @@ def test_the_first_line_decides(good):
     rows = [good] * 40
     found = name_of(b"\n".join(rows) + b"\n")
     assert found != "unknown"
-    assert name_of(b"\n".join([good] + [b"this is no line of it"] * 39) + b"\n") == found
-    assert name_of(b"\n".join([b"this is no line of it"] + [good] * 39) + b"\n") == "unknown"
+    assert name_of(b"\n".join([good] + [b"this is not a line of it"] * 39) + b"\n") == found
+    assert name_of(b"\n".join([b"this is not a line of it"] + [good] * 39) + b"\n") == "unknown"
 
 
 @pytest.mark.parametrize("weight", ["nan", "NaN", "BadNumber"])

@@ -121,7 +121,7 @@ def changed(at, form, value):
         (changed(2, "<i", 77), "expected a new line (text) or the byte D6"),
         (changed(3, "<B", 77), "wrong magic number"),
         (changed(10, "<B", 65), "the FST type is 'Aector', but 'vector' is needed"),
-        (changed(20, "<B", 65), "the arc type is 'Aompactlattice44', which is no lattice"),
+        (changed(20, "<B", 65), "the arc type is 'Aompactlattice44', which is not a lattice"),
         (changed(HEADER, "<i", 1), "the FST version is 1, but 2 is needed"),
         (changed(HEADER + 4, "<i", 2), "the lattice carries symbol tables"),
         (changed(HEADER + 24, "<q", -1), "the header counts -1 states"),

@@ -141,7 +141,7 @@ def test_one_bad_mesh_costs_no_other():
     faults = [str(each) if isinstance(each, NinjaError) else None for each in found]
     assert faults == [
         None,
-        "m:6, key 'b': 'one' is no number",
+        "m:6, key 'b': 'one' is not a number",
         "m:8, key 'c': numaligns is 'many', but must be a number of positions",
         "m:12, key 'd': not UTF-8 (invalid start byte); give the encoding or convert the file with iconv",
         "m:15, key 'e': position 1 of 2 has no align line",

@@ -369,7 +369,7 @@ def test_lattices_without_paths_and_numbers_that_are_none_are_refused():
     [
         ("posterior 1 1", "position 1 is not among the 1 of numaligns"),
         ("posterior x 1", "a position is 'x', but must be a number"),
-        ("posterior 0 nan", "'nan' is no finite number"),
+        ("posterior 0 nan", "'nan' is not a finite number"),
     ],
 )
 def test_damaged_posteriors_of_positions_are_refused(line, message):

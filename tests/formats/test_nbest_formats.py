@@ -351,7 +351,7 @@ REFUSED = [
     ("objects", b"3", "f: expected objects with hypotheses, found 3"),
     ("objects", b"[" * 100_000, "f: not JSON: lists within lists, too deep"),
     ("objects", b'{"key": "u", "key": "v"}', "f: not JSON: an object names a field twice"),
-    ("objects", b'{"key": "u", "nbest": [NaN]}', "f: not JSON: NaN is no number"),
+    ("objects", b'{"key": "u", "nbest": [NaN]}', "f: not JSON: NaN is not a number"),
     ("objects", JSONL + b"{x\n", "f:3: not JSON"),
     ("objects", JSONL + JSONL, "f:3, key 'u1': the utterance occurs twice"),
     ("objects", b'[{"nbest": []}]', "f, key '1': expected text as 'key', found None"),

@@ -59,9 +59,9 @@ BAD = {
     "initial 0": ("initial 5", "the initial node 5 is out of range: 0 to 4"),
     "final 4": ("final -4", "the final node -4 is out of range"),
     "transitions 5": ("transitions 99999", "the number of transitions is 99999, but"),
-    "transitions 5\n": ("transitions 6\n", "the first node is no integer: ''"),
+    "transitions 5\n": ("transitions 6\n", "the first node is not an integer: ''"),
     "1 3 -30000": ("1 7 -30000", "the second node 7 is out of range"),
-    "2 3 0": ("2 3 nan", "the cost is no finite number: 'nan'"),
+    "2 3 0": ("2 3 nan", "the cost is not a finite number: 'nan'"),
     "3 4 -5000": ("3 4 -5000 extra", "the file continues after the lattice"),
 }
 

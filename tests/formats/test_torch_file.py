@@ -244,5 +244,5 @@ def test_entries_that_do_not_lie_where_the_zip_file_says_are_refused() -> None:
         place = names.start_dir + 24  # of the first entry's size
     with pytest.raises(FormatError, match="claim more bytes than it has"):
         read(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
-    with pytest.raises(FormatError, match="two entries of one name"):
+    with pytest.raises(FormatError, match="two entries with the same name"):
         read(forged(1, **{"data/1": b""}).replace(b"data/1", b"data/0"))

@@ -58,7 +58,7 @@ def keys(found):
         ("{", "f:2: not JSON"),
         ('{"key": "v", "nbest": {}}', "f:2, key 'v': expected a list of hypotheses"),
         ('{"key": "v", "nbest": [{"text": "a", "score": "x"}]}', "f:2, key 'v': expected a number"),
-        ('{"key": "v", "nbest": [{"text": "a", "score": NaN}]}', "f:2: not JSON: NaN is no number"),
+        ('{"key": "v", "nbest": [{"text": "a", "score": NaN}]}', "f:2: not JSON: NaN is not a number"),
         ('{"key": "v", "key": "w", "nbest": []}', "f:2: not JSON: an object names a field twice"),
         ("[1]", "f:2, key '2': expected an object, found a list of 1"),
         (ROW % "u", "f:2, key 'u': the utterance occurs twice"),

@@ -1,4 +1,4 @@
-"""Model files: what is written is read back; what is no model, damaged or untrue is refused with a reason."""
+"""Model files: what is written is read back; what is not a model, damaged or untrue is refused with a reason."""
 
 import gzip
 import io
@@ -110,10 +110,10 @@ def test_a_checkpoint_of_bytes_takes_a_byte_a_weight_and_is_no_older_version(tmp
 @pytest.mark.parametrize(
     ("scale", "reason"),
     [
-        (None, "embedding.weight is no tensor of numbers"),
-        (torch.ones(5), "missing or not expected: embedding.weight.scale|embedding.weight is no tensor of numbers"),
+        (None, "embedding.weight is not a tensor of numbers"),
+        (torch.ones(5), "missing or not expected: embedding.weight.scale|embedding.weight is not a tensor of numbers"),
         (torch.full((6,), float("inf")), "embedding.weight.scale holds NaN"),
-        ([1.0] * 6, "embedding.weight.scale is no tensor"),
+        ([1.0] * 6, "embedding.weight.scale is not a tensor"),
     ],
 )
 def test_bytes_without_their_scales_are_refused(tmp_path, module, scale, reason):
@@ -269,8 +269,8 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path, capsys):
         (["config", "hidden"], 7, r"is \[24, 4\], its configuration needs \[28, 4\]"),
         (["config", "layers"], 1, "not expected: lstm.bias_hh_l1"),
         (["state", "bias"], None, "missing or not expected: bias"),
-        (["state", "bias"], [0.0] * 6, "bias is no tensor"),
-        (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is no tensor of numbers"),
+        (["state", "bias"], [0.0] * 6, "bias is not a tensor"),
+        (["state", "bias"], torch.zeros(6, dtype=torch.int64), "bias is not a tensor of numbers"),
         (["state", "bias"], torch.zeros(1).expand(6), "state.bias repeats its bytes"),
         (["state", "bias"], torch.full((6,), float("nan")), "bias holds NaN"),
     ],

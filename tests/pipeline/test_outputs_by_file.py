@@ -132,8 +132,8 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
         ),
         ("nbest-to-lattice d -o d2/", "d2/: this command has one output; name a file"),
         ("prune d -o d2/x.JOB.gz --words-out JOB.txt", "JOB.txt: JOB numbers files of lattices"),
-        ("best d -o d2", "d2 is a folder, but these results are one file; name that"),
-        ("best d -o new/", "new/ is a folder, but these results are one file; name that"),
+        ("best d -o d2", "d2 is a folder, but these results are a single file; name a file"),
+        ("best d -o new/", "new/ is a folder, but these results are a single file; name a file"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_written(there, ninja, line, message):
@@ -180,7 +180,7 @@ def test_a_name_of_a_list_that_cannot_be_read_costs_no_other(there, ninja):
     assert written() == EACH
     assert not (there / "ran").exists()
     for said in (
-        "pipe: cannot be read: it is no regular file",
+        "pipe: cannot be read: it is not a regular file",
         "lat.list:4: 's3://b/lat.3.gz' is a URL",
         "none: cannot",
     ):

@@ -91,13 +91,13 @@ def _is_acceptor(lines, words, options):
 
 def _state(text, line, refuse):
     if not _INTEGER.fullmatch(text) or int(text) > LARGEST_ID:
-        raise refuse(f"{_shown(text)} is no state", line)
+        raise refuse(f"{_shown(text)} is not a state", line)
     return int(text)
 
 
 def _weight(text, line, refuse):
     if not _WEIGHT.fullmatch(text) or (b"n" not in text and math.isinf(float(text))):
-        raise refuse(f"{_shown(text)} is no weight", line)
+        raise refuse(f"{_shown(text)} is not a weight", line)
     return float(text)
 
 

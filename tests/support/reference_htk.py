@@ -79,7 +79,7 @@ def number(text):
 
 
 def whole(text, limit):
-    rule(text.isascii() and text.isdigit() and int(text) < limit, f"{text!r} is no number below {limit}")
+    rule(text.isascii() and text.isdigit() and int(text) < limit, f"{text!r} is not a number below {limit}")
     return int(text)
 
 

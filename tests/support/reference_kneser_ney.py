@@ -14,9 +14,9 @@ class SlowKneserNey:
 
     Args:
         sentences: Words of each.
-        order: Words of the longest n-grams.
+        order: N-gram order.
         vocabulary: Words that are kept; None: all.
-        cutoffs: Fewest occurrences of 2-grams, 3-grams, …, of which the last holds for longer ones.
+        cutoffs: Minimum counts of 2-grams, 3-grams, …, of which the last holds for longer ones.
         discounts: Of counts 1, 2, 3 and more; None: estimated.
         unk_share: Of the unigrams' interpolation; None: as for each word.
     """

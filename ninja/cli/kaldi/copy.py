@@ -40,9 +40,9 @@ def copy(
     ignore_missing: bool,
     strict: bool,
 ) -> None:
-    """Copy lattices, all or those of some keys, to another archive or form.
+    """Copy all lattices, or those with given keys, to another archive or format.
 
-    Keys that SOURCE lacks are listed.
+    Keys of --include and --exclude that are missing from SOURCE are listed.
 
     \b
     Examples:

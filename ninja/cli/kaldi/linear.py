@@ -33,11 +33,11 @@ _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 @command
 @click.argument("alignments", type=InputFile())
-@reads("--transcriptions", "Word ids of each key; words, with --words.", required=True)
+@reads("--transcriptions", "Transcript of each key, as word ids, or as words if --words is given.", required=True)
 @reads("--words", WORDS_HELP)
 @reads("--lm-cost", "Graph cost of each key.  [default: 0]")
 @reads("--ac-cost", "Acoustic cost of each key.  [default: 0]")
-@click.option("--allow-pipes", is_flag=True, help="Run commands given as inputs ('ark:command |').")
+@click.option("--allow-pipes", is_flag=True, help="Run commands given as sources ('ark:command |').")
 @lattice_output(resume=False, each_input=False)
 def linear_to_nbest(
     alignments: str,

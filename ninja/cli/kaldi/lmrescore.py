@@ -66,7 +66,11 @@ def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tupl
 @command
 @reads("--lm", "N-gram model: ARPA, const-arpa or G.fst; a shipped one: english-ngram.", required=True)
 @click.option("--lm-scale", default=1.0, help="Factor of the model's costs; -1 subtracts them.")
-@click.option("--unk-penalty", type=float, help="Extra cost of unknown words.  [default: ln of words sharing <unk>]")
+@click.option(
+    "--unk-penalty",
+    type=float,
+    help="Cost of an unknown word in addition to that of <unk>.  [default: ln of the number of words sharing <unk>]",
+)
 @click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
 @word_options("oov_score")
 @lattice_output("The lattices")
@@ -80,7 +84,7 @@ def lmrescore(
     load_options: LoadOptions,
     destination: Output,
 ) -> None:
-    """Add the scores of an n-gram model to lattices, or take them out, exactly.
+    """Add the scores of an n-gram model to lattices, or subtract them, exactly.
 
     The model's cost of the words of each path, times --lm-scale, is added to the graph cost; words, times and acoustic
     costs remain the same. Nothing is pruned; states are split by the histories of the model. A model without <unk>

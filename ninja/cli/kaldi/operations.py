@@ -138,9 +138,9 @@ def add_penalty(word_ins_penalty: float) -> Operation:
 @click.option("--max-arcs-per-frame", type=click.IntRange(1), default=1000, help="Maximum number of arcs per frame.")
 @options.acoustic_scale
 def limit_depth(max_arcs_per_frame: int, acoustic_scale: float) -> Operation:
-    """Limit how many arcs of a lattice cross any frame.
+    """Limit the number of arcs of a lattice that cross any frame.
 
-    The best arcs remain; costs are written unscaled.
+    The best arcs are kept; costs are written unscaled.
 
     \b
     Example:

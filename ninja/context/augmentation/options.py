@@ -17,15 +17,16 @@ class AugmentOptions:
     The excess of a path is its cost beyond the lattice's best, ``acoustic_scale · acoustic + graph``.
     """
 
-    max_distance: float = described(0.25, "Largest distance per phone between a phrase and the words it replaces.")
-    penalty: float = described(12.0, "Cost of a unit of distance, in nats.")
-    choice_penalty: float = described(1.0, "Cost of being one of N phrases, times ln N, in nats.")
+    max_distance: float = described(0.25, "Maximum distance per phone between a phrase and the words that it replaces.")
+    penalty: float = described(12.0, "Cost per unit of distance, in nats.")
+    choice_penalty: float = described(1.0, "Cost factor for a choice among N phrases, multiplied by ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs when paths are compared
     place_weight: float | None = described(
-        None, "Factor of -ln P(class | words before), paid in place of boosts; 2 for thousands of phrases."
+        None,
+        "Weight of the cost -ln P(class | preceding words), which replaces boosts; use 2 for thousands of phrases.",
     )
     phone_reward: float = 0.8  # with a place_weight: gain of each phone of a phrase, nats
-    beam: float = described(10.0, "Largest cost beyond the best path of the words a phrase replaces.")
+    beam: float = described(10.0, "Maximum cost, relative to the best path, of the words that a phrase replaces.")
     max_spans: int = 4  # arcs added for a phrase, each between different states
     max_arcs: int = 1000  # words added to a lattice; the likeliest phrases are kept
 

@@ -116,7 +116,7 @@ def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a context model's file, running no code from it.
 
     Raises:
-        ModelError: It is no context model of this version.
+        ModelError: It is not a context model of this version.
     """
     try:
         content = read_saved(path)

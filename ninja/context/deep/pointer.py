@@ -67,7 +67,7 @@ class ContextPointer:
         """Read a context model with a pointer, running no code from the file.
 
         Raises:
-            ModelError: The file is damaged, is no context model, or holds an encoder alone.
+            ModelError: The file is damaged, is not a context model, or holds an encoder alone.
         """
         content = read_content(path)
         pointer = content.get("pointer")

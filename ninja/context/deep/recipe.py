@@ -16,12 +16,12 @@ OUTPUTS = ("letters", "phones", "concat", "joint")
 class EncoderOptions:
     """Options of training an encoder of phrases; the defaults are those of the shipped one."""
 
-    extractor: str = described("boundary", f"How states become a vector: {', '.join(EXTRACTORS)}.")
+    extractor: str = described("boundary", f"How encoder states become one vector: {', '.join(EXTRACTORS)}.")
     inputs: str = described("both", f"Input of the encoder: {', '.join(INPUTS)}.")
     outputs: str = described("joint", f"Output of the decoders in training: {', '.join(OUTPUTS)}.")
-    hidden: int = described(64, "Cells of each direction.")
-    metric: float = described(1.0, "Weight of the loss on distances between pronunciations; 0 is none.")
-    steps: int = described(4000, "Steps of training.")
+    hidden: int = described(64, "Number of LSTM cells per direction.")
+    metric: float = described(1.0, "Weight of the loss on distances between pronunciations; 0 disables it.")
+    steps: int = described(4000, "Number of training steps.")
     batch: int = described(256, "Phrases per step.")
     learning_rate: float = described(4e-3, "Highest learning rate; it falls to 0.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
@@ -56,7 +56,7 @@ class PointerOptions:
 
     positions: int = described(400_000, "Words of the text to train on, in whole sentences.")
     common: int = described(5000, "Most frequent words of the text, which are not phrases by themselves.")
-    steps: int = described(3000, "Steps of training.")
+    steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Sentences per step.")
     most_phrases: int = described(1000, "Longest simulated list; sizes from 1 on are drawn log-uniformly.")
     width: int = described(64, "Size of queries and keys.")

@@ -265,7 +265,7 @@ class _Builder:
         if not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text):
             section.refuse_entry(f"{entry.text[:60]!r} has a control character; take it out", entry)
         if self.epsilon is not None and self.epsilon in text and self.epsilon in text.split(" "):
-            section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is no word; take it out", entry)
+            section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is not a word; take it out", entry)
         if not abs(entry.weight) <= MAX_WEIGHT:  # NaN, too
             fault = f"{text[:60]!r} has the weight {entry.weight:g}; it must be finite, and {MAX_WEIGHT:g} is the most"
             section.refuse_entry(fault, entry)

@@ -122,14 +122,14 @@ class Tracker:
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Advance by one word from each of some states.
+        """Advance each of the given states by one word.
 
         Args:
             states: Histories, int64 [n].
             words: The symbol that follows each, int32 [n]; epsilons, ``<s>`` and ``</s>`` change nothing.
 
         Returns:
-            (states, int64 [n]; score of each word in nats, more is better, float32 [n]). Scores include the boosts of
+            (states, int64 [n]; score of each word in nats, higher is better, float32 [n]). Scores include the boosts of
             phrases begun, and the removal of boosts of phrases that are abandoned. -1 and -inf where the model does
             not allow the word.
 

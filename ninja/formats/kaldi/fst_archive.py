@@ -40,9 +40,9 @@ _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Read the lattices of a Kaldi archive of FSTs; binary and text machines may be mixed.
 
-    Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is no lattice, for instance
-    because of a cycle, yields an error. Damage in a binary machine ends the reading, as the begin of the next entry is
-    unknown.
+    Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is not a lattice, for
+    instance because of a cycle, yields an error. Damage in a binary machine ends the reading, as the begin of the next
+    entry is unknown.
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
     """

@@ -22,7 +22,7 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Columns of scores, counted from 0, that become costs; scores are log-probabilities, more is better."""
+    """Columns of scores, counted from 0, that become costs; scores are log-probabilities, higher is better."""
 
     acoustic: int | None = 0  # column of the acoustic cost, if any
     graph: int | None = 1

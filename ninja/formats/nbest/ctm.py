@@ -17,8 +17,8 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
-# File, channel, begin and duration, one of these two with a decimal point, a word that is no weight, and a confidence
-# or nothing.
+# File, channel, begin and duration, one of these two with a decimal point, a word that is not a weight, and possibly a
+# confidence.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
     rb"[ \t]+(?!(?:[-+]|\d*\.\d|\d+[eE])[-+\d.eE]*\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"

@@ -45,7 +45,7 @@ def read_espnet(
 ) -> list[NBest]:
     """Read lists from the contents of ``text`` (or ``token``) and ``score`` of each rank, from 1.
 
-    The score is a natural log-probability, more is better: the weighted sum of all models of the search.
+    The score is a natural log-probability, higher is better: the weighted sum of all models of the search.
 
     Raises:
         FormatError: A line has another form, the last one lacks a newline, an utterance has no score or occurs twice.

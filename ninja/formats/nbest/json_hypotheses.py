@@ -38,7 +38,7 @@ class ObjectFields:
     word: str = "word"
     start: str = "start"
     end: str = "end"
-    meaning: Literal["logprob", "cost"] = "logprob"  # more is better with logprob, less with cost
+    meaning: Literal["logprob", "cost"] = "logprob"  # higher is better with logprob, less with cost
     base: float = math.e  # of the logarithms
     score_as: ScoreAs = "acoustic"  # cost that the score of all models becomes
     missing_score: float | None = None  # score of hypotheses without one  [default: refuse them]

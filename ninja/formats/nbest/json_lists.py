@@ -317,7 +317,7 @@ def _loaded(text: str) -> tuple[Any, bool]:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 _MARK = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")

@@ -36,7 +36,7 @@ def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
     Costs and labels of an arc without a word go to the next word, or to the end.
 
     Raises:
-        LatticeError: A key has no number at its end, or a lattice is no single path.
+        LatticeError: A key has no number at its end, or a lattice is not a single path.
 
     Source: Kaldi, latbin/lattice-to-nbest.cc.
     """
@@ -199,7 +199,7 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
     """Read the n-best lists of an archive of linear lattices with keys ``utt-1``, ``utt-2``, …, binary or text.
 
     Raises:
-        LatticeError: A lattice is no single path, or its key has no number.
+        LatticeError: A lattice is not a single path, or its key has no number.
 
     Source: Kaldi, latbin/lattice-to-nbest.cc.
     """

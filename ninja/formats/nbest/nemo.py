@@ -41,11 +41,11 @@ def read_nemo(
         content: The whole file, unpacked, or a function that yields its blocks of whole lines on each call.
         keys: The utterances in the order of the manifest (``manifest_keys``).  [default: numbers from 1]
         beam: Lines of each utterance.  [default: the number of lines divided by that of the keys]
-        score_as: Cost that the score becomes. The score is a natural log-probability, more is better, of the acoustic
+        score_as: Cost that the score becomes. The score is a natural log-probability, higher is better, of the acoustic
             model or, after a search with a language model, of both models.
 
     Raises:
-        FormatError: A line is no sentence and score, the last one lacks a newline, or the number of lines does not fit.
+        FormatError: A line is not a sentence and a score, the last one lacks a newline, or their number is wrong.
         OptionError: Neither keys nor a beam, or a beam below 1.
 
     Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its

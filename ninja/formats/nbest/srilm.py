@@ -30,7 +30,7 @@ _LOG = rb"(?:" + _SCORE + rb"|-inf(?:inity)?)"
 _SCORES = re.compile(_LOG + rb"\s+" + _LOG + rb"\s+(\d{1,9})(?=\s|\Z)", re.IGNORECASE)
 _NUMBER = re.compile(_SCORE)
 _PART = re.compile(r"[^\W_]+")
-_SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is no state id
+_SIGNED = re.compile(rb"\S*[-+.]|\S+\s+\S*[-+.]")  # one of the first two numbers is not a state id
 _TOKEN = ("(", "st:", "et:", "g:", "a:", ")")
 _STATE = re.compile(r".+-[0-9]")
 _IMPOSSIBLE = re.compile(r"-inf(inity)?", re.IGNORECASE)
@@ -62,8 +62,8 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
       language model of SRILM may count pauses, noises and tags as 0 and multiwords (``you_know``) as several words.
       Hypotheses of probability 0 are dropped.
 
-    Scores are log-probabilities, more is better; costs are their negatives as natural logarithms. Silent words such as
-    ``<s>`` are dropped and their costs added to the next word, or to the end. Empty lines and comments (``##``) are
+    Scores are log-probabilities, higher is better; costs are their negatives as natural logarithms. Silent words such
+    as ``<s>`` are dropped and their costs added to the next word, or to the end. Empty lines and comments (``##``) are
     ignored. A header alone is an empty sentence.
 
     Raises:
@@ -122,7 +122,7 @@ def write_srilm(
     a sentence with nine digits. Alignments are not written.
 
     Raises:
-        LatticeError: NBestList2.0 without times, or a cost that is no number.
+        LatticeError: NBestList2.0 without times, or a cost that is not a number.
 
     Source: SRILM manual, nbest-format(5).
     """

@@ -86,7 +86,7 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
     for name in names:
         part = inputs[name]
         if part.type not in TYPES:
-            raise ModelError(f"the state {name} is {part.type}, which is no type of numbers that Ninja knows", path)
+            raise ModelError(f"the state {name} is {part.type}, which is not a type of numbers that Ninja knows", path)
         parts.append(state_part(name, part.shape, TYPES[part.type], word.shape[0], path))
     outputs, ones = [score, *names.values()], tuple(word.shape[1:])
 

@@ -64,7 +64,7 @@ def compose_ngram(
         ModelError: The model assigns probability zero to a word, as grammars may.
         OptionError: ``scale`` is not finite.
         SymbolError: A word id is not in the symbol table.
-        VocabularyError: A word is unknown to a model without <unk>, or the lattice carries no symbol table.
+        VocabularyError: A word is unknown to a model without <unk>, or the lattice has no symbol table.
 
     Source: Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in speech recognition" (composition).
     """
@@ -72,7 +72,7 @@ def compose_ngram(
         raise OptionError(f"scale is {scale}, but must be finite")
     if word_map is None:
         if lattice.words is None:
-            raise VocabularyError("the lattice carries no symbol table", key=lattice.key)
+            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         word_map = WordMap(lattice.words, lm)
     word, extra = word_map.of(lattice)
     composed, arc_map = _lm.compose_ngram(lattice, lm.model, word, extra, lm.eos, scale, max_arcs)

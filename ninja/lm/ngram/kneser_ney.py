@@ -49,11 +49,13 @@ FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above if none can be
 class NgramOptions:
     """Options of training an n-gram model."""
 
-    order: int = described(3, "Words of the longest n-grams.")
-    min_count: int = described(1, "Rarer words become <unk>.")
+    order: int = described(3, "N-gram order.")
+    min_count: int = described(1, "Replace words rarer than this with <unk>.")
     cutoffs: tuple[int, ...] = (1,)  # least counts of 2-grams, 3-grams, …; the last also applies to longer n-grams
     discounts: tuple[float, ...] | None = None  # of counts 1, 2, and above, or one for all; None estimates them
-    unk_share: float | None = described(None, "Share of <unk> in the unigrams' interpolation.  [default: any word's]")
+    unk_share: float | None = described(
+        None, "Share of <unk> in the interpolation of unigrams.  [default: as for any other word]"
+    )
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MAX_ORDER:
@@ -119,7 +121,7 @@ class TrainedNgram:
 
     @property
     def order(self) -> int:
-        """Words of the longest n-grams."""
+        """N-gram order."""
         return len(self.lengths)
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
