@@ -18,7 +18,7 @@ from rescoring_cases import TABLE, named, random_lattice, run
 from strategies import lattices
 
 import ninja
-from ninja.errors import LatticeError, ModelError
+from ninja.errors import LatticeError, ModelError, VocabularyError
 from ninja.graph import best_path, prune
 from ninja.lattice import Lattice, Scales
 from ninja.rescoring import CarryOver, RescoreOptions, RescoreReport, rescore
@@ -344,8 +344,9 @@ def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(a
     pairs = [("a", random_lattice(1)), ("dead", dead), ("nameless", nameless), ("c", random_lattice(2))]
     assert len(list(rescore(pairs, FakeLM(), options, report=RescoreReport(on_error=errors.append)))) == 2
     assert sorted(type(error).__name__ for error in errors) == ["LatticeError", "VocabularyError"]
-    with pytest.raises(LatticeError, match="dead"):
-        list(rescore(pairs, FakeLM(), options))
+    for pair, error in ((pairs[1], LatticeError), (pairs[2], VocabularyError)):
+        with pytest.raises(error, match=pair[0]):
+            list(rescore([pairs[0], pair], FakeLM(), options))
 
 
 @pytest.mark.parametrize("algorithm", ["cover", "trie"])
