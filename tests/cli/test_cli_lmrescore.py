@@ -67,7 +67,7 @@ def test_each_path_pays_what_the_model_asks_times_the_scale(ninja, inputs, tmp_p
     assert costs[3,] == pytest.approx((1.25 + unknown, 6.0), abs=1e-4)
 
 
-def test_what_was_added_can_be_taken_out(ninja, inputs, tmp_path):
+def test_costs_that_were_added_can_be_subtracted(ninja, inputs, tmp_path):
     archive, model = inputs
     added, back = tmp_path / "added.ark", tmp_path / "back.ark"
     for source, scale, target in ((archive, "1", added), (added, "-1", back)):

@@ -125,7 +125,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],
 )
-def test_what_does_not_go_with_entities_is_refused(ninja, command, extra, message) -> None:
+def test_options_that_exclude_entities_are_refused(ninja, command, extra, message) -> None:
     code, _, errors = ninja(*command, *extra)
     assert code == 2
     assert message in errors

@@ -132,7 +132,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
 
 
 @pytest.mark.parametrize("message", CALLS)
-def test_what_makes_no_sense_is_refused_and_named(message: str, tmp_path: Path) -> None:
+def test_invalid_calls_are_refused_by_name(message: str, tmp_path: Path) -> None:
     kind, call = CALLS[message]
     with pytest.raises(kind) as caught:
         call(tmp_path)

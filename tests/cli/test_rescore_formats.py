@@ -188,7 +188,7 @@ def test_formats_of_both_costs_keep_them_apart_when_they_are_rescored(rescore, b
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_what_is_written_holds_what_rescoring_found(rescore, bed, tmp_path, to):
+def test_rescored_files_hold_the_rescored_lattices(rescore, bed, tmp_path, to):
     folder = bed / "both"
     assert rescore(folder / "lat.ark", "-o", tmp_path / "expected.ark")[0] == 0
     target = tmp_path / "found"

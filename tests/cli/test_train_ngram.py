@@ -52,7 +52,7 @@ def test_a_model_is_trained_written_and_summarised(ninja, text, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dev.txt.gz", "lm.arpa.gz", "train.txt"]
 
 
-def test_what_lm_score_says_of_the_model_is_the_perplexity_shown(ninja, text, tmp_path):
+def test_training_shows_the_perplexity_that_lm_score_computes(ninja, text, tmp_path):
     errors = ninja("train", "ngram", text, "--dev", text, "-o", tmp_path / "lm.arpa")[2]
     told = ninja("lm", "score", tmp_path / "lm.arpa", text, "--no-keys")[2]
     shown = float(told.splitlines()[1].split("ppl= ")[1].split()[0])

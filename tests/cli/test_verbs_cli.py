@@ -134,7 +134,7 @@ def test_single_paths_are_taken_apart_and_put_together(ninja, small, tmp_path):
         assert found == [path.words.tolist() for path in nbest(old, 3, Scales(0.1))]
 
 
-def test_what_is_missing_or_no_single_path_is_reported(ninja, small, tmp_path):
+def test_missing_entries_and_several_paths_are_reported(ninja, small, tmp_path):
     code, _, errors = ninja("nbest-to-linear", small)
     assert code == 1
     assert f"key {FIRST[0]!r}: the lattice has more than one path; make n-best lists first" in errors

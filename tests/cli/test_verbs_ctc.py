@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import SHARED
+from reference_graph import SHARED
 
 from ninja import SymbolTable, read
 from ninja.cli.main import group

@@ -172,7 +172,7 @@ OF_ALIGNMENTS = ["to-post", "project --project-output=false -o out.ark"]
 
 
 @pytest.mark.parametrize("verb", OF_ALIGNMENTS)
-def test_what_is_made_of_alignments_is_refused_without_any(ninja, there, verb):
+def test_verbs_of_alignments_refuse_lattices_without_any(ninja, there, verb):
     name, *options = verb.split()
     code, out, err = ninja(name, *source("slf"), *options)
     assert (code, out) == (1, "")

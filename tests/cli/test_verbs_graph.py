@@ -235,7 +235,7 @@ def test_a_machine_of_labels_has_both_sides(lattice):
     assert machine_costs(machine) == pytest.approx(best_sequences(lattice))
 
 
-def test_what_stays_behind_an_epsilon_keeps_the_best_cost_out_of_its_state():
+def test_arcs_behind_an_epsilon_keep_the_best_cost_of_its_state():
     from ninja.graph import from_arcs
 
     lattice = from_arcs(

@@ -96,7 +96,7 @@ def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
         (read_integers, b"x" * 5000, "expected a key and a value"),
     ],
 )
-def test_what_is_no_number_is_refused_with_its_place(tmp_path, read, content, message):
+def test_malformed_numbers_are_refused_with_their_place(tmp_path, read, content, message):
     path = tmp_path / "a.ark"
     path.write_bytes(content)
     with pytest.raises(FormatError) as error:

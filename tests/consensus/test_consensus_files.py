@@ -221,7 +221,7 @@ def test_ctm_of_a_lattice_without_times_is_refused() -> None:
         Lattice.from_arrays("o", [0, 1, 2, 2], [2, 2], [5, 6], [0.0] * 2, [0.0] * 2, [np.inf, np.inf, 0.0]),
     ],
 )
-def test_what_is_no_single_path_is_refused(lattice: Lattice) -> None:
+def test_lattices_of_several_paths_are_refused(lattice: Lattice) -> None:
     with pytest.raises(LatticeError, match=r"it is not a single path; take the best one first \(ninja 1best\)"):
         path_ctm(lattice)
 

@@ -10,11 +10,10 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from reference_augment import arc_cost, distance, path_excess, rest, spans, until
-from reference_graph import costs_of, labels_of, paths, words_of
+from reference_graph import SHARED, costs_of, labels_of, paths, words_of
 from strategies import lattices
 
 import ninja
@@ -298,7 +297,7 @@ def test_a_pronunciation_of_its_own_stands_before_the_dictionary() -> None:
     assert np.diff(larger.ali_begin)[np.isin(larger.word, [9, 2])].tolist() == [2, 1]
 
 
-def test_what_cannot_be_pronounced_is_left_out_and_named() -> None:
+def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     table = SymbolTable([*TABLE, ("xq", 12)])
     augment = Augmenter(table, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
     strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import SHARED
+from reference_graph import SHARED
 
 from ninja import read
 from ninja.context import (

@@ -342,7 +342,7 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
         (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context needs a single forward pass"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_one_line(ninja, archive, file, tmp_path, arguments, code, message):
+def test_invalid_options_are_reported_in_one_line(ninja, archive, file, tmp_path, arguments, code, message):
     entities = file("e.json", '{"@name": ["b"]}')
     names = {"LAT": archive, "E": entities, "r": tmp_path / "r"}
     found, _, errors = ninja(*(names.get(each, each) for each in arguments), "-o", tmp_path / "out.ark")

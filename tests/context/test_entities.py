@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SHARED
+from reference_graph import SHARED
 
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError

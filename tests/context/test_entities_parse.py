@@ -381,7 +381,9 @@ LONG = "9" * 5000
         (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream ends too early: the file is cut short"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_its_place(content: str | bytes, message: str, tmp_path: Path) -> None:
+def test_entries_that_break_a_rule_are_refused_with_their_place(
+    content: str | bytes, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "e").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(FormatError, match=message):
         Entities.read(tmp_path / "e")

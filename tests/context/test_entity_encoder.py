@@ -109,7 +109,7 @@ def test_training_again_gives_the_same_encoder():
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_what_is_read_is_what_was_written(tmp_path):
+def test_encoders_are_read_as_they_were_written(tmp_path):
     encoder = tiny(inputs="letters", hidden=1)
     encoder.save(tmp_path / "context.pt")
     again = PhraseEncoder.load(tmp_path / "context.pt")

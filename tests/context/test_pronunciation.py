@@ -57,7 +57,7 @@ def test_words_are_put_together_from_what_is_known() -> None:
     assert pronouncer.of("rock-and") == pronouncer.of("<unk>") == ()
 
 
-def test_what_is_guessed_is_asked_for_once() -> None:
+def test_guessed_pronunciations_are_computed_once() -> None:
     asked = []
 
     def guess(word: str) -> list[tuple[str, ...]]:
@@ -199,7 +199,7 @@ def test_damaged_costs_are_refused(tmp_path, change: dict[str, object], message:
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000])
-def test_what_is_no_file_of_costs_is_refused(tmp_path, content: str) -> None:
+def test_malformed_files_of_costs_are_refused(tmp_path, content: str) -> None:
     path = tmp_path / "costs.json"
     path.write_text(content)
     with pytest.raises(FormatError, match=r"no JSON|no phone confusions"):
@@ -210,7 +210,7 @@ def test_what_is_no_file_of_costs_is_refused(tmp_path, content: str) -> None:
         Confusion.read(path)
 
 
-def test_what_is_often_confused_becomes_cheap() -> None:
+def test_frequent_confusions_become_cheap() -> None:
     pronouncer = Pronouncer({"pa": ["P AA"], "ba": ["B AA"], "ta": ["T AA"], "a": ["AA"], "sa": ["S AA"]})
     pairs = [(["pa", "sa"], ["ta", "sa"])] * 40 + [(["pa"], ["pa"])] * 40 + [(["ba"], ["a"])] * 5
     prior = Confusion.articulatory()

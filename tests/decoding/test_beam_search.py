@@ -353,7 +353,7 @@ class Forbidding:
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0])
-def test_what_the_grammar_does_not_allow_is_found_nowhere(scale):
+def test_beam_search_finds_only_words_of_the_grammar(scale):
     options = replace(EXACT, max_length=2, context_scale=scale)
     step, _ = drawn_model(1, 4, impossible=0)
     (stepped,) = beam_search(step, starts_of([0]), Forbidding(2), [[]], options, bos=BOS, eos=EOS)

@@ -5,7 +5,6 @@ import string
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from reference_ctc import (
@@ -17,6 +16,7 @@ from reference_ctc import (
     slow_lattice,
     slow_search,
 )
+from reference_graph import SHARED
 
 from ninja import SymbolTable
 from ninja.decoding import CtcOptions, ctc_lattice, ctc_nbest, log_probabilities

@@ -240,7 +240,7 @@ def test_a_word_that_the_class_model_does_not_allow_ends_a_history(tmp_path):
 
 
 @pytest.mark.parametrize("shape", ["states", "units", "unit", "state"])
-def test_what_the_tracker_cannot_follow_is_refused(shape):
+def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
     tracker = SpelledTracker(PIECES)
     start = tracker.start()
     cases = {

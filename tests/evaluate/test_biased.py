@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_align import align as align_slowly
 from reference_align import all_alignments, cost, counts
+from reference_graph import SHARED
 
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.evaluate import BiasedRate, BiasingList, ErrorRate, read_biasing, read_text, score, score_biased

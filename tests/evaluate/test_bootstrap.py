@@ -95,7 +95,7 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out_of_both() ->
         bootstrap(references, first, {"other": []}, "all")
 
 
-def test_what_has_no_rate_is_refused() -> None:
+def test_bootstrap_refuses_sets_without_an_error_rate() -> None:
     with pytest.raises(FormatError, match="the references contain no word: there is no word error rate"):
         bootstrap({"u": []}, {"u": ["a"]})
     seeds = [seed for seed in range(20) if not resample([np.array([0, 1])], 1, seed)[0][0]]

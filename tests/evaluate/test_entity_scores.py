@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_align import occurrences, spots
+from reference_graph import SHARED
 
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, InputError, OptionError

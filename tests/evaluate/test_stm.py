@@ -36,7 +36,7 @@ def test_lines_are_the_utterances_of_their_times(tmp_path: Path) -> None:
         (";; nothing", "the file contains no reference"),
     ],
 )
-def test_what_cannot_be_read_is_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_stm_refuses_malformed_segments(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "ref.stm").write_text(line.replace("\\n", "\n") + "\n")
     with pytest.raises(FormatError, match=message):
         read_stm(tmp_path / "ref.stm", SEGMENTS)

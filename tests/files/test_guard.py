@@ -138,7 +138,7 @@ def test_the_standard_input_is_an_input(there):
     assert (there / "d/lat.2.ark").read_bytes() == before
 
 
-def test_what_only_a_pipe_names_is_refused_when_it_is_opened(there):
+def test_files_named_by_a_pipe_are_refused_when_they_are_opened(there):
     before = (there / "d/lat.2.ark").read_bytes()
     line = [*NINJA, "prune", "scp:-", "-o", "d/lat.2.ark"]
     found = subprocess.run(line, input=(there / "all.scp").read_text(), capture_output=True, text=True)

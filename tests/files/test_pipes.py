@@ -149,7 +149,7 @@ def test_a_command_of_a_pipe_is_not_asked_for_lattices():
     assert not file.holds_lattices()
 
 
-def test_what_is_no_list_is_refused_as_one(folder, monkeypatch):
+def test_malformed_lists_are_refused(folder, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"alone\n")))
     with pytest.raises(NinjaError, match="standard input:1"):
         list(read("scp:-"))

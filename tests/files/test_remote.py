@@ -139,7 +139,7 @@ def test_an_exception_publishes_nothing(memory, scratch):
     assert os.listdir(scratch) == []
 
 
-def test_what_cannot_be_put_stays_on_this_machine(memory, pruned, scratch, monkeypatch, ninja):
+def test_an_upload_that_fails_keeps_the_local_file(memory, pruned, scratch, monkeypatch, ninja):
     memory.pipe_file("/out/p.ark", b"before")
 
     def half(path, name):

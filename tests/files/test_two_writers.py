@@ -137,7 +137,7 @@ def test_texts_have_one_writer_too():
     assert Path("out.txt").read_text() == "first\n"
 
 
-def test_what_a_killed_writer_left_is_no_obstacle():
+def test_files_of_a_killed_writer_are_no_obstacle():
     script = """
 import os, ninja
 output = ninja.write("out.ark").__enter__()

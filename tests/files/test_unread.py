@@ -105,7 +105,7 @@ def test_packed_lattices_in_a_folder_are_reported(name: str, folder: Path) -> No
     assert [error.path for error in errors] == [f"all/{name}"]
 
 
-def test_what_pyarrow_makes_of_parquet_as_the_message_says_is_read(folder: Path) -> None:
+def test_parquet_converted_as_the_message_says_is_read(folder: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     feather, pq = pytest.importorskip("pyarrow.feather"), pytest.importorskip("pyarrow.parquet")
     write_all("own.arrow", [chain("a")])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_graph import SHARED
 from strategies import lattices
 from strategies_text import needs_files
 from whole_files import write_k2, write_k2s, write_natives
@@ -152,7 +152,7 @@ def says_nothing(writer, content, lattice, words):
     st.booleans(),
     st.sampled_from(["as it is", "CRLF", "no last line end", "empty lines first", "marked"]),
 )
-def test_what_is_written_is_known_or_refused_with_both_names(lattice, names, free, change):
+def test_written_files_are_detected_or_refused_with_both_names(lattice, names, free, change):
     if free:
         lattice = lattice.with_costs(np.zeros_like(lattice.graph), np.zeros_like(lattice.acoustic))
     words = SymbolTable(zip(["<eps>", *names], range(5), strict=True))
@@ -353,7 +353,7 @@ def test_formats_without_a_header_are_known_by_their_lines(content, name):
         b"AA 1 2 3 4\n",
     ],
 )
-def test_what_is_no_lattice_is_left_alone_in_a_folder(content):
+def test_files_without_lattices_are_ignored_in_a_folder(content):
     assert holds_lattices(content) == "nothing"
 
 

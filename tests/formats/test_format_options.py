@@ -71,7 +71,7 @@ def test_options_without_name_or_value_or_twice_are_refused(text, message):
         st.text("abc_", min_size=1, max_size=6), st.text("abc=:+./ 가", max_size=6).map(str.strip), max_size=4
     ),
 )
-def test_what_is_joined_is_parted_again(name, values):
+def test_split_inverts_joining_options(name, values):
     text = ",".join(f"{option}={value}" for option, value in values.items())
     assert split_options(f"{name}:{text}") == (name, values)
 
@@ -131,7 +131,7 @@ def test_options_of_the_user_override_those_of_the_call():
     assert fill_options(Options, {}, "x") == Options()
 
 
-def test_what_the_dataclass_refuses_is_refused():
+def test_values_that_the_dataclass_refuses_are_refused():
     with pytest.raises(OptionError, match="the encoding 'utf-16' is not a superset of ASCII"):
         Reader.of(by_name("mesh", "read"), {}, "utf-16")
 

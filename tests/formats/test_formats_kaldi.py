@@ -103,7 +103,7 @@ def test_a_compact_lattice_written_as_raw_keeps_its_paths(lattice):
     assert paths(again) == paths(lattice)
 
 
-def test_what_kaldi_wrote_is_written_again_byte_by_byte(tmp_path):
+def test_archives_of_kaldi_are_written_again_byte_by_byte(tmp_path):
     binary = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
     text = gzip.decompress((SAMPLE / "lat.txt.gz").read_bytes())
     from_binary = [lattice for _, lattice in read(SAMPLE / "lat.ark.gz")]
@@ -225,6 +225,6 @@ def test_the_header_says_what_kaldi_needs():
         ("0 1 3 5 2,-1e39", "acoustic cost -infinity"),
     ],
 )
-def test_what_no_arc_has_is_refused_in_text(row, fault):
+def test_malformed_arcs_are_refused_in_text(row, fault):
     (found,) = parse(f"k \n{row}\n1\n\n".encode())
     assert f"arc 0 of state 0 has the {fault}" in str(found)

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_real as real
-from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_formats import read_table, unpack
+from reference_graph import SHARED
 from reference_htk import Wrong, check_htk
 from strategies import lattices
 from strategies_text import FILES, needs_files, needs_openfst, unpacked

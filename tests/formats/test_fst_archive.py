@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_formats import read_table
+from reference_graph import SHARED
 from reference_k2 import same_with_total
 from strategies import lattices
 
@@ -33,7 +33,7 @@ def small(key: str = "utt") -> Lattice:
 
 @settings(max_examples=60)
 @given(st.lists(lattices(connected=False, keys=KEYS), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
-def test_what_is_written_is_read_back_binary_or_text(several: list[Lattice], text: list[bool]) -> None:
+def test_fst_archives_read_back_binary_or_text(several: list[Lattice], text: list[bool]) -> None:
     entries = [
         fst_entry(one, options=FstArchiveWriteOptions(text=flag)) for one, flag in zip(several, text, strict=False)
     ]

@@ -33,7 +33,7 @@ def tool(*arguments: object) -> str:
 
 
 @given(lattices(connected=False), st.booleans(), st.sampled_from(["ids", "words"]))
-def test_what_is_written_is_read_back(lattice: Lattice, acceptor: bool, labels: Any) -> None:
+def test_fst_text_reads_back_as_written(lattice: Lattice, acceptor: bool, labels: Any) -> None:
     lattice = lattice.with_words(WORDS)
     content = write_fst_text(lattice, options=FstTextWriteOptions(labels=labels, acceptor=acceptor))
     if lattice.num_arcs:
@@ -264,7 +264,7 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
 
 
 @pytest.mark.parametrize(("content", "kind", "message"), WRONG)
-def test_what_is_wrong_is_said(content: bytes, kind: type[NinjaError], message: str) -> None:
+def test_fst_text_errors_name_the_fault(content: bytes, kind: type[NinjaError], message: str) -> None:
     with pytest.raises(kind, match=message):
         read_fst_text(content, "utt", "x.txt")
 

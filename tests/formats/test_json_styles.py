@@ -84,7 +84,7 @@ def test_several_objects_of_a_file_are_numbered_behind_its_name(folder):
         ("nemo:beam=1", b"a\t-1\nb\t-2\n", ["1", "2"]),
     ],
 )
-def test_what_comes_from_standard_input_has_no_file_to_be_named_by(form, content, expected):
+def test_lists_of_standard_input_have_no_file_name_as_key(form, content, expected):
     reader = named(form)
     with Stream(io.BytesIO(content), "-") as stream:
         assert [key for key, _ in reader.entries(Content(stream, "-"), None)] == expected
@@ -117,7 +117,7 @@ def test_a_bad_line_is_an_object_that_is_counted(folder):
     assert [str(error)[:20] for error in errors] == ["f.jsonl:2: not JSON: "[:20]]
 
 
-def test_what_comes_before_the_end_of_a_damaged_file_is_read(folder):
+def test_lists_before_the_end_of_a_damaged_file_are_read(folder):
     class Broken(Content):
         def blocks(self):
             yield b'{"nbest": ["a"]}\n'

@@ -54,7 +54,7 @@ SMALL = [(0, 1, 5, -1.5), (0, 2, 7, -4.0), (1, 2, 6, -2.0), (2, 3, -1, -0.5)]
 
 @settings(max_examples=60)
 @given(st.lists(lattices(connected=False), min_size=0, max_size=4), st.booleans())
-def test_what_is_written_is_read_back_bit_for_bit(several: list[Lattice], timed: bool) -> None:
+def test_k2_files_read_back_bit_for_bit(several: list[Lattice], timed: bool) -> None:
     if timed:
         several = [replace(one, time=np.arange(one.num_states, dtype=np.int32), frame_shift=0.01) for one in several]
     read = list(read_k2s(write_k2s(several)))
@@ -240,7 +240,7 @@ def test_a_raw_lattice_has_its_alignment_in_the_labels() -> None:
 
 @settings(max_examples=30)
 @given(lattices(max_states=6), st.randoms(use_true_random=False))
-def test_what_k2_has_changed_does_not_get_old_alignments(lattice: Lattice, chance: random.Random) -> None:
+def test_lattices_changed_by_k2_get_no_old_alignments(lattice: Lattice, chance: random.Random) -> None:
     loaded = load(write_k2(lattice))
     count = len(loaded["arcs"])
     gone = chance.randrange(count)
@@ -335,7 +335,7 @@ WRONG: list[tuple[object, type[NinjaError], str]] = [
 
 
 @pytest.mark.parametrize(("value", "kind", "message"), WRONG)
-def test_what_is_wrong_is_said(value: object, kind: type[NinjaError], message: str) -> None:
+def test_k2_errors_name_the_fault(value: object, kind: type[NinjaError], message: str) -> None:
     with pytest.raises(kind, match=message):
         read_k2(saved(value), "utt", "x.pt")
     assert not os.path.exists("/tmp/ninja-was-harmed")

@@ -128,7 +128,7 @@ def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
         (b"\x1f\x8b\x08\x00" + bytes(range(1, 60)), "the gzip stream"),
     ],
 )
-def test_what_is_no_matrix_is_refused_with_its_place(tmp_path, content, message):
+def test_malformed_matrices_are_refused_with_their_place(tmp_path, content, message):
     (tmp_path / "m").write_bytes(content)
     with pytest.raises(FormatError, match=message) as caught:
         read_matrix(tmp_path / "m")

@@ -123,7 +123,7 @@ def lacks(one, other):
 @pytest.mark.parametrize(
     "to", ["slf", "slf:base=10", "slf:base=0", "k2", "k2:extras=false", "native", "binary", "text", "plf"]
 )
-def test_what_is_not_named_as_lost_comes_back(to, lattice):
+def test_fields_not_named_as_lost_come_back(to, lattice):
     reader = None
     if to == "plf":
         to, options = "plf:scores=both", PlfOptions("score", acoustic=1)
@@ -188,7 +188,7 @@ def test_sphinx_names_what_it_leaves_out(lattice):
 @settings(max_examples=30)
 @given(whole_lattices())
 @pytest.mark.parametrize("form", ["sphinx", "pfsg"])
-def test_what_was_read_from_words_on_nodes_loses_nothing_there(form, lattice):
+def test_lattices_read_from_words_on_nodes_lose_nothing_there(form, lattice):
     try:
         once, _ = there_and_back(lattice.with_key("x"), form)
         back, lost = there_and_back(once, form)
@@ -255,7 +255,7 @@ LIST_READERS = {
 @settings(max_examples=40)
 @given(lists())
 @pytest.mark.parametrize("to", ["json", "srilm", "srilm:variant=NBestList1.0", "nemo", "espnet", "nbest-kaldi"])
-def test_what_a_list_does_not_name_as_lost_comes_back(to, nbest):
+def test_fields_of_lists_not_named_as_lost_come_back(to, nbest):
     form = to.partition(":")[0]
     back, lost = list_and_back(nbest, to)
     expected = set()

@@ -229,7 +229,7 @@ def test_an_empty_line_within_a_lattice_is_found_by_what_follows():
         (b"k\n0 99999999 a 1,2,\n1\n\n", "number the states from 0"),
     ],
 )
-def test_what_is_no_lattice_is_refused_with_its_key(content, message):
+def test_malformed_lattices_are_refused_with_their_key(content, message):
     (_, error), (_, fine) = found(content + COMPACT)
     assert isinstance(error, NinjaError)
     assert error.key == "k"

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_graph import SHARED
 from strategies import lattices
 from whole_files import read_native, write_k2s, write_native, write_natives
 
@@ -48,7 +48,7 @@ def same(one: Lattice, other: Lattice) -> bool:
 
 @settings(max_examples=60)
 @given(st.lists(lattices(connected=False), max_size=4), st.booleans(), st.booleans())
-def test_what_is_written_is_read_back_bit_for_bit(several: list[Lattice], timed: bool, named: bool) -> None:
+def test_native_files_read_back_bit_for_bit(several: list[Lattice], timed: bool, named: bool) -> None:
     if timed:
         several[::2] = [
             replace(one, time=np.arange(one.num_states, dtype=np.int32), frame_shift=0.03) for one in several[::2]
@@ -328,7 +328,7 @@ def test_no_flipped_bit_goes_unseen(bit: int, data: st.DataObject) -> None:
         assert words == list(WORDS)
 
 
-def test_what_another_program_has_changed_is_seen_unless_it_drops_the_checksums() -> None:
+def test_changes_of_another_program_are_detected_unless_it_drops_the_checksums() -> None:
     def dearer(table: Any) -> Any:
         costs = arrow.array([[2.0, 2, 3], [1, 2, 3]], table.schema.field("graph").type)
         return table.set_column(table.schema.get_field_index("graph"), table.schema.field("graph"), costs)

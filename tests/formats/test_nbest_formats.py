@@ -6,10 +6,10 @@ import string
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 from lattice_files import write_all
+from reference_graph import SHARED
 from whole_files import DSTC10, read_objects, strict, tables_nbest
 
 from ninja.errors import FormatError, InputError, LatticeError, OptionError, OutputError, SymbolError
@@ -177,7 +177,7 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
     )
 
 
-def test_what_was_read_is_written_as_it_was():
+def test_nbest_files_are_written_as_they_were_read():
     assert write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList1.0")) == SRILM_1
     assert write_srilm(read_srilm(SRILM_3, "u")) == SRILM_3.replace(b"1 a cat", b"2 a cat")
     assert b"".join(map(write_nemo, read_nemo(NEMO, ["one", "two"]))) == NEMO

@@ -37,7 +37,7 @@ def test_silent_words_are_left_out_of_each_variant() -> None:
     assert scores.hypotheses[0].acoustic_cost == 1234.5 * LOG10
 
 
-def test_what_silent_words_cost_is_kept() -> None:
+def test_costs_of_silent_words_are_kept() -> None:
     (one,) = read_srilm(LISTS["NBestList2.0"], "u").hypotheses
     assert (one.words, one.begin, one.end) == (("the", "cat"), (10, 40), (30, 50))
     assert one.graph == pytest.approx((3 * BYTELOG, 3 * BYTELOG, 5 * BYTELOG))

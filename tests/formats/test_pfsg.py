@@ -125,7 +125,7 @@ def test_the_first_and_the_last_node_have_no_word():
     assert read_pfsg(content, "k", words=lattice.words).word.tolist() == [1]
 
 
-def test_what_cannot_be_written_is_refused():
+def test_pfsg_refuses_lattices_that_it_cannot_hold():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     with pytest.raises(OptionError, match="costs is 'x'"):
         write_pfsg(lattice, options=OneCost(costs="x"))

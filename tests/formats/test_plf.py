@@ -10,8 +10,8 @@ import re
 import numpy as np
 import pytest
 import reference_slf as slow
-from conftest import SHARED
 from hypothesis import given
+from reference_graph import SHARED
 from strategies_text import PLF, any_lattices, lattice_of
 
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
@@ -149,7 +149,7 @@ def test_lines_of_a_file_are_read_one_by_one():
 
 
 @given(any_lattices(unit=0.37))
-def test_what_is_written_reads_back(lattice):
+def test_plf_reads_back_as_written(lattice):
     content = write_plf(lattice, options=PlfWriteOptions(scores="both"))
     again = read_plf(content, "k", words=lattice.words, options=PlfOptions("score", graph=0, acoustic=1))
     np.testing.assert_allclose(slow.lattice_fingerprint(again), slow.lattice_fingerprint(lattice), rtol=1e-5)
@@ -166,7 +166,7 @@ def test_what_is_written_reads_back(lattice):
     assert len(ast.literal_eval(content.decode())) in (lattice.num_states, lattice.num_states - 1)
 
 
-def test_what_cannot_be_written_is_refused():
+def test_plf_refuses_words_that_it_cannot_hold():
     lattice = lattice_of([(0, 1, 1, 1.0, 2.0)], {1: (0, 0)})
     with pytest.raises(OptionError, match="costs is 'x'"):
         write_plf(lattice, options=PlfWriteOptions(scores="x"))

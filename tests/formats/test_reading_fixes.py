@@ -262,7 +262,7 @@ def test_a_packed_file_that_swells_too_much_is_refused(tmp_path, monkeypatch):
     assert len(opened(tmp_path / "bomb.slf.gz").whole()) == (8 << 20) + 12
 
 
-def test_what_lies_beside_lattices_is_known_by_its_name():
+def test_companion_files_are_known_by_their_names():
     for name in ("words.txt", "char.words.txt", "words.txt.gz", "README", "README.md", "LICENSE.txt"):
         assert COMPANIONS.fullmatch(name)
     for name in ("swords.txt", "words.txt.slf", "a.README", "utt.txt"):

@@ -300,7 +300,7 @@ def lattices(draw):
 
 
 @given(lattices(), st.sampled_from([None, 1.0, 10.0, 1.0001]))
-def test_what_is_written_reads_back_bit_for_bit(lattice, base):
+def test_slf_reads_back_bit_for_bit(lattice, base):
     content = write_slf(lattice, options=SlfWriteOptions(base=base))
     again = read_slf(content, "", words=lattice.words, options=SlfOptions(key="utterance"))
     reached = np.zeros(lattice.num_states, bool)
@@ -332,7 +332,7 @@ def test_probabilities_read_back_but_for_their_last_digits(lattice):
     np.testing.assert_allclose(again.graph, lattice.graph, rtol=1e-6, atol=1e-12)
 
 
-def test_what_cannot_be_written_is_refused():
+def test_slf_refuses_lattices_that_it_cannot_hold():
     lattice = read_slf(SMALL, "k")
     with pytest.raises(OptionError, match="base is -1"):
         write_slf(lattice, options=SlfWriteOptions(base=-1))
@@ -387,7 +387,7 @@ def test_links_of_probability_zero_are_none(base, zero, on_node):
         read_slf(content.replace(b"J=1 S=0 E=2", b"J=1 S=1 E=2"), "k")
 
 
-def test_what_cannot_be_is_refused_where_it_is_the_edge_or_in_parts():
+def test_impossible_values_are_refused_at_the_edge_and_in_parts():
     with pytest.raises(FormatError, match="the lattice's first or last word has probability 0"):
         read_slf(b"N=2 L=1\nI=0 W=a a=-inf\nI=1 W=b a=0\nJ=0 S=0 E=1\n", "k")
     sub = b"SUBLAT=x\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=-inf\n.\nN=3 L=2\nI=0\nI=1 L=x\nI=2\n"

@@ -149,7 +149,7 @@ def test_any_lattice_is_written_with_its_sentences_and_acoustic_scores(lattice):
     np.testing.assert_allclose(slow.lattice_fingerprint(once_more), slow.lattice_fingerprint(again), rtol=1e-6)
 
 
-def test_what_cannot_be_written_is_refused():
+def test_sphinx_refuses_lattices_that_it_cannot_hold():
     lattice = lattice_of([(0, 1, 1, 0, 1)], {1: (0, 0)})
     with pytest.raises(OptionError, match="base is 1"):
         write_sphinx(lattice, options=SphinxWriteOptions(base=1.0))

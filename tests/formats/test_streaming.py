@@ -260,7 +260,7 @@ def test_a_document_is_read_as_a_whole_however_long(tmp_path: Path, monkeypatch:
         assert [key for key, _ in read(tmp_path / "lists.json")] == [f"u{number}" for number in range(400)]
 
 
-def test_what_comes_before_a_damaged_stretch_of_a_packed_file_is_read(tmp_path: Path) -> None:
+def test_lattices_before_a_damaged_stretch_of_a_packed_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "lattices.plf.gz"
     path.write_bytes(gzip.compress(b"".join(SOUND["plf"](number) for number in range(20000)))[:-500])
     errors: list[NinjaError] = []

@@ -33,7 +33,7 @@ def test_htk_lattices_begin_with_any_field_of_a_header(content):
 
 
 @given(any_lattices())
-def test_what_is_written_is_known_and_means_the_same_after_a_tour(lattice):
+def test_lattices_keep_their_meaning_through_all_text_formats(lattice):
     slf = read_slf(write_slf(lattice), "k", words=lattice.words)
     assert slf.identical(lattice)
     plf = read_plf(

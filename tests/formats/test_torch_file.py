@@ -82,7 +82,7 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 @given(VALUES)
-def test_what_torch_loads_is_loaded(value: Any) -> None:
+def test_files_that_torch_loads_are_loaded(value: Any) -> None:
     content = saved(value)
     assert same(read(content), torch.load(io.BytesIO(content), weights_only=True))
 
@@ -206,7 +206,7 @@ FORGED: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("content", "message"), FORGED, ids=[message for _, message in FORGED])
-def test_what_is_forged_is_refused(content: bytes, message: str) -> None:
+def test_forged_files_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         read(content)
 

@@ -56,7 +56,7 @@ def there(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("output", ["out.ark", "out.txt", "slf/"])
-def test_what_a_command_writes_can_be_read(there, ninja, command, output):
+def test_outputs_of_commands_can_be_read(there, ninja, command, output):
     verb, *rest = command
     to = ["--to", "slf", "--words", "words.txt"] if output == "slf/" else ["--words", "words.txt"]
     code, _, errors = ninja(verb, "huge.ark", *rest, *to, "-o", output)

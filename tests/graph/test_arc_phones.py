@@ -1,10 +1,10 @@
 """Phones of arcs, by their alignments."""
 
 import pytest
-from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 from lattice_files import write_all
+from reference_graph import SHARED
 
 from ninja import read
 from ninja.context.augmentation.augment import Augmenter

@@ -2,10 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_graph import best_sequences, costs_of, labels_of, paths, words_of
+from reference_graph import SHARED, best_sequences, costs_of, labels_of, paths, words_of
 from strategies_graph import timed_lattices
 from whole_files import tables_nbest
 

@@ -103,9 +103,7 @@ def test_an_arc_labelled_machine_comes_back_whole(lattice: Lattice, arc_type: An
 
 
 @given(lattices(), st.integers(0, 2**32 - 1), st.sampled_from(["arc", "word:arc"]))
-def test_what_openfst_finds_is_mapped_back_to_both_costs_and_alignments(
-    lattice: Lattice, seed: int, labels: Any
-) -> None:
+def test_results_of_openfst_map_back_to_both_costs_and_alignments(lattice: Lattice, seed: int, labels: Any) -> None:
     lattice = without_ties(lattice, seed)
     best = min(ways(lattice), key=lambda way: way.total(0.1))
     machine = to_fst(lattice, labels=labels, acoustic_scale=0.1)

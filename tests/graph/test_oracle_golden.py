@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SHARED
+from reference_graph import SHARED
 
 from ninja.evaluate import edits, read_text
 from ninja.io import read

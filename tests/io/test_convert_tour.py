@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from lattice_files import write_all
+from reference_graph import SHARED
 
 import ninja as package
 from ninja import graph

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_graph import SHARED
 from strategies_text import needs_files
 
 import ninja

@@ -91,7 +91,7 @@ def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None
         ([("a", -1.0)], {"words": ninja.SymbolTable.from_words(["<eps>"])}, "word 'a' is not in the symbol table"),
     ],
 )
-def test_what_is_no_list_is_refused_in_words(rows: object, how: dict[str, object], message: str) -> None:
+def test_malformed_lists_are_refused_in_words(rows: object, how: dict[str, object], message: str) -> None:
     with pytest.raises((LatticeError, OptionError, SymbolError), match=message):
         ninja.from_nbest("utt", rows, **how)  # type: ignore[arg-type]
 
@@ -191,7 +191,7 @@ def test_a_lattice_of_icefall_gives_its_words_scores_and_names() -> None:
     assert listed(lattice) == [("new york", 0.0, 2.0)]
 
 
-def test_what_is_no_fsa_or_fits_no_keys_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsas_that_fit_no_keys_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = ninja.from_nbest("utt", LIST)
     with pytest.raises(OptionError, match="2 keys, but 1 lattices"):
         ninja.from_k2(ninja.to_k2(lattice), ["a", "b"])

@@ -89,7 +89,7 @@ def test_consecutive_lines_of_one_file_read_it_once(reads, order, form):
 
 
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
-def test_what_is_kept_of_a_file_is_bounded(reads, order, monkeypatch):
+def test_the_cache_of_a_file_is_bounded(reads, order, monkeypatch):
     monkeypatch.setattr(scp_reader, "KEPT", 5 * scp_reader.LATTICE_BYTES + 200)
     Path("big").write_bytes(lists(KEYS))
     keys = {"same": KEYS, "reversed": KEYS[::-1]}.get(order, random.Random(1).sample(KEYS, 30))

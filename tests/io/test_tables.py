@@ -335,7 +335,7 @@ def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     assert threads() <= before
 
 
-def test_what_the_reading_thread_raises_arrives_here(tmp_path, monkeypatch):
+def test_errors_of_the_reading_thread_reach_the_caller(tmp_path, monkeypatch):
     write_all(tmp_path / "a.ark.gz", [small("k")])
 
     def fail(*_):

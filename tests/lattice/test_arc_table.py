@@ -78,7 +78,7 @@ def test_words_are_spelled_where_they_have_names() -> None:
         words_column(np.array([3], np.int32), words)
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_missing_columns_are_refused() -> None:
     one = np.array([1], np.int64)
     with pytest.raises(ValueError, match="outside the pool"):
         rows_text("k", 1, [Runs(np.zeros(0, np.int32), np.array([0, 1]), ",")])

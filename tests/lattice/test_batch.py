@@ -225,7 +225,7 @@ def fields_of(result):
         lambda batch: graph.oracle(batch, [[1]] * len(batch)),
     ],
 )
-def test_what_is_wrong_with_a_lattice_of_a_batch_names_it(function):
+def test_errors_in_a_batch_name_the_lattice(function):
     well = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     function(Batch.of([well]))
     with pytest.raises(LatticeError, match=r"key 'b': no path leads from the start to a final state"):
@@ -281,7 +281,7 @@ def test_a_lattice_outlives_its_batch():
         lattice.graph[0] = 1
 
 
-def test_what_is_unchanged_is_the_same_object():
+def test_unchanged_lattices_are_the_same_objects():
     lattice = Lattice.from_arrays("a", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0])
     assert graph.prune(Batch.of([lattice]), 1.0)[0] is lattice
 

@@ -26,7 +26,7 @@ SOUND: dict[str, Any] = {
 }
 
 
-def test_what_is_left_out_is_empty_and_costs_nothing() -> None:
+def test_omitted_arrays_are_empty_and_cost_nothing() -> None:
     lattice = Lattice.from_arrays("k", **SOUND)
     assert lattice.final_acoustic.tolist() == [INF, 0.0]
     assert lattice.ali_begin.tolist() == lattice.final_ali_begin.tolist() == [0, 0, 0]

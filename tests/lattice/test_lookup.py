@@ -64,7 +64,7 @@ def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch:
             assert read == number
 
 
-def test_what_is_passed_over_lies_on_disk(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_lattices_are_kept_on_disk(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "IN_MEMORY", 100)
     with Lookup(archive) as lattices:
         for key in reversed(KEYS):

@@ -49,7 +49,7 @@ def test_each_transition_id_is_explained(tmp_path: Path, write: Callable[[bool],
 
 
 @WRITERS
-def test_what_follows_the_model_is_not_looked_at(tmp_path: Path, write: Callable[[bool], bytes]) -> None:
+def test_bytes_behind_the_model_are_ignored(tmp_path: Path, write: Callable[[bool], bytes]) -> None:
     (tmp_path / "final.mdl").write_bytes(write(True) + b"<Nnet3> \0\1\2" + bytes(10**6))
     assert read_transition_model(tmp_path / "final.mdl").num_transition_ids == 10
 
@@ -109,7 +109,7 @@ def test_damage_is_an_error_or_harmless(
         (b"\n1 3 ", b"\n999999999 1 3 ", "phone 999999999 is beyond"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
+def test_faults_of_a_model_are_reported_with_their_line(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
     content = as_text(False)
     assert old in content
     (tmp_path / "final.mdl").write_bytes(content.replace(old, new, 1))

@@ -213,7 +213,7 @@ def test_other_inputs_and_outputs_are_refused(folder, changes, reason):
         ("cell_1_prev", "init_net.pb does not fill the state cell_1_prev"),
     ],
 )
-def test_what_the_first_net_does_not_fill_is_named(folder, blob, reason):
+def test_blobs_that_the_first_net_does_not_fill_are_named(folder, blob, reason):
     net = caffe2_net.read(folder / INIT)
     change(folder, INIT, operators=tuple(each for each in net.operators if each.outputs != (blob,)))
     with pytest.raises(ModelError, match=reason):
@@ -239,7 +239,7 @@ def test_weights_that_do_not_fit_are_told_by_operator_and_shapes(folder, blob, v
         load(folder)
 
 
-def test_what_fails_on_torch_is_told_by_operator_and_inputs(folder):
+def test_failures_of_torch_name_the_operator_and_inputs(folder):
     net = caffe2_net.read(folder / PREDICT)
     flat = {"dims": (7,)}
     wrong = (dataclasses.replace(o, arguments=flat) if o.outputs == ("flat_0",) else o for o in net.operators)

@@ -77,7 +77,7 @@ def test_scores_are_the_sums_of_the_librarys_own(kind):
     assert lm.num_slots == 0
 
 
-def test_what_an_architecture_cannot_do_is_gone_without():
+def test_architectures_use_only_the_features_they_have():
     able = {}
     for kind in CAUSAL:
         pieces = opened(kind)._pieces

@@ -239,6 +239,6 @@ def test_a_vocabulary_is_the_given_one_or_inside_or_beside(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "a\n\nb", "a b c", "a 0\nb", "a x\nb 1", "a\na", "a 1\nb 1"])
-def test_what_is_no_vocabulary_inside_is_refused(text):
+def test_malformed_vocabularies_in_a_model_are_refused(text):
     with pytest.raises(ModelError, match="file: the model's vocabulary"):
         find("file", None, text)

@@ -5,8 +5,8 @@ import gzip
 import nnet3_writer as writer
 import numpy as np
 import pytest
-from conftest import SHARED
 from nested import change
+from reference_graph import SHARED
 from reference_nnet3 import Twin
 from tiny_rnnlm import COMPONENTS, EMBEDDING, FEATURE_EMBEDDING, FEATURES, LINES, WORDS, write_model
 

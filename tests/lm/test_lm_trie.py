@@ -138,7 +138,7 @@ def test_a_model_that_answers_too_little_is_named(method, monkeypatch):
         ([-1, 0], [3], "one of each per node"),
     ],
 )
-def test_what_is_no_trie_is_refused(parent, word, message):
+def test_malformed_tries_are_refused(parent, word, message):
     with pytest.raises(OptionError, match=message):
         score_trie(FakeLM(), np.array(parent, np.int32), np.array(word, np.int32))
 

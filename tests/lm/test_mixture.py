@@ -111,9 +111,7 @@ class Short(FakeLM):
 
 
 @pytest.mark.parametrize(("kind", "error"), [(Failing, ValueError), (Short, ModelError)])
-def test_what_a_failing_model_left_half_done_is_undone_in_the_others(
-    kind: type[FakeLM], error: type[Exception]
-) -> None:
+def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error: type[Exception]) -> None:
     good, bad = FakeLM(), kind(salt=1)
     with pytest.raises(error, match=r"a bug|language model 2: its advance returned shape \(0,\) for a batch of 1"):
         run(random_lattice(1), Mixture(((good, 0.5), (bad, 0.5))))

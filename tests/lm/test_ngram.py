@@ -170,7 +170,7 @@ def test_an_arpa_file_may_break_anywhere_between_reads(tmp_path, monkeypatch, ch
     assert_like_the_twin(read_arpa(file(tmp_path, gzip.compress(write_arpa(TRIGRAM)))), TRIGRAM)
 
 
-def test_what_writers_of_arpa_files_do_differently_is_understood(tmp_path):
+def test_variants_of_arpa_files_are_read(tmp_path):
     text = (
         "made by a tool\nof old\n\n\\data\\ \nngram  1 = 4\nngram 2=  1\nngram 3=0\n\\1-grams:\n-1 <s>  -.5 \n-1e0\ta\n"
         "  -0.50\tb\t+0.25\n-1\t</s>\t0\n\n\\2-grams:\n-.125 <s> a -0\n\n\\3-grams:\n\\end\\\nwhatever\n\\data\\\n"

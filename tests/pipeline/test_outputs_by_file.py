@@ -136,7 +136,7 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
         ("best d -o new/", "new/ is a folder, but these results are a single file; name a file"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_written(there, ninja, line, message):
+def test_impossible_outputs_are_refused_before_anything_is_written(there, ninja, line, message):
     os.mkdir("e")
     for name in ("none.gz", "lat.1.gz"):
         (there / "e" / name).write_bytes((there / "d/lat.1.gz").read_bytes())
@@ -158,7 +158,7 @@ def test_a_name_with_job_in_a_word_is_a_name(there, ninja):
     assert len(written()["JOBS.ark"]) == 6
 
 
-def test_what_is_noted_of_all_outputs_is_said_once(there, ninja):
+def test_notes_on_all_outputs_are_reported_once(there, ninja):
     code, _, errors = ninja("convert", "d", "--words", "words.txt", "--to", "slf", "-o", "d2")
     assert code == 0
     for number in (1, 2, 10):

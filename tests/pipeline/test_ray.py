@@ -106,7 +106,7 @@ def test_shards_run_one_after_the_other_without_a_cluster(here):
     assert is_whole()
 
 
-def test_what_is_said_without_a_cluster(here, ninja, monkeypatch):
+def test_errors_without_a_cluster_name_the_remedy(here, ninja, monkeypatch):
     code, _, errors = ninja("prune", "-o", "out.ark", "--ray", "lat.ark", "lat.ark")
     assert (code, "--ray is 'lat.ark', but must be HOST:PORT" in errors) == (2, True)
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--shard", "1/2", "--ray")

@@ -225,7 +225,7 @@ DAMAGED = [b"", b"{", b"[1]", b"[" * 100_000, b'{"options": 1, "sources": [[1]]}
 
 
 @pytest.mark.parametrize("record", [None, *DAMAGED], ids=range(len(DAMAGED) + 1))
-def test_what_nobody_knows_the_run_of_is_not_taken_up(files, ninja, monkeypatch, record):
+def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, record):
     with ended_at(3, monkeypatch):
         ninja("prune", "in.ark", "-o", "out.ark", "--resume")
     os.remove(".out.ark.run")

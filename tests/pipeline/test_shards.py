@@ -336,7 +336,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("command", "said"), REFUSED, ids=lambda value: " ".join(value) if len(value) < 9 else "")
-def test_what_cannot_be_joined_is_refused(here, ninja, command, said):
+def test_parts_that_cannot_be_joined_are_refused(here, ninja, command, said):
     os.mkdir("a")
     os.mkdir("b")
     code, _, errors = ninja(*command, "--shard", "1/2")

@@ -121,7 +121,7 @@ def test_an_unreachable_worker_that_ends_late_replaces_nothing(here):
     assert b"other" not in Path("out.ark.shards/00001-of-00002.out.ark").read_bytes()
 
 
-def test_what_a_dead_process_left_is_removed(here, ninja):
+def test_files_of_a_dead_process_are_removed(here, ninja):
     import socket
 
     plan = plan_of()

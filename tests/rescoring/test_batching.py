@@ -104,7 +104,7 @@ def test_histories_made_before_the_memory_ran_out_for_good_are_given_back(calls:
     assert set(lm.history) == set(slots.tolist())
 
 
-def test_what_is_no_lack_of_memory_is_not_tried_again() -> None:
+def test_errors_other_than_lack_of_memory_are_not_retried() -> None:
     lm = Small(5, RuntimeError)
     with pytest.raises(RuntimeError, match="no room"):
         list(rescore(MANY, lm, OPTIONS))

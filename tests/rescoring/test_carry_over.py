@@ -171,7 +171,7 @@ def test_kaldis_lists_are_read(tmp_path: Path) -> None:
         CarryOver.from_segments(tmp_path / "segments")
 
 
-def test_what_cannot_be_carried_over_is_refused() -> None:
+def test_carry_over_refuses_models_that_cannot_use_it() -> None:
     with pytest.raises(OptionError, match="reads backwards ignores earlier utterances"):
         rescore([], FakeLM(), replace(OPTIONS, backward=True), carry_over=CarryOver())
     with pytest.raises(OptionError, match="max_words is -1"):

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import SHARED
 from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
+from reference_graph import SHARED
 from reference_rescore import close, path_costs, path_costs_under
 from rescoring_cases import EXACT, mixed, models, random_lattice, under_penalty
 from strategies import lattices

@@ -101,7 +101,7 @@ def test_a_lattice_that_fails_holds_nothing_up() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_what_the_source_raises_is_raised_after_the_results_before_it(count: int) -> None:
+def test_errors_of_the_source_follow_the_results_before_them(count: int) -> None:
     def source() -> Iterator[tuple[str, Lattice]]:
         yield from MANY[:count]
         time.sleep(10 * PATIENCE)

@@ -131,7 +131,7 @@ def test_the_arcs_of_an_expansion_are_bounded_and_a_path_is_kept() -> None:
     assert report.expanded_arcs < 120
 
 
-def test_what_is_exactly_as_far_off_as_the_beam_is_left_out() -> None:
+def test_paths_exactly_at_the_beam_are_left_out() -> None:
     fan = Lattice.from_arrays(
         "k", [0, 3, 3], [1, 1, 1], [1, 2, 3], [0, 1, 2], [0, 0, 0], [np.inf, 0], words=TABLE
     )  # fmt: skip

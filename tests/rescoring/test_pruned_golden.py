@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pytest
-from conftest import SHARED
+from reference_graph import SHARED
 
 import ninja
 from ninja.evaluate import ErrorRate, read_text, score

@@ -378,7 +378,7 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
     assert "the memory does not hold its words" in str(failures[0])
 
 
-def test_what_was_said_before_is_the_history_of_what_follows() -> None:
+def test_carried_over_words_are_the_history_of_the_next_lattice() -> None:
     lattice = Lattice.from_arrays("k", [0, 1, 2, 2], [1, 2], [1, 2], [1, 1], [0, 0], [np.inf, np.inf, 0], words=TABLE)
     options = replace(EVERYTHING, algorithm="nbest", lm_weight=1.0)
     lm = FakeLM()

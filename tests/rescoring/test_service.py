@@ -434,7 +434,7 @@ print(futures[0].result().key)
     assert (done.returncode, done.stdout) == (0, "seed-0\n"), done.stderr
 
 
-def test_what_makes_no_sense_is_refused_at_once() -> None:
+def test_submit_refuses_invalid_arguments_at_once() -> None:
     with pytest.raises(OptionError, match="max_waiting is 0"):
         Rescorer(FakeLM(), max_waiting=0)
     with pytest.raises(OptionError, match="max_latency is -1"):

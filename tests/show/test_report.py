@@ -185,7 +185,7 @@ def test_a_lattice_without_frames_has_no_depth():
 # ---- What is missing.
 
 
-def test_what_is_missing_is_listed_and_counted(ninja, few, files, tmp_path):
+def test_missing_utterances_are_listed_and_counted(ninja, few, files, tmp_path):
     keys = [lattice.key for lattice in few]
     text = tmp_path / "text"
     text.write_text("".join(f"{key} hello\n" for key in [*keys[2:], "nobody"]))

@@ -287,7 +287,7 @@ def test_the_picture_never_fails(lattice):
     assert "<code>Lattice(&#x27;&lt;key&gt;&#x27;, " in picture(lattice.with_key("<key>"))
 
 
-def test_what_cannot_be_drawn_is_summed_up():
+def test_lattices_that_cannot_be_drawn_are_summarised():
     drawn = picture(dead_end())
     assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arcs, compact)" in drawn
     assert "no path leads from the start to a final state" in drawn
@@ -314,7 +314,7 @@ def test_the_command_writes_a_page_of_one_lattice(ninja, tmp_path, examples, wor
     assert data["frameShift"] == 0.01
 
 
-def test_what_is_left_out_is_said_on_stderr(ninja, tmp_path, examples):
+def test_omitted_arcs_are_reported_on_stderr(ninja, tmp_path, examples):
     key = list(examples)[3]
     code, _, err = ninja("show", ARCHIVE, "--key", key, "--max-arcs", 100, "-o", tmp_path / "page.html")
     assert code == 0

@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 import reference_slf as slow
-from conftest import SHARED
 from hypothesis import strategies as st
+from reference_graph import SHARED
 
 from ninja.formats.slf import read_slf
 from ninja.lattice import Lattice, check

@@ -64,7 +64,7 @@ def test_constant_changes_count_rate_by_one_minus_momentum_times_in_the_long_run
     assert ours.result().item() - before == pytest.approx(0.5 / (1 - 0.75))
 
 
-def test_what_others_call_nesterov_momentum_is_another_recursion():
+def test_nesterov_momentum_of_other_toolkits_is_another_recursion():
     momentum, theirs, delta = 0.75, np.zeros(7), np.zeros(7)
     ours = BlockUpdate(torch.zeros(7, dtype=torch.float64), momentum, 1.0)
     for each in blocks():

@@ -214,7 +214,7 @@ def test_the_share_of_the_class_model_matters_where_there_are_no_entities_too(cl
     assert [each.general_without for each in trials.errors_of(some)] == [0, 1]
 
 
-def test_what_is_fixed_stays_as_given(class_lm) -> None:
+def test_fixed_boosts_stay_as_given(class_lm) -> None:
     contextual, general = dev_set(NAMES, near=NEAR, far=FAR), dev_set(NAMES, misled=MISLED, other=OTHER)
     options = ContextOptions(class_weight=1 / 3, class_boost=1 / 7, keyword_boost=3.1)
     fixed = ["class_weight", "class_boost", "acoustic_scale", "word_penalty"]

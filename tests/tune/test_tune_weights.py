@@ -341,7 +341,7 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
         (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(ninja, tuning, extra, message):
+def test_tune_weights_refuses_inputs_that_cannot_be_tuned(ninja, tuning, extra, message):
     arguments, _ = tuning
     code, _, errors = ninja(*arguments, *extra)
     assert code == 2
