@@ -1,10 +1,12 @@
-"""Lookup of lattices by key, to join archives: one is read in order, the others by its keys."""
+"""Lookup by key: lattices, to join archives of which one is read in order, and tables in step with lattices."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ from ninja.lattice.symbols import SymbolTable
 Fields = tuple[npt.NDArray[np.int32] | None, float | None, SymbolTable | None]
 
 IN_MEMORY = 1 << 23  # bytes of passed-over lattices; more go to a temporary file
+Value = TypeVar("Value")
 
 
 class Lookup:
@@ -161,3 +164,27 @@ class _PassedLattices:
 
     def close(self) -> None:
         self._file.close()
+
+
+class KeyedTable(Generic[Value]):
+    """A table read only as far as the requested keys need.
+
+    Entries passed over are kept until requested; where two tables have the same order, there are none.
+    Of entries with the same key the first counts. Threads may share it.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:
+        self._entries: Iterator[tuple[str, Value]] = iter(entries)
+        self._kept: dict[str, Value] = {}
+        self._lock = Lock()
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, once; None where the table lacks it."""
+        with self._lock:
+            if key in self._kept:
+                return self._kept.pop(key)
+            for name, value in self._entries:
+                if name == key:
+                    return value
+                self._kept.setdefault(name, value)
+            return None

@@ -15,10 +15,10 @@ from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.files.text import kind_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
-from ninja.lm.multiword import MultiwordLM
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, LoadOptions, OOVScore, TextTransform
+from ninja.lm.units import MultiwordLM
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 
 HEAD = 512  # bytes read to detect the format

@@ -13,7 +13,7 @@ from strategies import KEYS
 
 from ninja import NinjaError
 from ninja.errors import FormatError, OptionError
-from ninja.io.keyed_table import KeyedTable
+from ninja.io.lookup import KeyedTable
 from ninja.io.number_tables import NumberWriter, read_floats, read_integers
 from ninja.io.selection import part_of, read_keys
 

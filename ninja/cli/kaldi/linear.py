@@ -21,7 +21,7 @@ from ninja.errors import LatticeError, NinjaError, SymbolError
 from ninja.evaluate import read_text
 from ninja.files.place import STDIN
 from ninja.io.inputs import Inputs
-from ninja.io.keyed_table import KeyedTable
+from ninja.io.lookup import KeyedTable
 from ninja.io.number_tables import read_floats, read_integers
 from ninja.io.sources import tables
 from ninja.lattice import Lattice

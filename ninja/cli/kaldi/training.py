@@ -21,7 +21,7 @@ from ninja.cli.source import reads_lattices, reads_lattices_alone
 from ninja.errors import LatticeError
 from ninja.graph.discriminative import FramePosteriors
 from ninja.io.inputs import Inputs
-from ninja.io.keyed_table import KeyedTable
+from ninja.io.lookup import KeyedTable
 from ninja.io.number_tables import NumberWriter, read_integers
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import check_labelled
