@@ -28,7 +28,7 @@ class Augmentation:
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
     confusion: Name | None = None  # costs of confusing phones; without it, costs by articulation
-    transition_model: Name | None = None  # a Kaldi final.mdl: phones of lattice words come from their alignments
+    transition_model: Name | None = None  # a Kaldi final.mdl, to take the phones of lattice words from their alignments
     phones: Name | None = None  # its phones.txt
     letters_only: bool = False  # compare letters instead of phones; needs no lexicon
     context_model: Name | None = None  # searches long lists: a path, "none" to compare all, or None for the shipped one

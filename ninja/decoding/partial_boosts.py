@@ -78,7 +78,7 @@ class PartialBoosts:
         self._boosts: dict[int, dict[str, float]] = {}
 
     def follow(self, position: int, word: str) -> int | None:
-        """Return the position after a word, None if no phrase goes on."""
+        """Return the position after a word, None if no phrase continues."""
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 

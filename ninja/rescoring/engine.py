@@ -326,7 +326,7 @@ class BatchedLM(LanguageModel):
         return self.lm.score_trie(parent, word)
 
     def advance(self, slots: Slots, words: Words) -> Slots:
-        """See `LanguageModel.advance`; if it fails, the slots made on the way are given back."""
+        """See `LanguageModel.advance`; if it fails, the new slots are released."""
         return self._in_pieces("advance", slots, words, np.empty(0, np.int64))
 
     def logprob(self, slots: Slots, words: Words) -> npt.NDArray[np.float32]:
@@ -336,9 +336,9 @@ class BatchedLM(LanguageModel):
     def wave(
         self, released: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
     ) -> Answers:
-        """Give slots back, make histories, score words; score slots below 0 count the histories made here.
+        """Release slots, make histories, score words; score slots below 0 count the new histories.
 
-        If this fails, the histories made on the way are given back.
+        If this fails, the new histories are released.
 
         Returns:
             Slots of the new histories, natural-log probabilities, and the seconds it took.

@@ -37,7 +37,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import state_times
 
-# Words without a sound, as recognisers write them; epsilons are silent anyway.
+# Silent words of recognisers, besides epsilons.
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
 

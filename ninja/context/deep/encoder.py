@@ -162,7 +162,7 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
 
 
 class SpelledEncoder:
-    """An encoder for letters in the place of phones."""
+    """An encoder that reads letters instead of phones."""
 
     def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
         if encoder.network.config.inputs == "phones":

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from ninja.context.entities.lists import PhraseList
 from ninja.lm.protocol import FIRST_MARK
 
-MAX_UNUSED = 32  # phrase sets kept although no utterance in flight has them
+MAX_UNUSED = 32  # cached phrase sets without an utterance in flight
 
 
 class PhraseSet:

@@ -39,7 +39,7 @@ class PhraseTree:
             _, number, count = np.unique(np.cumsum(differs)[longer], return_inverse=True, return_counts=True)
             node[longer, depth] = len(passing) + number
             passing += count.tolist()
-        self.node = np.full(len(self.first), NOWHERE)  # after each first word, `NOWHERE` if no phrase goes on
+        self.node = np.full(len(self.first), NOWHERE)  # after each first word, `NOWHERE` if no phrase continues
         np.maximum.at(self.node, np.searchsorted(self.first, words[:, 0]), node[:, 1])
         row, place = np.nonzero(node != NOWHERE)
         above, child = node[row, place], node[row, place + 1]
@@ -60,14 +60,14 @@ class PhraseTree:
         return np.where(is_first, self.begin[place], 0), np.where(is_first, self.begin[place + 1], 0)
 
     def entered(self, words: npt.NDArray[np.integer]) -> Ids:
-        """Return the nodes after first words, `NOWHERE` if no phrase goes on after them; int64 [n]."""
+        """Return the nodes after first words, `NOWHERE` if no phrase continues after them; int64 [n]."""
         if not len(self.first):
             return np.full(len(words), NOWHERE)
         place = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)
         return np.where(self.first[place] == words, self.node[place], NOWHERE)
 
     def steps(self, nodes: Ids, words: npt.NDArray[np.integer]) -> tuple[Shares, Shares, Ids]:
-        """Return the shares of phrases after nodes that end with a word, and that go on after it, and the next nodes.
+        """Return, by node, the shares of phrases that end with a word and that continue after it, and the next nodes.
 
         Args:
             nodes: Nodes, int64 of any shape; after `NOWHERE` all shares are 0.

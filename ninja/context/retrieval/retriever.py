@@ -111,7 +111,7 @@ def likely_spans(
         best = np.full(len(key), np.inf)
         np.minimum.at(best, longer, whole)
         costs.update(zip(units, best.tolist(), strict=True))
-        # Of equal sequences to a state only the likeliest goes on.
+        # Of equal sequences to a state only the likeliest is extended.
         order = np.lexsort((after, longer, lattice.dst[arc]))
         dst, longer = lattice.dst[arc][order].astype(np.int64), longer[order]
         first = np.ones(len(order), np.bool_)

@@ -1,4 +1,4 @@
-"""Letters in the place of phones, for languages without a lexicon."""
+"""Letters instead of phones, for languages without a lexicon."""
 
 from __future__ import annotations
 
