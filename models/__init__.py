@@ -1,13 +1,13 @@
 """Definitions of the networks Ninja trains, and the models it ships.
 
-Plain torch that imports nothing of `ninja`: a definition can be read, or taken elsewhere, by itself.
+The definitions are plain torch and import nothing of `ninja`, so that they can be copied elsewhere.
 Importing this package does not import torch; its modules do.
 """
 
 from pathlib import Path
 
 ENGLISH = Path(__file__).with_name("english.pt")
-"""The shipped English word model, used where no other is named; its card is ``english.md``."""
+"""The shipped English word model, used by default; its card is ``english.md``."""
 
 ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
 """A trigram of the same text and words, hundreds of times as fast; its card is ``english_ngram.md``."""

@@ -4,10 +4,9 @@
     phones  ──► embedding ──► forward and backward GRU ──► pooling ─┴─► bottleneck ──► vector, of length 1
                                                                           └──► decoders of letters and of phones
 
-The decoders see only the pooled vector, without attention: whatever they need to spell or to pronounce a phrase must
-pass through it. A phrase may lack its phones (where there is no lexicon); a network with both inputs then takes the
-letters.
-The vector is trained by distances of sound: near are phrases that a recogniser takes for one another.
+The decoders see only the pooled vector, without attention, so it must contain all they need to spell or pronounce a
+phrase. A phrase without a pronunciation has no phones; a network with both inputs then uses its letters only.
+The vector is trained by distances of sound: phrases that recognisers confuse are close.
 
 Source: after Chen, Jain, Wang, Seltzer, Fuegen, "Joint grapheme and phoneme embeddings for contextual end-to-end ASR",
 2019 (abstract and slides; sizes and losses are ours); Jeon, "Acoustic neighbor embeddings", 2020 (the distances).
@@ -34,7 +33,7 @@ FIRST = 2
 class Config:
     """The shape of an encoder."""
 
-    num_letters: int  # symbols of letters, PADDING and END among them
+    num_letters: int  # symbols of letters, including PADDING and END
     num_phones: int
     inputs: Inputs = "both"
     outputs: Outputs = "joint"  # concat: one decoder writes letters, then phones; joint: a decoder for each
@@ -49,7 +48,7 @@ class Config:
 
 
 class Strings(nn.Module):
-    """Encode strings of one kind of symbols; batches change nothing: no state sees the padding."""
+    """Encode strings of letters or phones; padding does not change results."""
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()
@@ -72,23 +71,23 @@ class Strings(nn.Module):
         place = torch.arange(time, device=symbol.device)[:, None]  # [time, 1]
         state = self.forwards(self.embedding(symbol))[0]  # [time, batch, hidden]
         if self.backwards is not None:
-            turned = (last - place).clamp(min=0)  # [time, batch], its own inverse
-            back = self.backwards(self.embedding(symbol.gather(0, turned)))[0]
-            back = back.gather(0, turned[..., None].expand_as(back))
+            reverse = (last - place).clamp(min=0)  # [time, batch], its own inverse
+            back = self.backwards(self.embedding(symbol.gather(0, reverse)))[0]
+            back = back.gather(0, reverse[..., None].expand_as(back))
             state = torch.cat([state, back], -1)  # [time, batch, 2 · hidden]
         final = state[last, torch.arange(batch, device=symbol.device)]
         if self.extractor == "boundary":
             pooled = torch.cat([state[0], final], -1)
         elif self.extractor in ("average", "attention"):
-            heard = (place < length)[..., None]
-            pooled = state.masked_fill(~heard, 0.0).sum(0) / length.clamp(min=1)[:, None]
+            valid = (place < length)[..., None]
+            pooled = state.masked_fill(~valid, 0.0).sum(0) / length.clamp(min=1)[:, None]
         else:
             pooled = final
         return torch.where((length > 0)[:, None], pooled, self.absent), state
 
 
 class Decoder(nn.Module):
-    """Write the symbols of a phrase from its bottleneck, which each step sees."""
+    """Predict the symbols of a phrase from its bottleneck, which is an input of each step."""
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()
@@ -99,27 +98,27 @@ class Decoder(nn.Module):
         self.output = nn.Linear(config.decoder + (2 * config.hidden if attends else 0), num_symbols)
 
     def forward(
-        self, pooled: Tensor, symbol: Tensor, state: Tensor | None = None, heard: Tensor | None = None
+        self, pooled: Tensor, symbol: Tensor, state: Tensor | None = None, valid: Tensor | None = None
     ) -> Tensor:
-        """Return the mean cross-entropy of symbols, int64 [time, batch], that END follows."""
+        """Return the mean cross-entropy of symbols, int64 [time, batch], followed by END."""
         end = torch.full_like(symbol[:1], END)
-        given = torch.cat([end, symbol])  # [time + 1, batch]
-        wanted = torch.cat([symbol, torch.zeros_like(end)])
-        wanted = wanted.scatter(0, (symbol != PADDING).sum(0, keepdim=True), END)
-        seen = torch.cat([self.embedding(given), pooled.expand(len(given), *pooled.shape)], -1)
-        output = self.gru(seen)[0]  # [time + 1, batch, decoder]
+        previous = torch.cat([end, symbol])  # [time + 1, batch]
+        target = torch.cat([symbol, torch.zeros_like(end)])
+        target = target.scatter(0, (symbol != PADDING).sum(0, keepdim=True), END)
+        value = torch.cat([self.embedding(previous), pooled.expand(len(previous), *pooled.shape)], -1)
+        output = self.gru(value)[0]  # [time + 1, batch, decoder]
         if self.query is not None:
             assert state is not None
-            assert heard is not None
+            assert valid is not None
             fit = torch.einsum("tbh,sbh->tbs", self.query(output), state)  # [time + 1, batch, states]
-            share = fit.masked_fill(~heard.T, -torch.inf).softmax(-1)
+            share = fit.masked_fill(~valid.T, -torch.inf).softmax(-1)
             output = torch.cat([output, torch.einsum("tbs,sbh->tbh", share, state)], -1)
         logits = self.output(output)
-        return functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=PADDING)
+        return functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)
 
 
 class EntityEncoder(nn.Module):
-    """Turn phrases into vectors, near to those of phrases that sound alike."""
+    """Map phrases to vectors that are close for phrases that sound alike."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -131,34 +130,34 @@ class EntityEncoder(nn.Module):
         width = Strings.width(config) * len(self.strings)
         self.bottleneck = nn.Sequential(nn.Linear(width, config.bottleneck), nn.LayerNorm(config.bottleneck))
         self.vector = nn.Linear(config.bottleneck, config.vector, bias=False)
-        self.sharpness = nn.Parameter(torch.tensor(2.5))  # ln of what a unit of similarity weighs in training
+        self.sharpness = nn.Parameter(torch.tensor(2.5))  # log of the similarities' inverse temperature in training
         if config.extractor in ("s2s-last", "nnlm-last"):
             kinds = {}
-        elif config.outputs == "concat":  # phones are numbered behind the letters
+        elif config.outputs == "concat":  # ids of phones follow those of letters
             kinds = {"concat": config.num_letters + config.num_phones - FIRST}
         elif config.outputs != "joint":
             kinds = {config.outputs: kinds[config.outputs]}
         self.decoders = nn.ModuleDict({kind: Decoder(count, config) for kind, count in kinds.items()})
         nnlm = config.extractor == "nnlm-last"
         self.next = nn.ModuleDict(
-            {kind: nn.Linear(config.hidden, each.embedding.num_embeddings) for kind, each in self.strings.items()}
+            {kind: nn.Linear(config.hidden, strings.embedding.num_embeddings) for kind, strings in self.strings.items()}
             if nnlm
             else {}
         )
 
     def forward(self, letters: Tensor, phones: Tensor) -> Tensor:
-        """Return vectors of length 1 [batch, vector] of letters and phones, int64 [time, batch]; all PADDING: none."""
+        """Return vectors of length 1 [batch, vector] of letters and phones, int64 [time, batch]; PADDING if absent."""
         return functional.normalize(self.vector(self._pooled(letters, phones)[0]), dim=-1)
 
-    def losses(self, letters: Tensor, phones: Tensor, given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the vectors of phrases, and the loss of writing their letters and phones from what is given."""
-        pooled, states = self._pooled(*given)
+    def losses(self, letters: Tensor, phones: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the vectors of phrases, and the loss of predicting their letters and phones from the inputs."""
+        pooled, states = self._pooled(*inputs)
         loss = pooled.new_zeros(())
         for kind, decoder in self.decoders.items():
-            wanted = {"letters": letters, "phones": phones}.get(kind)
-            loss = loss + decoder(pooled, joined(letters, phones, self.config) if wanted is None else wanted, *states)
+            target = {"letters": letters, "phones": phones}.get(kind)
+            loss = loss + decoder(pooled, joined(letters, phones, self.config) if target is None else target, *states)
         for kind, output in self.next.items():
-            symbol = given[kind == "phones"]
+            symbol = inputs[kind == "phones"]
             state = self.strings[kind](symbol)[1][:-1]  # [time - 1, batch, hidden]
             loss = loss + functional.cross_entropy(
                 output(state).flatten(0, 1), symbol[1:].flatten(), ignore_index=PADDING
@@ -166,19 +165,19 @@ class EntityEncoder(nn.Module):
         return functional.normalize(self.vector(pooled), dim=-1), loss
 
     def _pooled(self, letters: Tensor, phones: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the bottleneck [batch, bottleneck], and the states to attend to with the places that hold one."""
+        """Return the bottleneck [batch, bottleneck], and the states to attend to with their mask."""
         symbols = {"letters": letters, "phones": phones}
-        found = [encoder(symbols[kind]) for kind, encoder in self.strings.items()]
-        pooled = self.bottleneck(torch.cat([each for each, _ in found], -1))
+        encoded = [encoder(symbols[kind]) for kind, encoder in self.strings.items()]
+        pooled = self.bottleneck(torch.cat([vector for vector, _ in encoded], -1))
         if self.config.extractor != "attention":
             return pooled, ()
-        heard = torch.cat([symbols[kind] != PADDING for kind in self.strings])
-        return pooled, (torch.cat([state for _, state in found]), heard)
+        valid = torch.cat([symbols[kind] != PADDING for kind in self.strings])
+        return pooled, (torch.cat([state for _, state in encoded]), valid)
 
 
 def joined(letters: Tensor, phones: Tensor, config: Config) -> Tensor:
-    """Return letters followed by phones, these numbered behind all letters; int64 [time, batch]."""
-    behind = torch.where(phones == PADDING, PADDING, phones + config.num_letters - FIRST)
-    both = torch.cat([letters, behind])  # with padding in between
+    """Return letters followed by phones, whose ids follow those of letters; int64 [time, batch]."""
+    shifted = torch.where(phones == PADDING, PADDING, phones + config.num_letters - FIRST)
+    both = torch.cat([letters, shifted])  # with padding in between
     order = (both == PADDING).to(torch.int8).argsort(dim=0, stable=True)
     return both.gather(0, order)

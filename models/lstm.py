@@ -3,15 +3,15 @@
     word ──► embedding ──► LSTM ──► … ──► LSTM ──► · embedding + bias ──► logits
             [V, embedding]  hidden cells, projected back to the embedding's width
 
-The projection makes a cell wide (memory) while its output, which every step reads again, stays narrow (speed). Input
-and output share one embedding matrix, so the output needs only a bias. Embeddings may be wider than outputs of layers:
-then layers read their first numbers, and the last layer has a second projection, which only the softmax reads. Layers
-of no more cells than the embedding has numbers have no projection: their output is what the cells let out.
+The projection allows many cells (memory) with a narrow output, which every step reads (speed). Input and output share
+one embedding matrix, so the output needs only a bias. If embeddings are wider than the outputs of layers, layers read
+their first numbers, and the last layer has a second projection, which only the softmax reads. Layers with no more cells
+than the embedding has numbers have no projection.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
-A small network may estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored with one
-product, where the exact normaliser takes one for each word of the vocabulary.
+A small network may estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored by a single
+product instead of one for each word of the vocabulary.
 
 Source: Sak, Senior, Beaufays, "Long short-term memory recurrent neural network architectures for large
 scale acoustic modeling", 2014 (projection); Press, Wolf, "Using the output embedding to improve language
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-# True, and of no use to anyone: the other implementation is as fast.
+# The other implementation is as fast.
 warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
 
 
@@ -37,12 +37,12 @@ class Config:
     hidden: int = 768  # LSTM cells per layer
     layers: int = 2
     dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
-    normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0: there are none
-    projection: int = 0  # width of each layer's output where it is less than that of embeddings; 0: it is the same
+    normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0 = exact
+    projection: int = 0  # width of each layer's output if less than that of embeddings; 0 = the same
 
     @property
     def width(self) -> int:
-        """Of each layer's output."""
+        """Width of each layer's output."""
         return min(self.projection or self.embedding, self.hidden)
 
 
@@ -60,7 +60,7 @@ class LSTMLanguageModel(nn.Module):
             proj_size=config.width if config.width < config.hidden else 0,
             dropout=config.dropout if config.layers > 1 else 0.0,
         )
-        self.is_narrow = config.width < config.embedding  # of fewer cells than the softmax reads
+        self.is_narrow = config.width < config.embedding  # outputs of layers are narrower than embeddings
         if self.is_narrow:
             self.more = nn.Linear(config.hidden, config.embedding - config.width, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))
@@ -75,7 +75,7 @@ class LSTMLanguageModel(nn.Module):
         self.normaliser = nn.Sequential(*hidden, nn.Linear(width, 1))
 
     def initialise(self) -> None:
-        """Draw fresh weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         nn.init.normal_(self.embedding.weight, std=0.1)
         nn.init.zeros_(self.bias)
         self.lstm.reset_parameters()
@@ -88,10 +88,10 @@ class LSTMLanguageModel(nn.Module):
                 self.lstm.get_parameter(f"bias_ih_l{layer}")[forget] = 1.0
 
     def forward(self, word: Tensor) -> Tensor:
-        """Compute what predicts the next word, after each word of a batch of sentences.
+        """Compute the outputs that predict the next word, after each word of a batch of sentences.
 
         Args:
-            word: Word ids, int64 [time, batch]; every column starts a sentence, so with ``<s>``.
+            word: Word ids, int64 [time, batch]; every column is a sentence that begins with ``<s>``.
 
         Returns:
             Outputs, float [time, batch, embedding]; `logits` turns them into scores.
@@ -101,24 +101,26 @@ class LSTMLanguageModel(nn.Module):
         return self.dropout(output)  # [time, batch, embedding]
 
     def _one_by_one(self, embedded: Tensor) -> Tensor:
-        """Run the layers one by one, the last with both its projections as one."""
+        """Run the layers one by one, with both projections of the last layer concatenated."""
         value = embedded[..., : self.config.width]
         for number in range(self.config.layers):
             entry, before, bias, more_bias, project = self._weights(number)
             if number == self.config.layers - 1:
                 project = torch.cat((project, self.more.weight))  # [embedding, cells]
-                before = nn.functional.pad(before, (0, len(self.more.weight)))  # the next step does not read the rest
+                before = nn.functional.pad(
+                    before, (0, len(self.more.weight))
+                )  # the next step does not read the second projection
             if number:
                 value = self.dropout(value)
             states = tuple(value.new_zeros(1, value.shape[1], size) for size in project.shape)
             weights = [entry, before, bias, more_bias, project]
-            if len(project) == self.config.hidden:  # torch takes no projection to as many numbers
+            if len(project) == self.config.hidden:  # torch does not accept a projection of equal width
                 del weights[-1]
             value = torch.lstm(value, states, weights, True, 1, 0.0, self.training, False, False)[0]
         return value
 
     def _weights(self, number: int) -> list[Tensor]:
-        """Return a layer's weights: of the gates on input and last output, their biases, the projection."""
+        """Return a layer's gate weights for the input and the last output, their biases, and the projection."""
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights: list[Tensor] = [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
         if self.lstm.proj_size:
@@ -126,12 +128,12 @@ class LSTMLanguageModel(nn.Module):
         return [*weights, torch.eye(self.config.hidden, dtype=weights[0].dtype, device=weights[0].device)]
 
     def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return a layer as the products of one step.
+        """Return the weights of a layer's single step.
 
         Returns:
-            Weights of the gates input, forget, cell, output on all of the layer's input (embedding or output) and all
-            of its last output, of both of which they may read the first `Config.width` numbers only; float
-            [4 * hidden, input + output]; their biases; and the projection of the cells, [output, hidden].
+            Weights of the gates input, forget, cell, output on the layer's input and on its last output, zero beyond
+            the first `Config.width` numbers of each, float [4 * hidden, input + output]; their biases; and the
+            projection of the cells, [output, hidden].
         """
         entry, before, bias, more_bias, project = (weight.detach() for weight in self._weights(number))
         more = self.config.embedding - self.config.width

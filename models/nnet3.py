@@ -4,13 +4,13 @@
                 ▲
                 └── IfDefined(Offset(lstm.r, -1)): what another node was one step ago, zeros before the start
 
-A node is a component applied to a concatenation of sums of other nodes' values, now or some steps ago. What must be
-remembered from step to step is laid out in one row of numbers for each history, the output first:
+A node is a component applied to a concatenation of sums of other nodes' values, now or some steps ago. The output and
+the values that later steps read form one row of numbers for each history:
 
     row = [ output | a now | a 1 step ago | … | b now | … ]
 
-A row of zeros is the state before the first step. Ranges of nodes and components that change nothing cost nothing:
-whoever reads them reads what they are ranges of.
+A row of zeros is the state before the first step. Ranges of nodes and identity components are not computed: their
+readers read the underlying nodes.
 
 Source: Kaldi, nnet3/nnet-descriptor.h and the components' own documentation in nnet3/nnet-*-component.h.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ninja.models.nnet3_operations import OPERATIONS, Component, Kernels, Operation, side_by_side
+from ninja.models.nnet3_operations import OPERATIONS, Component, Kernels, Operation, concatenate
 
 INPUT = "input"
 OUTPUT = "output"
@@ -33,7 +33,7 @@ Fetcher = Callable[[dict[str, Tensor], Tensor], Tensor]  # values computed in th
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A node's value some steps ago, times a factor."""
+    """A node's value some steps ago, multiplied by a factor."""
 
     node: str
     delay: int = 0
@@ -42,7 +42,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A sum of terms and a constant; a node's input is one part after the other."""
+    """A sum of terms and a constant; a node's input is the concatenation of its parts."""
 
     dim: int
     terms: tuple[Term, ...]
@@ -51,18 +51,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A component applied to its input, or without one a range of its input."""
+    """A component applied to its input, or, without a component, a range of its input."""
 
     name: str
     component: str | None
     parts: tuple[Part, ...]
-    first: int  # where the range begins; 0 with a component
+    first: int  # begin of the range; 0 with a component
     dim: int
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A network: nodes in an order in which each can be computed, the last is the output."""
+    """A network: nodes in order of computation; the last is the output."""
 
     input_dim: int
     nodes: tuple[Node, ...]
@@ -75,7 +75,7 @@ class Graph:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers the components hold."""
+        """Number of parameters of the components."""
         return sum(tensor.numel() for component in self.components.values() for tensor in component.tensors.values())
 
 
@@ -92,12 +92,12 @@ class _Piece:
 @dataclass(frozen=True, slots=True)
 class _Sum:
     dim: int
-    terms: tuple[tuple[tuple[_Piece, ...], float], ...]  # pieces side by side, times a factor
+    terms: tuple[tuple[tuple[_Piece, ...], float], ...]  # concatenated pieces, multiplied by a factor
     constant: float
 
     @property
     def is_piece(self) -> bool:
-        """Whether it is nothing but a piece, so that no sum is needed."""
+        """Whether it is a single piece, which needs no addition."""
         return len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1.0 and len(self.terms[0][0]) == 1
 
     @property
@@ -107,7 +107,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Memory:
-    """Columns of a node that are remembered: the block of k steps ago begins at ``place + (k - 1) * width``."""
+    """Columns of a node stored in a row: the block of k steps ago begins at ``place + (k - 1) * width``."""
 
     first: int
     last: int
@@ -120,21 +120,21 @@ class _Memory:
 
 
 class Network:
-    """A graph made ready to run.
+    """An executable graph.
 
     Attributes:
         input_dim: Width of the input.
-        output_dim: Width of the output, which stands at the beginning of a row.
+        output_dim: Width of the output, the beginning of a row.
         width: Numbers in a row.
     """
 
     def __init__(self, graph: Graph, device: str | torch.device = "cpu", kernels: Kernels | None = None) -> None:
-        """Plan a step.
+        """Plan the operations of a step.
 
         Args:
-            graph: A network whose widths fit together; delays refer to nodes that depend on the input.
+            graph: A network of consistent widths; delays refer to nodes that depend on the input.
             device: Where to compute.
-            kernels: What does most of the work; None = torch's own operations.
+            kernels: Implementations of the expensive operations; None = torch's.
         """
         self.input_dim = graph.input_dim
         self.output_dim = graph.output_dim
@@ -143,29 +143,29 @@ class Network:
         self._memory = _lay_out(graph, inputs)
         self.width = graph.output_dim + sum(memory.width * memory.delay for memory in self._memory.values())
         self._steps: list[tuple[str, Operation, list[Fetcher]]] = []
-        fresh: set[str] = set()  # nodes whose value is a tensor of its own, which nobody else will read
+        fresh: set[str] = set()  # nodes whose value is a new tensor with a single reader
         for node in graph.nodes:
             if node.name not in inputs:
                 continue
             sums = inputs[node.name]
             component = graph.components[node.component] if node.component else None
-            function: Operation = side_by_side
+            function: Operation = concatenate
             if component is not None and component.kind != "identity":
-                own = [each.is_piece and each.piece.delay == 0 and each.piece.node in fresh for each in sums]
-                function = OPERATIONS[component.kind](component.to(device), kernels or Kernels(), own)
+                writable = [part.is_piece and part.piece.delay == 0 and part.piece.node in fresh for part in sums]
+                function = OPERATIONS[component.kind](component.to(device), kernels or Kernels(), writable)
                 if uses[node.name] == 1 and node.name not in self._memory:
                     fresh.add(node.name)
-            self._steps.append((node.name, function, [self._fetcher(each) for each in sums]))
+            self._steps.append((node.name, function, [self._fetcher(part) for part in sums]))
 
     def step(self, row: Tensor, value: Tensor) -> list[Tensor]:
         """Advance each history by one input.
 
         Args:
-            row: What is remembered, float32 [n, width].
+            row: The states, float32 [n, width].
             value: The input, float32 [n, input_dim].
 
         Returns:
-            The new rows, as pieces that stand side by side, float32 [n, part of width] each; the first is the output.
+            The new rows as pieces to concatenate, float32 [n, part of width] each; the first is the output.
         """
         values = {INPUT: value}
         for name, function, fetchers in self._steps:
@@ -178,7 +178,7 @@ class Network:
         return pieces
 
     def _fetcher(self, source: _Sum) -> Fetcher:
-        """Return the function that finds or computes a part of a node's input."""
+        """Return the function that computes a part of a node's input."""
         if source.is_piece:
             return self._view(source.piece)
         terms = [([self._view(piece) for piece in pieces], scale) for pieces, scale in source.terms]
@@ -186,7 +186,7 @@ class Network:
         def add(values: dict[str, Tensor], row: Tensor) -> Tensor:
             total = row.new_full((len(row), source.dim), source.constant)
             for views, scale in terms:
-                total.add_(side_by_side([view(values, row) for view in views]), alpha=scale)
+                total.add_(concatenate([view(values, row) for view in views]), alpha=scale)
             return total
 
         return add
@@ -200,7 +200,7 @@ class Network:
 
 
 def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
-    """Return the input of each node that must be computed, in terms of such nodes."""
+    """Return the input of each node that is computed, in terms of computed nodes."""
     dim = {INPUT: graph.input_dim} | {node.name: node.dim for node in graph.nodes}
     same: dict[str, list[_Piece]] = {INPUT: [_Piece(INPUT, 0, 0, graph.input_dim)]}
     inputs: dict[str, tuple[Part, ...]] = {}
@@ -218,7 +218,7 @@ def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
     def delayed(term: Term) -> tuple[_Piece, ...]:
         return tuple(
             _Piece(piece.node, piece.delay + term.delay, piece.first, piece.dim)
-            for piece in _joined(_cut(same[term.node], 0, dim[term.node]))
+            for piece in _merge(_cut(same[term.node], 0, dim[term.node]))
         )
 
     resolved: dict[str, list[_Sum]] = {}
@@ -233,41 +233,41 @@ def _resolve(graph: Graph) -> dict[str, list[_Sum]]:
 
 
 def _cut(pieces: Sequence[_Piece], first: int, dim: int) -> list[_Piece]:
-    """Return a range of pieces that stand side by side."""
-    found = []
+    """Return a range of the concatenation of pieces."""
+    result = []
     for piece in pieces:
         begin, end = max(first, 0), min(first + dim, piece.dim)
         if begin < end:
-            found.append(_Piece(piece.node, piece.delay, piece.first + begin, end - begin))
+            result.append(_Piece(piece.node, piece.delay, piece.first + begin, end - begin))
         first -= piece.dim
-    return found
+    return result
 
 
-def _joined(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Make one piece of neighbours that are neighbours in their node, too."""
-    found: list[_Piece] = []
+def _merge(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Merge adjacent pieces that are adjacent in their node, too."""
+    merged: list[_Piece] = []
     for piece in pieces:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last and (last.node, last.delay, last.first + last.dim) == (piece.node, piece.delay, piece.first):
-            found[-1] = _Piece(last.node, last.delay, last.first, last.dim + piece.dim)
+            merged[-1] = _Piece(last.node, last.delay, last.first, last.dim + piece.dim)
         else:
-            found.append(piece)
-    return found
+            merged.append(piece)
+    return merged
 
 
 def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
-    return [piece for each in sums for pieces, _ in each.terms for piece in pieces]
+    return [piece for part in sums for pieces, _ in part.terms for piece in pieces]
 
 
 def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
-    """Find what must be remembered, and give each its place in a row, behind the output."""
-    found: dict[str, _Memory] = {}
+    """Assign places in a row, after the output, to the values that later steps read."""
+    memories: dict[str, _Memory] = {}
     for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
         last = piece.first + piece.dim
-        memory = found.setdefault(piece.node, _Memory(piece.first, last))
+        memory = memories.setdefault(piece.node, _Memory(piece.first, last))
         memory.first, memory.last = min(memory.first, piece.first), max(memory.last, last)
         memory.delay = max(memory.delay, piece.delay)
     place = graph.output_dim
-    for memory in found.values():
+    for memory in memories.values():
         memory.place, place = place, place + memory.width * memory.delay
-    return found
+    return memories

@@ -1,4 +1,4 @@
-"""What the components of nnet3 networks compute, in plain torch: functions of one step's input, for many rows at once.
+"""The components of nnet3 networks in plain torch, as functions of one step's input for batches of rows.
 
 Source: Kaldi, the components' own documentation in nnet3/nnet-*-component.h and cudamatrix/cu-math.h.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-Operation = Callable[[list[Tensor]], Tensor]  # parts of a node's input, side by side -> its value
+Operation = Callable[[list[Tensor]], Tensor]  # parts of a node's input -> its value
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Component:
     input_dim: int
     output_dim: int
     numbers: dict[str, float] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)  # float32; int64 where they are places
+    tensors: dict[str, Tensor] = field(default_factory=dict)  # float32; int64 for indices
 
     def to(self, device: str | torch.device) -> Component:
-        """Return the same component with its numbers on a device."""
+        """Return the component with its tensors on a device."""
         tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
         return Component(self.kind, self.input_dim, self.output_dim, self.numbers, tensors)
 
@@ -40,11 +40,11 @@ def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
 
     Args:
         gates: Input, forget, candidate, output, before their non-linearities, float32 [n, 4 * cells]; overwritten.
-        before: The cells before, float32 [n, cells].
-        peephole: How much a cell adds to its input, forget and output gate, float32 [3, cells].
+        before: The previous cells, float32 [n, cells].
+        peephole: Weights of a cell on its input, forget and output gate, float32 [3, cells].
 
     Returns:
-        The new cells, and what they let out, float32 [n, 2 * cells].
+        The new cells and their outputs, float32 [n, 2 * cells].
     """
     cells = before.shape[1]
     result = gates.new_empty(len(gates), 2 * cells)
@@ -59,47 +59,47 @@ def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What does most of the work; others may know faster ways than torch's own."""
+    """Implementations of the expensive operations, which callers may replace by faster ones."""
 
     # weight, bias -> x ↦ x weightᵀ + bias
     linear: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] = _linear
     lstm_cell: Callable[[Tensor, Tensor, Tensor], Tensor] = lstm_cell
 
 
-def side_by_side(parts: list[Tensor]) -> Tensor:
-    """Join parts of rows, float32 [n, width] each."""
+def concatenate(parts: list[Tensor]) -> Tensor:
+    """Concatenate parts of rows, float32 [n, width] each."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-# Takes a component, the kernels, and which parts of the input may be overwritten.
+# Takes a component, the kernels, and for each part of the input whether it may be overwritten.
 Maker = Callable[[Component, Kernels, list[bool]], Operation]
 
 
-def _affine(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+def _affine(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     product = kernels.linear(component.tensors["weight"], component.tensors.get("bias"))
-    return lambda parts: product(side_by_side(parts))
+    return lambda parts: product(concatenate(parts))
 
 
 def _elementwise(function: Callable[[Tensor], Tensor], in_place: Callable[[Tensor], Tensor]) -> Maker:
-    def make(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
-        chosen = in_place if own == [True] else function
-        return lambda parts: chosen(side_by_side(parts))
+    def make(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
+        chosen = in_place if writable == [True] else function
+        return lambda parts: chosen(concatenate(parts))
 
     return make
 
 
-def _scale_offset(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+def _scale_offset(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     scale, offset = component.tensors["scale"], component.tensors["offset"]
-    return lambda parts: torch.addcmul(offset, side_by_side(parts), scale)
+    return lambda parts: torch.addcmul(offset, concatenate(parts), scale)
 
 
-def _normalize(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
-    """Scale each block to a root mean square; optionally append the logarithm of what it was."""
+def _normalize(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
+    """Scale each block to a root mean square; optionally append the logarithm of the original."""
     block, target = int(component.numbers["block_dim"]), component.numbers["target_rms"]
     blocks = component.input_dim // block
 
     def run(parts: list[Tensor]) -> Tensor:
-        value = side_by_side(parts).reshape(-1, block)  # [n * blocks, block]
+        value = concatenate(parts).reshape(-1, block)  # [n * blocks, block]
         power = torch.linalg.vecdot(value, value).mul_(1 / (block * target**2)).clamp_(min=2.0**-66)  # [n * blocks]
         scaled = value * power.rsqrt()[:, None]
         if component.numbers["add_log_stddev"]:
@@ -109,8 +109,8 @@ def _normalize(component: Component, kernels: Kernels, own: list[bool]) -> Opera
     return run
 
 
-def _lstm(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
-    """Compute the cell and what it lets out from [gates' sums | cell before]."""
+def _lstm(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
+    """Compute [cell | output] from [gate inputs | previous cell]."""
     cells = component.output_dim // 2
     peephole = component.tensors["peephole"].contiguous()  # [3, cells]
 
@@ -118,22 +118,22 @@ def _lstm(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
         if len(parts) == 2 and parts[1].shape[1] == cells:
             gates, before = parts
         else:
-            gates, before = side_by_side(parts).split((4 * cells, cells), 1)
-        if not own[0] or not gates.is_contiguous():
+            gates, before = concatenate(parts).split((4 * cells, cells), 1)
+        if not writable[0] or not gates.is_contiguous():
             gates = gates.clone(memory_format=torch.contiguous_format)
         return kernels.lstm_cell(gates, before, peephole)
 
     return run
 
 
-def _gru(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
-    """Compute [h | c] from [z | r | h's part | c before | s before], s being c itself where nothing projects it."""
+def _gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
+    """Compute [h | c] from [z | r | h's part | previous c | previous s], s = c or its projection."""
     cells = component.output_dim // 2
     recurrent = component.tensors["weight"].shape[1]
     product = kernels.linear(component.tensors["weight"], None)
 
     def run(parts: list[Tensor]) -> Tensor:
-        value = side_by_side(parts)
+        value = concatenate(parts)
         update, reset, part, before = value[:, : 3 * cells + recurrent].split((cells, recurrent, cells, cells), 1)
         projected = value[:, value.shape[1] - recurrent :]
         candidate = (part + product(reset * projected)).tanh_()
@@ -142,33 +142,33 @@ def _gru(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
     return run
 
 
-def _output_gru(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
-    """Compute [h | c] from [z | h's part | c before]."""
+def _output_gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
+    """Compute [h | c] from [z | h's part | previous c]."""
     weight = component.tensors["weight"]  # [cells]
 
     def run(parts: list[Tensor]) -> Tensor:
-        update, part, before = side_by_side(parts).chunk(3, 1)
+        update, part, before = concatenate(parts).chunk(3, 1)
         candidate = torch.addcmul(part, before, weight).tanh_()
         return torch.cat((candidate, torch.lerp(candidate, before, update)), 1)
 
     return run
 
 
-def _product(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+def _product(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     def run(parts: list[Tensor]) -> Tensor:
-        return side_by_side(parts).view(-1, component.input_dim // component.output_dim, component.output_dim).prod(1)
+        return concatenate(parts).view(-1, component.input_dim // component.output_dim, component.output_dim).prod(1)
 
     return run
 
 
-def _sum_group(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+def _sum_group(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     sizes = component.tensors["sizes"].tolist()
-    return lambda parts: torch.stack([each.sum(1) for each in side_by_side(parts).split(sizes, 1)], 1)
+    return lambda parts: torch.stack([group.sum(1) for group in concatenate(parts).split(sizes, 1)], 1)
 
 
-def _permute(component: Component, kernels: Kernels, own: list[bool]) -> Operation:
+def _permute(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     columns = component.tensors["columns"]
-    return lambda parts: side_by_side(parts).index_select(1, columns)
+    return lambda parts: concatenate(parts).index_select(1, columns)
 
 
 OPERATIONS: dict[str, Maker] = {

@@ -4,8 +4,8 @@
                  └─► hidden layer ──► score of no phrase │      softmax over no phrase and all phrases
     phrase's vector, first word's ──► hidden layer ──► key ─► products with the query ─┘
 
-No phrase has one more score for the number of phrases N, ``offset · ln N``: without it each phrase that is added would
-take probability from it, whether anybody says it or not.
+The score of no phrase is increased by ``offset · ln N`` for N phrases, since otherwise each added phrase would take
+probability from it.
 
 Source: after Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech recognition",
 2021 (a pointer beside a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases); sizes and inputs are ours.
@@ -19,30 +19,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-ENTITY_RATE = 0.09  # of words that begin a phrase, before training
+ENTITY_RATE = 0.09  # initial share of words that begin a phrase
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """The shape of a pointer."""
 
-    state: int  # numbers of the language model's hidden state, and of its words' vectors
-    vector: int  # numbers of a phrase's vector
+    state: int  # width of the language model's hidden state and word vectors
+    vector: int  # width of a phrase's vector
     width: int = 64  # of queries and keys
-    hidden: int = 128  # of layers behind states and keys
+    hidden: int = 128  # width of the hidden layers
 
 
 class PhrasePointer(nn.Module):
-    """Say which phrase of a list begins after a history, if any."""
+    """Predict which phrase of a list begins after a history, if any."""
 
-    state_scale: Tensor  # so that numbers of states are of a size of 1
-    word_scale: Tensor  # the same of words' vectors
+    state_scale: Tensor  # normalises the magnitude of states to 1
+    word_scale: Tensor  # the same for word vectors
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         hidden = config.hidden
-        # The last number of a query is 1: the last of a key is a phrase's score after any history.
+        # The last element of a query is 1, so that of a key is a bias for its phrase.
         self.query = nn.Sequential(nn.Linear(config.state, hidden), nn.SiLU(), nn.Linear(hidden, config.width - 1))
         score, key = nn.Linear(hidden // 2, 1), nn.Linear(hidden, config.width)
         self.no_phrase = nn.Sequential(nn.Linear(config.state, hidden // 2), nn.SiLU(), score)
@@ -65,9 +65,9 @@ class PhrasePointer(nn.Module):
         """Return keys of phrases, float [n, width].
 
         Args:
-            vector: Of each phrase, float [n, vector].
-            first_word: The language model's vector of its first word, zeros where it is unknown, float [n, state].
-            num_words: Its length, float [n].
+            vector: The vector of each phrase, float [n, vector].
+            first_word: The language model's vector of its first word, zeros if unknown, float [n, state].
+            num_words: The length of each phrase, float [n].
         """
         known = (first_word != 0).any(1).to(vector.dtype)
         return self.key(torch.cat([vector, first_word * self.word_scale, known[:, None], num_words.log()[:, None]], 1))

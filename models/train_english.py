@@ -35,7 +35,7 @@ OUTPUT = Path(__file__).resolve().with_name("english.pt")
 CARD = """\
 # The English model
 
-A word-level LSTM language model, `english.pt`, used where no other is named (`ninja rescore` without `--rnnlm`).
+A word-level LSTM language model, `english.pt`, used by default (`ninja rescore` without `--rnnlm`).
 This card is written by `models/train_english.py` from the facts in the checkpoint.
 
 | | |
@@ -54,14 +54,14 @@ off by {normaliser_error:.3f} nats on the held-out text (root mean square; mean 
 {epochs_done:.2f} epochs, {minutes:.0f} minutes, torch {torch} |
 
 The perplexity is exact: full softmax, of the weights as stored, each sentence alone from `<s>`; `</s>` counts as a
-token, and so does `<unk>`, which stands for each word outside the vocabulary.
+token, and so does `<unk>`, which replaces each word outside the vocabulary.
 
 `ninja rescore` takes the estimate of the log-normaliser, as `ninja.lm.load()` does, and computes the layers in bfloat16
-where the processor can: a score then needs no softmax over {vocabulary:,} words, and is off by about what
+if the processor supports it: a score then needs no softmax over {vocabulary:,} words, and is off by about what
 the table says.
 `ninja rescore --normalize`, `ninja lm score --normalize` and `ninja.lm.load(normalize=True)` compute exact
 probabilities in single precision. The layers were trained on the network's outputs over a million histories of the
-training text, in which a word of ten was replaced by another one; the rest of the network was left as it was.
+training text, in which a word of ten was replaced by another one; the rest of the network was unchanged.
 
 ## Data and licence
 
@@ -69,7 +69,7 @@ English prose from 172 books published before 1930, in the public domain in the 
 and American, at most some 235,000 words by one author. One sentence a line, lower case, letters and apostrophes only;
 *mr*, *mrs*, *dr* are written *mister*, *missus*, *doctor*. Books and sentences that occur in LibriSpeech's test-clean,
 test-other or dev-clean were left out, so that the model may be judged on those. Every book, its source and its licence
-stand in the SOURCE.txt that comes with the text. The model is under the licence of Ninja, Apache-2.0.
+are listed in the SOURCE.txt that comes with the text. The model is under the licence of Ninja, Apache-2.0.
 
     train  sha256 {train_sha256}
     dev    sha256 {dev_sha256}

@@ -5,11 +5,11 @@
         x ──► norm ──► attention to <s> and the words so far ──► + ──► norm ──► hidden layer ──► + ──►
         └────────────────────────────────────────────────────────┘└──────────────────────────────┘
 
-Positions are turned into queries and keys (rotary), so there is no table of them and no longest sentence: what
-attention sees of two words is only how far apart they are. Input and output share one embedding matrix.
+Positions are rotary: queries and keys are rotated by them, so attention depends on relative positions and sentences
+may have any length. Input and output share one embedding matrix.
 
-`TransformerLanguageModel.forward` is the plain form, whole sentences side by side. Its parts, `embed`, `turns`,
-`Block.project` and `Block.combine`, leave the attention between them to whoever shares keys and values among histories.
+`TransformerLanguageModel.forward` runs on batches of sentences. Its parts, `embed`, `turns`, `Block.project` and
+`Block.combine`, allow callers to share keys and values among histories in their own attention.
 
 Source: Vaswani et al., "Attention is all you need", 2017; Xiong et al., "On layer normalization in the Transformer
 architecture", 2020 (norms before the layers); Su et al., "RoFormer: enhanced Transformer with rotary position
@@ -31,15 +31,15 @@ class Config:
     """The shape of a Transformer language model."""
 
     vocabulary: int  # number of words, <s>, </s> and <unk> included
-    embedding: int = 256  # width of embeddings and of what flows between blocks
+    embedding: int = 256  # width of embeddings and of the residual stream
     hidden: int = 768  # width of the hidden layer of a block
     layers: int = 2  # blocks
     heads: int = 4  # of attention; each has embedding / heads numbers, an even count
-    dropout: float = 0.0  # on embeddings, on what each half of a block adds, before the softmax; in training only
+    dropout: float = 0.0  # on embeddings, on both residual branches of a block, before the softmax; in training only
 
 
 class Block(nn.Module):
-    """Attention and a hidden layer; each adds to what flows through."""
+    """Attention and a hidden layer, both with residual connections."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -54,24 +54,24 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def project(self, below: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what each word asks for, answers to, and tells: the half of a block before its attention.
+        """Compute queries, keys and values, the part of a block before attention.
 
         Args:
-            below: What flows in, float [..., embedding].
-            turn: Of `TransformerLanguageModel.turns`, for the words' positions, complex64 [..., 1, head width / 2].
+            below: The block's input, float [..., embedding].
+            turn: Rotations by `TransformerLanguageModel.turns` of the positions, complex64 [..., 1, head width / 2].
 
         Returns:
-            Queries, keys and values, float [..., heads, head width]; queries and keys are turned by their positions.
+            Queries, keys and values, float [..., heads, head width]; queries and keys are rotated by their positions.
         """
         query, key, value = self.query_key_value(self.attention_norm(below)).chunk(3, -1)
         query, key, value = (part.unflatten(-1, self.head_shape) for part in (query, key, value))
         return rotate(query, turn), rotate(key, turn), value
 
     def combine(self, below: Tensor, attended: Tensor) -> Tensor:
-        """Return what flows out, float [..., embedding]: the half of a block after its attention.
+        """Compute the block's output, float [..., embedding], from its input and the attention's result.
 
         Args:
-            below: What flowed in, float [..., embedding].
+            below: The block's input, float [..., embedding].
             attended: Values averaged by attention, float [..., heads, head width].
         """
         middle = below + self.dropout(self.attention_output(attended.flatten(-2)))
@@ -92,7 +92,7 @@ class TransformerLanguageModel(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def initialise(self) -> None:
-        """Draw fresh weights from torch's global generator."""
+        """Initialise the weights from torch's global generator."""
         nn.init.normal_(self.embedding.weight, std=self.config.embedding**-0.5)
         nn.init.zeros_(self.bias)
         for block in self.blocks:
@@ -100,14 +100,14 @@ class TransformerLanguageModel(nn.Module):
                 nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
                 nn.init.zeros_(layer.bias)
             for layer in (block.attention_output, block.hidden_output):
-                # 2 · layers such terms are summed: together they then weigh as much as one would.
+                # The residual stream sums 2 · layers such terms; this gives the sum the variance of one.
                 layer.weight.data.mul_((2 * self.config.layers) ** -0.5)
 
     def forward(self, word: Tensor) -> Tensor:
-        """Compute what predicts the next word, after each word of a batch of sentences.
+        """Compute the outputs that predict the next word, after each word of a batch of sentences.
 
         Args:
-            word: Word ids, int64 [time, batch]; every column starts a sentence, so with ``<s>``.
+            word: Word ids, int64 [time, batch]; every column is a sentence that begins with ``<s>``.
 
         Returns:
             Outputs, float [time, batch, embedding]; `logits` turns them into scores.
@@ -121,11 +121,11 @@ class TransformerLanguageModel(nn.Module):
         return self.dropout(self.norm(flow)).transpose(0, 1)
 
     def embed(self, word: Tensor) -> Tensor:
-        """Return what flows into the first block, float [..., embedding]; its numbers are of the size of 1."""
+        """Return the first block's input, float [..., embedding], of unit magnitude."""
         return self.dropout(self.embedding(word) * self.config.embedding**0.5)
 
     def turns(self, position: Tensor) -> Tensor:
-        """Return by what each pair of a head is turned at some positions, complex64 [..., 1, head width / 2].
+        """Return the rotations of the pairs of a head at positions, complex64 [..., 1, head width / 2].
 
         Args:
             position: Words before the word, ``<s>`` included, int64 [...]; ``<s>`` itself is at 0.
@@ -141,7 +141,7 @@ class TransformerLanguageModel(nn.Module):
 
 
 def rotate(vector: Tensor, turn: Tensor) -> Tensor:
-    """Turn each head's pairs of numbers, float [..., heads, head width]; the first of a pair is in the first half."""
+    """Rotate the pairs of each head, float [..., heads, head width]; pairs are (i, i + head width / 2)."""
     first, second = vector.chunk(2, -1)
     cosine, sine = turn.real.to(vector.dtype), turn.imag.to(vector.dtype)
     return torch.cat((first * cosine - second * sine, first * sine + second * cosine), -1)

@@ -142,14 +142,14 @@ cdef class ArpaReader:
             raise ModelError(reader.error().decode("utf-8", "replace"), self.path, line=reader.line())
 
 
-cdef _numbered(c.NumberedNgrams& found, path):
-    if not found.error.empty():
+cdef _numbered(c.NumberedNgrams& ngrams, path):
+    if not ngrams.error.empty():
         raise ModelError(
-            found.error.decode("utf-8", "replace"), path, byte=None if found.byte < 0 else found.byte
+            ngrams.error.decode("utf-8", "replace"), path, byte=None if ngrams.byte < 0 else ngrams.byte
         )
     cdef Model model = Model.__new__(Model)
-    model.model = move(found.model)
-    return model, int32s(found.word_id), found.bos, found.eos, found.unk
+    model.model = move(ngrams.model)
+    return model, int32s(ngrams.word_id), ngrams.bos, ngrams.eos, ngrams.unk
 
 
 def read_const_arpa(bytes content not None, str path not None):
@@ -278,10 +278,10 @@ def lstm_cell(float[:, ::1] gates, float[:, :] old, float[:, :] new):
 
 
 def peephole_cell(float[:, ::1] gates, const float[:, :] before, const float[:, ::1] peephole):
-    """Return the new cells and what they let out, float32 [n, 2 * cells].
+    """Return the new cells and their outputs, float32 [n, 2 * cells].
 
     Gates are float32 [n, 4 * cells], in the order input, forget, candidate, output, before their non-linearities, and
-    are overwritten. The cells before are float32 [n, cells], their rows may lie apart; peephole is float32 [3, cells].
+    are overwritten. The previous cells are float32 [n, cells] with any row stride; peephole is float32 [3, cells].
     """
     cdef int64_t num_rows = gates.shape[0], cells = peephole.shape[1]
     if gates.shape[1] != 4 * cells or peephole.shape[0] != 3 or before.shape[0] != num_rows:
@@ -329,10 +329,10 @@ def word_scores(
 
 
 def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
-    """Write rows made of pieces that stand side by side into the rows of a slab.
+    """Write rows, given as pieces to concatenate, into the rows of a slab.
 
-    Row i of the pieces, float32 [n, width] each, their rows may lie apart, becomes row slots[i], int64 [n], of the slab
-    that is float32 [slots, sum of widths].
+    Row i of the pieces, float32 [n, width] each with any row stride, becomes row slots[i], int64 [n], of the slab,
+    float32 [slots, sum of widths].
     """
     cdef int64_t num_rows = slots.shape[0], width = 0, row
     cdef vector[c.Columns] columns
@@ -340,7 +340,7 @@ def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
     cdef const float[:, :] piece
     for piece in pieces:
         if piece.shape[0] != num_rows or (piece.shape[1] > 1 and piece.strides[1] != 4):
-            raise ValueError("the pieces are not rows of one number")
+            raise ValueError("the pieces differ in their number of rows")
         if num_rows and piece.shape[1]:
             one = c.Columns(&piece[0, 0], piece.strides[0] // 4, piece.shape[1])
             columns.push_back(one)

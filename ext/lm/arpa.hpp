@@ -3,7 +3,7 @@
 //   \data\                 counts, one line an order:  ngram 2=454705
 //   \1-grams:              log10 probability, words, log10 back-off weight (0 where left out; none at the last order)
 //   -1.604928 </s>
-//   \end\                  what follows is not read
+//   \end\                  the rest is not read
 //
 // Source: ngram-format(5) of SRILM; the format is older: Paul and Baker 1992, "The design for the Wall Street
 // Journal-based CSR corpus".
@@ -66,7 +66,7 @@ class ArpaReader {
  public:
   static constexpr int32_t kMaxOrder = 64;
 
-  // `most_ngrams`: how many could fit into the file; room is made for no more, whatever it claims to hold.
+  // `most_ngrams`: the number that could fit into the file, which limits the memory reserved for its counts.
   explicit ArpaReader(int64_t most_ngrams) : most_ngrams_(most_ngrams) {}
 
   // Read the whole lines in [text, text + size); returns the bytes taken. After an error no more is.
@@ -183,7 +183,7 @@ class ArpaReader {
     return at;
   }
 
-  // Parse a log10 number that fills [at, stop). A blank or the end of the line stands at `stop`.
+  // Parse a log10 number that fills [at, stop). `stop` is a blank or the end of the line.
   static bool number(const char* at, const char* stop, double& value) {
     float parsed = 0;
     if (parse_cost(at, stop, parsed) != stop || !std::isfinite(parsed)) return false;

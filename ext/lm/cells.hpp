@@ -8,8 +8,8 @@
 
 #include "core/clones.hpp"
 
-// No cost of a lattice is added up here, so that operations may be fused; and what a comparison of NaNs might signal
-// must not keep loops from becoming vector instructions.
+// Fused operations are allowed, since no lattice costs are summed here; without trapping math, comparisons do not
+// prevent vectorisation.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("no-trapping-math", "fp-contract=fast")
@@ -36,12 +36,12 @@ inline float exponential(float x) {
   int32_t exponent, bits;
   std::memcpy(&exponent, &shifted, 4);
   std::memcpy(&bits, &p, 4);
-  bits += static_cast<int32_t>(static_cast<uint32_t>(exponent) << 23);  // the rounder's own bits fall off the top
+  bits += static_cast<int32_t>(static_cast<uint32_t>(exponent) << 23);  // the bits of the rounder are shifted out
   std::memcpy(&p, &bits, 4);
   return p;
 }
 
-constexpr int64_t kLanes = 64;  // sums kept side by side, so that vector registers fill and no addition waits
+constexpr int64_t kLanes = 64;  // independent sums, which fill vector registers and hide latency
 
 // The log-normaliser of a softmax over a large vocabulary: one pass for the greatest score, one for the sum.
 // `score` [num_rows, length], row by row; `result` [num_rows].
@@ -71,7 +71,7 @@ NINJA_CLONES void logsumexp(const float* score, int64_t num_rows, int64_t length
   }
 }
 
-// Loops over one function of one array each: these the compiler turns into vector instructions, a whole cell it does not.
+// Loops over one function and array each, which compilers vectorise, unlike a loop over a whole cell.
 inline void sigmoids(const float* x, int64_t size, float* y) {
   for (int64_t i = 0; i < size; ++i) y[i] = 1.0f / (1.0f + exponential(-x[i]));
 }
@@ -95,10 +95,10 @@ NINJA_CLONES void lstm_cell(float* gates, const float* old_cell, int64_t old_str
   }
 }
 
-// What Kaldi's LSTM cell does after its matrix product.
+// Kaldi's LSTM cell after its matrix product.
 // `gates` [num_rows, 4 * cells], overwritten: input, forget, candidate, output, before their non-linearities.
-// `peephole` [3, cells]: how much the cell adds to the input, forget (the cell before) and output gate (the cell after).
-// `before` [num_rows, cells], its rows a stride apart; `result` [num_rows, 2 * cells]: the cell, and what it lets out.
+// `peephole` [3, cells]: weights of the previous cell on input and forget gate, of the new cell on output gate.
+// `before` [num_rows, cells], with a row stride; `result` [num_rows, 2 * cells]: the cell and its output.
 NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t stride, const float* peephole,
                                 int64_t num_rows, int64_t cells, float* result) {
   const float *to_in = peephole, *to_forget = peephole + cells, *to_out = peephole + 2 * cells;
@@ -118,7 +118,7 @@ NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t strid
 }
 
 // The score of a word after each of some outputs: `output` [num_rows, width] times row word[i] of `embedding`, plus
-// bias[word[i]], unless `bias` is null. Rows of the embedding are asked of memory a few ahead.
+// bias[word[i]], unless `bias` is null. Rows of the embedding are prefetched a few ahead.
 NINJA_CLONES void word_scores(const float* output, const float* embedding, const float* bias, const int32_t* word,
                               int64_t num_rows, int64_t width, float* score) {
   constexpr int64_t kAhead = 4, kLine = 16;  // rows; numbers of a cache line

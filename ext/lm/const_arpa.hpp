@@ -55,7 +55,7 @@ inline T scalar(Cursor& cursor, const char* what) {
   return cursor.get<T>(what);
 }
 
-// A table whose size stands before it, each entry `width` bytes; returns where its entries begin.
+// A table after its size, with entries of `width` bytes; returns the offset of its entries.
 inline int64_t table(Cursor& cursor, int64_t size, int64_t width, const char* what) {
   if (size < 0 || size > cursor.left() / width) {
     throw Malformed{std::string(what) + " claims " + std::to_string(size) + " entries, but " +

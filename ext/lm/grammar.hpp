@@ -1,9 +1,9 @@
-// A grammar as Kaldi keeps it (G.fst): an OpenFst acceptor with back-off arcs, taken as the automaton it is.
+// Kaldi's grammar (G.fst), an OpenFst acceptor with back-off arcs, used directly as the automaton.
 //
 // Back-off arcs are epsilons on the output side (Kaldi: input #0), at most one a state; all others carry their word
-// as output label. The start is the state after <s>, and the final weight is the cost of </s>; a machine that spells
-// <s> and </s> as arcs is understood, too. Backing off is for words that have no arc of their own, unlike in plain
-// composition, which would take the cheaper way.
+// as output label. The start is the state after <s>, and the final weight is the cost of </s>; arcs with <s> and </s>
+// are supported, too. Only words without an arc back off, unlike in plain composition, which would take the cheaper
+// path.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Builder {
   Builder(const ParsedFst& fst, int64_t start, const GrammarLabels& label)
       : fst_(fst), start_(start), label_(label), num_states_(static_cast<int64_t>(fst.final_cost.size())) {}
 
-  // Returns what forbids the machine to be a grammar, or nothing.
+  // Returns the reason why the machine is not a grammar, or an empty string.
   std::string build(NumberedNgrams& out) {
     if (label_.eos < 0) return "no word id stands for </s>";
     std::string error = find_backoffs(out.model);

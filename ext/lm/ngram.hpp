@@ -1,9 +1,9 @@
-// A back-off language model as an automaton, asked for many words at once.
+// A back-off language model as an automaton, looked up for batches of words.
 //
-// A state is a context: the longest end of the history of which the model knows more than of a shorter one. A word
-// stands on an explicit arc of the state, or the state is left for its back-off state, whose weight is paid, until
-// one has the word. All arcs of all states lie in one open-addressing table, keyed (state, word), except those of the
-// root, the empty context, which has nearly every word: a plain row.
+// A state is a context: the longest suffix of the history that affects scores. A word is looked up among the arcs of
+// the state, and otherwise among those of its back-off states, whose weights are added. All arcs are in one
+// open-addressing table, keyed (state, word), except those of the root, the empty context, which has nearly every word:
+// a plain array.
 #pragma once
 
 #include <algorithm>
@@ -114,10 +114,10 @@ struct NgramModel {
   int32_t start = 0;  // state after <s>
   int32_t order = 0;
   int64_t num_ngrams = 0;
-  int32_t unknown = -1;  // the word made by `add_unknown`, if any
+  int32_t unknown = -1;  // the word added by `add_unknown`, if any
 
-  // Make one word of all that the model lacks: its score is the same after every history, no back-off weight is paid,
-  // and what follows it is scored as after an empty history. Returns the word.
+  // Add a word for all unknown ones, with the same score after every history and without back-off weights; the next
+  // word is scored after an empty history. Returns the word.
   int32_t add_unknown(float logprob) {
     unknown = num_words();
     row.push_back({logprob, root});
@@ -131,18 +131,18 @@ struct NgramModel {
     return table.bytes() + static_cast<int64_t>(row.size() * sizeof(NgramArc) + backoff.size() * sizeof(Backoff));
   }
 
-  // Score words after states and find the states after them; either output may be null. A word that nothing along the
+  // Score words after states and find the states after them; either output may be null. A word that no state of the
   // back-off chain has scores -inf and leads to the chain's end.
-  // Returns the first place where state or word is none of the model's, else -1.
+  // Returns the first index of an invalid state or word, else -1.
   int64_t look_up(const int64_t* state, const int32_t* word, int64_t count, float* logprob, int64_t* next) const {
-    // Memory answers slower than anything here computes: a block of questions is on its way at any time.
+    // Memory latency dominates, so a block of lookups is prefetched at once.
     constexpr int64_t kBlock = 32;
-    struct Question {
+    struct Lookup {
       int32_t state, word;
       int64_t place;
-      double paid;  // back-off weights
+      double weight;  // back-off weights
     };
-    Question question[kBlock];
+    Lookup lookup[kBlock];
     for (int64_t begin = 0; begin < count; begin += kBlock) {
       int64_t open = std::min(kBlock, count - begin);
       for (int64_t i = 0; i < open; ++i) {
@@ -150,29 +150,29 @@ struct NgramModel {
         if (static_cast<uint64_t>(state[place]) >= backoff.size() || static_cast<uint32_t>(word[place]) >= row.size()) {
           return place;
         }
-        question[i] = {word[place] == unknown ? root : static_cast<int32_t>(state[place]), word[place], place, 0.0};
-        prefetch(question[i].state, question[i].word);
+        lookup[i] = {word[place] == unknown ? root : static_cast<int32_t>(state[place]), word[place], place, 0.0};
+        prefetch(lookup[i].state, lookup[i].word);
       }
       while (open > 0) {
-        int64_t kept = 0;
+        int64_t num_open = 0;
         for (int64_t i = 0; i < open; ++i) {
-          Question& asked = question[i];
-          const NgramArc* arc = asked.state == root ? &row[asked.word] : table.find(asked.state, asked.word);
+          Lookup& current = lookup[i];
+          const NgramArc* arc = current.state == root ? &row[current.word] : table.find(current.state, current.word);
           if (arc == nullptr) {
-            const Backoff& back = backoff[asked.state];
+            const Backoff& back = backoff[current.state];
             if (back.state != kNoState) {
-              asked.paid += back.weight;
-              asked.state = back.state;
-              prefetch(asked.state, asked.word);
-              question[kept++] = asked;
+              current.weight += back.weight;
+              current.state = back.state;
+              prefetch(current.state, current.word);
+              lookup[num_open++] = current;
               continue;
             }
           }
           const float last = arc == nullptr ? -std::numeric_limits<float>::infinity() : arc->logprob;
-          if (logprob != nullptr) logprob[asked.place] = static_cast<float>(asked.paid + last);
-          if (next != nullptr) next[asked.place] = arc == nullptr ? asked.state : arc->next;
+          if (logprob != nullptr) logprob[current.place] = static_cast<float>(current.weight + last);
+          if (next != nullptr) next[current.place] = arc == nullptr ? current.state : arc->next;
         }
-        open = kept;
+        open = num_open;
       }
     }
     return -1;

@@ -1,4 +1,4 @@
-// From n-grams, given one by one in any order that has shorter contexts first, to a back-off automaton.
+// Build a back-off automaton from n-grams that are added one by one, shorter contexts first.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace ninja {
 
-// While it is built, every n-gram shorter than the order is a node, and arcs lead to nodes. Only nodes that change
-// anything as contexts, having n-grams of their own or a back-off weight, are states in the end.
+// During construction every n-gram shorter than the order is a node, and arcs lead to nodes. Only nodes with longer
+// n-grams or a back-off weight become states.
 class NgramBuilder {
  public:
   static constexpr int32_t kRoot = 0;
@@ -21,7 +21,7 @@ class NgramBuilder {
 
   explicit NgramBuilder(int32_t order) : order_(order) { add_node(kRoot, 0, 0); }
 
-  // Make room for words and for arcs of all longer n-grams.
+  // Reserve memory for words and for arcs of all longer n-grams.
   void reserve(int64_t num_words, int64_t num_ngrams) {
     model_.row.reserve(static_cast<size_t>(num_words));
     model_.table.reserve(num_ngrams);
@@ -37,8 +37,8 @@ class NgramBuilder {
     return node;
   }
 
-  // Add the n-gram of a context node and a word, its length in words at least 2; returns its node. It is to be found
-  // as a context after flush() only: meanwhile the memory where it goes is fetched. `place` tells where it stood.
+  // Add the n-gram of a context node and a word, at least 2 words long; returns its node. It can be found as a context
+  // only after flush(), since its memory is prefetched first. `place` is its position in the file.
   int32_t add(int32_t context, int32_t word, int32_t length, double logprob, int64_t place) {
     const int32_t node = length < order_ ? add_node(context, word, length) : kLeaf;
     Waiting& waits = waiting_[num_waiting_++ % kWaiting];
@@ -50,20 +50,20 @@ class NgramBuilder {
     return node;
   }
 
-  // Make all n-grams so far contexts that can be found.
+  // Make all n-grams so far available as contexts.
   void flush() {
     const int64_t first = std::max<int64_t>(0, num_waiting_ - kWaiting);
     for (int64_t i = first; i < num_waiting_; ++i) settle(waiting_[i % kWaiting]);
     num_waiting_ = 0;
   }
 
-  // Where the first n-gram stood that had been added before, or -1; sure after flush().
+  // The position of the first duplicate n-gram, or -1; complete after flush().
   int64_t duplicate() const { return duplicate_; }
 
   void set_backoff(int32_t node, double weight) { weight_[node] = static_cast<float>(weight); }
 
-  // Find the node of a context. One that has no n-gram of its own, as pruning may leave it, is made: its n-gram gets
-  // the probability that backing off gives it, and as a context it has the weight 1.
+  // Find the node of a context. If its n-gram is missing, as after pruning, it is added with the probability that
+  // backing off gives it and the back-off weight 1.
   int32_t context(const int32_t* word, int32_t length) {
     int32_t node = kRoot;
     for (int32_t i = 0; i < length; ++i) {
@@ -72,11 +72,11 @@ class NgramBuilder {
         node = arc->next;
         continue;
       }
-      const int32_t made = add_node(node, word[i], i + 1);
-      model_.table.add(node, word[i], {kImplied, made});
+      const int32_t implied = add_node(node, word[i], i + 1);
+      model_.table.add(node, word[i], {kImplied, implied});
       is_context_[node] = 1;
-      implied_.push_back(made);
-      node = made;
+      implied_.push_back(implied);
+      node = implied;
     }
     return node;
   }
@@ -102,8 +102,8 @@ class NgramBuilder {
     std::vector<int32_t> state(num_nodes);  // of the history that ends in each node
     model_.backoff.resize(num_nodes);
     for (const int32_t node : by_length) {
-      const bool own = node == kRoot || is_context_[node] != 0 || weight_[node] != 0;
-      state[node] = own ? node : state[link_[node]];
+      const bool is_state = node == kRoot || is_context_[node] != 0 || weight_[node] != 0;
+      state[node] = is_state ? node : state[link_[node]];
       if (node != kRoot) model_.backoff[node] = {weight_[node], state[link_[node]]};
     }
     // The longest n-grams first, while the arcs of the shorter ones still lead to nodes.
@@ -177,7 +177,7 @@ class NgramBuilder {
   std::vector<float> weight_;            // [num_nodes] back-off weight
   std::vector<uint8_t> is_context_;      // [num_nodes]
   std::vector<int32_t> link_;            // [num_nodes] longest known proper end
-  std::vector<int32_t> implied_;         // nodes without an n-gram of their own
+  std::vector<int32_t> implied_;         // nodes of missing n-grams
 };
 
 }  // namespace ninja

@@ -97,7 +97,7 @@ def _train(
     """Train as one of several workers; the first writes and reports."""
     if options.threads:
         torch.set_num_threads(options.threads)
-    options = dataclasses.replace(options, device=launch.share_of_device(options.device, workers))
+    options = dataclasses.replace(options, device=launch.worker_device(options.device, workers))
     [in_float] = workers.total(float(not uses_bfloat16(options)))  # one precision for all, if machines differ
     options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
     choice = Choice(options.vocabulary, options.min_count, hold_out=dev_text is None)
@@ -191,7 +191,7 @@ def _steps(
     module, optimizer = sharing.learner.module, sharing.learner.optimizer
     sampler = make_sampler(order, module.config.vocabulary, options.samples)
     planned = max(1, round(options.epochs * order.epoch_batches))
-    total = sharing.whole(planned)
+    total = sharing.full_steps(planned)
     if total == 0:
         raise OptionError(f"the text makes {planned} batches, fewer than {workers.size} workers; lower batch_tokens")
     num_steps = sharing.steps(total)
@@ -225,7 +225,7 @@ def _steps(
         return progress
 
     while not done:
-        first, last = counters.taken, min(total, sharing.next_meeting(counters.taken))
+        first, last = counters.taken, min(total, sharing.next_synchronization(counters.taken))
         for assignment in sharing.assignments(first, last):
             minutes = counters.minutes if sharing.in_step else elapsed()
             spent = 0.0 if options.max_minutes is None else minutes / options.max_minutes
@@ -251,7 +251,7 @@ def _steps(
             if local_steps % REPORT_STEPS == 0 and assignment.at + workers.size < last:
                 yield report(assignment.at)
         before = counters.step
-        counters.taken = sharing.meet(last)
+        counters.taken = sharing.synchronize(last)
         counters.step = sharing.steps(counters.taken)
         counters.minutes = elapsed()
         if options.max_minutes is not None:

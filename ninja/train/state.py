@@ -16,7 +16,7 @@ from ninja.train.parallel.workers import Workers
 
 @dataclass(slots=True)
 class Counters:
-    """Progress of a training; equal on all workers when they meet."""
+    """Progress of a training; equal on all workers after they synchronize."""
 
     taken: int = 0  # batches, by all workers
     step: int = 0  # of a worker
@@ -27,7 +27,7 @@ class Counters:
 
 
 def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Write the state, on worker 0; called on all, at a meeting.
+    """Write the state, on worker 0; called on all, when they synchronize.
 
     Args:
         signature: Texts and options; a training is resumed only with the same.

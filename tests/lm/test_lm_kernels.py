@@ -142,8 +142,8 @@ def test_rows_are_put_together_where_their_slots_are(widths, num_rows, gap, seed
 def test_rows_that_do_not_fit_their_slab_are_refused():
     piece, slab = np.zeros((2, 3), np.float32), np.zeros((4, 3), np.float32)
     for pieces, slots, message in (
-        ([piece], [0], "not rows of one number"),
-        ([piece[:, ::2]], [0, 1], "not rows of one number"),
+        ([piece], [0], "the pieces differ"),
+        ([piece[:, ::2]], [0, 1], "the pieces differ"),
         ([piece, piece], [0, 1], "pieces of 6 columns for rows of 3"),
         ([piece], [0, 4], "slot 4 is none of the slab's 4"),
         ([piece], [0, -1], "slot -1 is none"),

@@ -212,7 +212,7 @@ def test_every_kind_is_recognised_by_its_content(tmp_path, pack):
         path = file(tmp_path, pack(content))
         assert_like_the_twin(load(path, words=TABLE), TRIGRAM)
         with pytest.raises(
-            ModelError, match=r"lm: no vocabulary: neither in the model nor as .* or give it with load\(path, words="
+            ModelError, match=r"lm: no vocabulary: neither in the model nor as .* or pass it with load\(path, words="
         ):
             load(path)
         with pytest.raises(ModelError, match=r"word id 4 is not in the symbol table"):

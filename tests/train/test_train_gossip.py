@@ -15,7 +15,7 @@ from ninja.train.parallel.exchange import Exchanges, SharedWeights  # noqa: E402
 
 
 class Queues:
-    """The post of a learner, in one process; messages are late now and then."""
+    """Message passing within a process, with random delays."""
 
     def __init__(self, own, boxes, seed, patience):
         self.own, self.boxes, self.patience = own, boxes, patience
@@ -26,16 +26,16 @@ class Queues:
             time.sleep(self.random.random() * 1e-3)
 
     def ask(self, partner, vector):
-        self.boxes[partner, "questions"].put((self.own, vector.clone()))
+        self.boxes[partner, "requests"].put((self.own, vector.clone()))
         self.delay()
         return self.boxes[self.own, "answers"].get(timeout=self.patience)
 
     def stop(self, partner):
-        self.boxes[partner, "questions"].put((self.own, None))
+        self.boxes[partner, "requests"].put((self.own, None))
 
-    def question(self):
+    def receive(self):
         self.delay()
-        return self.boxes[self.own, "questions"].get(timeout=self.patience)
+        return self.boxes[self.own, "requests"].get(timeout=self.patience)
 
     def answer(self, partner, vector):
         self.delay()
@@ -44,7 +44,7 @@ class Queues:
 
 def learners(count, seed, size=5, patience=30):
     """Learners with random weights, the even ones active."""
-    boxes = {(each, kind): queue.SimpleQueue() for each in range(count) for kind in ("questions", "answers")}
+    boxes = {(each, kind): queue.SimpleQueue() for each in range(count) for kind in ("requests", "answers")}
     weights = [
         SharedWeights(torch.from_numpy(np.random.default_rng((seed, n)).normal(size=size))) for n in range(count)
     ]

@@ -73,44 +73,44 @@ class Blocks(SingleWorker):
         super().__init__(learner, workers)
         self.options = options
         self.block_steps = options.block_steps
-        self.alone = options.block_warmup  # batches that worker 0 takes before the first block
+        self.warmup = options.block_warmup  # batches that worker 0 takes before the first block
         prepare(learner.optimizer)
         momentum, rate = block_factors(options, workers.size)
         start = flat(parameters(learner.optimizer))
         self.update = BlockUpdate(start, momentum, rate, nesterov=not options.classical_momentum)
 
     def steps(self, batches: int) -> int:
-        """Return the steps of the busiest worker: number 0 trains alone in the warm-up."""
-        early = min(batches, self.alone)
-        return early + (batches - early) // self.workers.size
+        """Return the steps of worker 0, which trains alone in the warm-up."""
+        warmup = min(batches, self.warmup)
+        return warmup + (batches - warmup) // self.workers.size
 
-    def whole(self, batches: int) -> int:
-        """Return a warm-up and whole steps of all workers."""
-        return batches - max(0, batches - self.alone) % self.workers.size
+    def full_steps(self, batches: int) -> int:
+        """Return the warm-up and the largest number of full steps of all workers."""
+        return batches - max(0, batches - self.warmup) % self.workers.size
 
-    def next_meeting(self, batches: int) -> int:
+    def next_synchronization(self, batches: int) -> int:
         """Return the end of the block."""
-        if batches < self.alone:
-            return min(batches + self.block_steps, self.alone)
+        if batches < self.warmup:
+            return min(batches + self.block_steps, self.warmup)
         return batches + self.block_steps * self.workers.size
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
         """Yield this worker's steps of a block."""
-        warmup = first < self.alone
+        warmup = first < self.warmup
         if warmup and self.workers.rank:
             return
-        own, stride = (0, 1) if warmup else (self.workers.rank, self.workers.size)
+        offset, stride = (0, 1) if warmup else (self.workers.rank, self.workers.size)
         for at in range(first, last, stride):
-            yield StepAssignment(at, at + own, range(at + own, at + own + 1))
+            yield StepAssignment(at, at + offset, range(at + offset, at + offset + 1))
 
-    def meet(self, last: int) -> int:
-        """Average the weights, filter them, and set those of every worker."""
+    def synchronize(self, last: int) -> int:
+        """Average and filter the weights of all workers."""
         weights, optimizer = parameters(self.learner.optimizer), self.learner.optimizer
-        if last <= self.alone:
+        if last <= self.warmup:
             shared = [*weights, *moments(optimizer), *steps(optimizer)]
-            unflatten(self.workers.take_from_first(flat(shared)), shared)
+            unflatten(self.workers.broadcast(flat(shared)), shared)
             self.update.weights.copy_(flat(weights))
-            if last == self.alone and self.options.block_optimizer == "reset":
+            if last == self.warmup and self.options.block_optimizer == "reset":
                 prepare(optimizer)
             return last
         averaged = [*weights, *moments(optimizer)] if self.options.block_optimizer == "average" else weights
@@ -123,7 +123,7 @@ class Blocks(SingleWorker):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Put in W instead of W_g."""
+        """Load W instead of W_g."""
         weights = parameters(self.learner.optimizer)
         unflatten(self.update.result(), weights)
         try:
@@ -132,7 +132,7 @@ class Blocks(SingleWorker):
             unflatten(self.update.weights, weights)
 
     def state(self) -> dict[str, Any]:
-        """Return the momentum of the blocks and, where workers keep their own, the moments of every optimiser."""
+        """Return the block momentum and, with block_optimizer keep, the moments of every worker's optimiser."""
         state: dict[str, Any] = {"outer": self.update.outer.state_dict()}
         if self.options.block_optimizer == "keep":
             state["moments"] = self.workers.gather(flat(moments(self.learner.optimizer)))
@@ -151,6 +151,6 @@ def block_factors(options: TrainOptions, workers: int) -> tuple[float, float]:
     if options.parallel == "ma":
         return 0.0, 1.0
     momentum = 1 - 1 / workers if options.block_momentum is None else options.block_momentum
-    # Of the default momentum, N (1 − η) is 1, but not always in floating point.
+    # With the default momentum, N (1 − η) is 1 except for rounding.
     rate = 1.0 if options.block_momentum is None else workers * (1 - momentum)
     return momentum, options.block_rate * rate

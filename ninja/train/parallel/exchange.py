@@ -1,13 +1,13 @@
 """Pairwise averaging of weights between learners that do not wait for each other's steps.
 
-Learners of even rank are active: they ask one partner after the other. Learners of odd rank are passive: they answer.
-An active learner waits for answers only, a passive one for questions only, which it answers while it computes; so there
-is no deadlock, whatever the delays. A pair averages by
+Learners of even rank are active: they ask one partner at a time. Learners of odd rank are passive: they answer. Active
+learners only wait for answers, passive learners only for requests, in a background thread; so there is no deadlock. A
+pair averages by
 
     x ← x + (received − sent) / 2        on both sides
 
-so steps that a learner makes while a message is under way are kept, and the sum of all weights does not change. The
-lock covers this addition and never a message.
+so updates that a learner makes while messages are in transit are preserved, and so is the sum of all weights. The lock
+covers this addition, never a message.
 
 Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
 """
@@ -25,7 +25,7 @@ ASK, ANSWER = 1, 2  # tags of messages
 
 
 class SharedWeights:
-    """The weights of a learner, which its own steps and its partners change."""
+    """The weights of a learner, which its steps and its partners change."""
 
     def __init__(self, vector: torch.Tensor) -> None:
         self.vector = vector
@@ -38,7 +38,7 @@ class SharedWeights:
             return self.vector.clone(), self.exchanges
 
     def add_step(self, before: torch.Tensor, after: torch.Tensor, exchanges: int) -> None:
-        """Add the change of a step since `read` returned `before` and `exchanges`."""
+        """Add the update of a step since `read` returned `before` and `exchanges`."""
         with self._lock:
             if exchanges == self.exchanges:
                 self.vector.copy_(after)  # the same, without rounding
@@ -46,13 +46,13 @@ class SharedWeights:
                 self.vector.add_(after - before)
 
     def mix(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        """Move half of the way to the partner's weights."""
+        """Move half of the way to the partner's weights after both were exchanged."""
         with self._lock:
             self.vector.add_(received - sent, alpha=0.5)
             self.exchanges += 1
 
     def answer(self, received: torch.Tensor) -> torch.Tensor:
-        """Move half of the way to the partner's weights; return the own ones, to be sent."""
+        """Move half of the way to the partner's weights; return the previous weights to send."""
         with self._lock:
             sent = self.vector.clone()
             self.vector.add_(received - sent, alpha=0.5)
@@ -60,7 +60,7 @@ class SharedWeights:
         return sent
 
 
-class Post(Protocol):
+class Transport(Protocol):
     """Message passing between learners."""
 
     def ask(self, partner: int, vector: torch.Tensor) -> torch.Tensor:
@@ -68,11 +68,11 @@ class Post(Protocol):
         ...
 
     def stop(self, partner: int) -> None:
-        """Tell a partner that this learner asks no longer."""
+        """Tell a partner that this learner has stopped asking."""
         ...
 
-    def question(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for a partner's weights; None if it asks no longer."""
+    def receive(self) -> tuple[int, torch.Tensor | None]:
+        """Wait for a partner's weights; None if it has stopped asking."""
         ...
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
@@ -80,8 +80,8 @@ class Post(Protocol):
         ...
 
 
-class GlooPost:
-    """Messages over gloo, of weights and a last element that is 1 when a learner asks no longer."""
+class GlooTransport:
+    """Messages over gloo, of weights and a last element that is 1 when a learner has stopped asking."""
 
     def __init__(self, group: dist.ProcessGroup, size: int) -> None:
         self._group = group
@@ -100,12 +100,12 @@ class GlooPost:
         return self._inbox[:-1]
 
     def stop(self, partner: int) -> None:
-        """Tell a partner that this learner asks no longer."""
+        """Tell a partner that this learner has stopped asking."""
         self._outbox[-1] = 1.0
         dist.send(self._outbox, partner, group=self._group, tag=ASK)
 
-    def question(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for a partner's weights; None if it asks no longer."""
+    def receive(self) -> tuple[int, torch.Tensor | None]:
+        """Wait for a partner's weights; None if it has stopped asking."""
         # Blocking: a posted receive of gloo cannot be polled, and one that times out closes the connection.
         partner = dist.recv(self._inbox, group=self._group, tag=ASK)
         return partner, None if self._inbox[-1] else self._inbox[:-1]
@@ -121,7 +121,7 @@ class Exchanges:
 
     Args:
         weights: Weights of the learner.
-        post: Message passing to the partners.
+        transport: Message passing to the partners.
         partners: Learners that an active learner asks, or that may ask a passive one.
         choose: Picks the next partner of an active learner; None for a passive one.
     """
@@ -129,12 +129,12 @@ class Exchanges:
     def __init__(
         self,
         weights: SharedWeights,
-        post: Post,
+        transport: Transport,
         partners: Collection[int],
         choose: Callable[[Sequence[int]], int] | None,
     ) -> None:
         self._weights = weights
-        self._post = post
+        self._transport = transport
         self._partners = sorted(partners)
         self._choose = choose
         self._changed = threading.Condition()
@@ -144,7 +144,7 @@ class Exchanges:
         self._thread.start()
 
     def want(self) -> None:
-        """Request an exchange after a step, unless one is under way; does nothing for a passive learner."""
+        """Request an exchange after a step, unless one is in progress; does nothing for a passive learner."""
         with self._changed:
             self._check()
             if self._choose is not None and not self._busy:
@@ -152,13 +152,13 @@ class Exchanges:
                 self._changed.notify_all()
 
     def settle(self) -> None:
-        """Wait until no exchange is under way."""
+        """Wait until no exchange is in progress."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or not (self._wanted or self._busy))
             self._check()
 
     def end(self) -> None:
-        """Stop the thread; that of a passive learner ends after those of all its partners."""
+        """Stop the thread; a passive learner waits for all its partners to stop asking."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
@@ -191,15 +191,15 @@ class Exchanges:
                 self._wanted, self._busy = False, True
             partner = choose(self._partners)
             sent, _ = self._weights.read()
-            self._weights.mix(sent, self._post.ask(partner, sent))
+            self._weights.mix(sent, self._transport.ask(partner, sent))
         for partner in self._partners:
-            self._post.stop(partner)
+            self._transport.stop(partner)
 
     def _answer(self) -> None:
         asking = set(self._partners)
         while asking:
-            partner, received = self._post.question()
+            partner, received = self._transport.receive()
             if received is None:
                 asking.discard(partner)
             else:
-                self._post.answer(partner, self._weights.answer(received))
+                self._transport.answer(partner, self._weights.answer(received))

@@ -14,14 +14,14 @@ def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 @torch.no_grad()
 def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    """Copy a vector back into the memory of the tensors, which optimiser and graph refer to."""
+    """Copy a vector into the tensors in place."""
     pieces = vector.split([tensor.numel() for tensor in tensors])
     for tensor, piece in zip(tensors, pieces, strict=True):
         tensor.copy_(piece.view_as(tensor))
 
 
 def prepare(optimizer: torch.optim.Adam) -> None:
-    """Initialise the state of an Adam, so that it can receive one before its first step."""
+    """Initialise the state of an Adam optimiser, so that it can be overwritten before the first step."""
     for weight in parameters(optimizer):
         optimizer.state[weight] = {
             "step": torch.zeros((), dtype=torch.float32, device=weight.device),

@@ -20,13 +20,13 @@ import torch
 import torch.distributed as dist
 
 from ninja.errors import OptionError
-from ninja.train.parallel.exchange import Exchanges, GlooPost, SharedWeights
+from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights
 from ninja.train.parallel.flat import flat, moments, parameters, prepare, steps, unflatten
 from ninja.train.parallel.sharing import Learner, SingleWorker, StepAssignment, averaging
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
 
-NO_MORE = 2**40  # batches taken at once by `stop_early`, so that none remains until the meeting
+NO_MORE = 2**40  # batches taken at once by `stop_early`, so that none remains before the synchronization
 _trainings = count()  # numbers the trainings of this process, each with its own keys in the store
 
 
@@ -50,11 +50,11 @@ class Gossip(SingleWorker):
         prepare(learner.optimizer)
         self._shared = SharedWeights(flat(self._weights).cpu())
         self._mean = self._shared.vector.clone()
-        self._read = (self._mean, 0)  # weights of a step before it was made, and exchanges until then
-        self._round, self._begun, self._made = "", 0, 0  # key, batches taken by all before, and since by this worker
+        self._read = (self._mean, 0)  # weights before a step, and the number of exchanges until then
+        self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, and batches taken by this worker
         self._assignment = StepAssignment(0, 0, range(0))
-        self._passed, self._steps = 0.0, 0  # steps of others, while so many of this learner's were computed
-        # All workers make all groups, in the same order.
+        self._passed, self._steps = 0.0, 0  # steps of others during this learner's steps, and the number of the latter
+        # All workers must create all groups, in the same order.
         nodes = [dist.new_group(range(first, first + self.node_size)) for first in leaders if self.node_size > 1]
         self._node_group = nodes[self.node] if nodes else None
         self._leader_group = dist.new_group(leaders, backend="gloo")
@@ -66,24 +66,24 @@ class Gossip(SingleWorker):
             random = np.random.default_rng((options.seed, workers.rank))
             self._exchanges = Exchanges(
                 self._shared,
-                GlooPost(self._leader_group, len(self._mean)),
+                GlooTransport(self._leader_group, len(self._mean)),
                 leaders[1::2] if active else leaders[::2],
                 (lambda partners: partners[int(random.integers(len(partners)))]) if active else None,
             )
 
     @property
     def staleness(self) -> float | None:  # type: ignore[override]
-        """Steps that others have begun between the reading of weights and the step made by their gradient, mean."""
+        """Mean number of steps that others began between reading weights and applying their gradient."""
         return self._passed / self._steps if self._steps else None
 
-    def next_meeting(self, batches: int) -> int:
-        """Return how many batches are taken at the next measurement."""
+    def next_synchronization(self, batches: int) -> int:
+        """Return the number of batches taken by the next measurement."""
         between = self.check_steps * self.workers.size
         return (batches // between + 1) * between
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
-        """Take batches until none remains before the meeting."""
-        self._round, self._begun, self._made = f"from {first}", first, 0
+        """Take batches until none remains before the synchronization."""
+        self._round, self._round_start, self._taken = f"from {first}", first, 0
         while True:
             at = torch.zeros((), dtype=torch.int64)
             if self.place == 0:
@@ -94,12 +94,12 @@ class Gossip(SingleWorker):
             number = int(at)
             if number >= last:
                 return
-            self._made += 1
+            self._taken += 1
             self._assignment = StepAssignment(number, number + self.place, range(number, number + self.node_size))
             yield self._assignment
 
     def stop_early(self) -> None:
-        """Leave no batch until the meeting."""
+        """Leave no batch before the synchronization."""
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
@@ -111,30 +111,30 @@ class Gossip(SingleWorker):
         unflatten(self._read[0], self._weights)
 
     def after_step(self) -> None:
-        """Add the step to the weights, and request an average with a partner's."""
+        """Add the update to the weights, and request averaging with a partner."""
         if self.place:
             return
         self._shared.add_step(self._read[0], flat(self._weights).cpu(), self._read[1])
-        taken = self._begun + self._store.add(self._round, 0)
+        taken = self._round_start + self._store.add(self._round, 0)
         if taken < NO_MORE:
             self._passed += (taken - self._assignment.at) / self.node_size - 1
             self._steps += 1
         if self._exchanges is not None:
             self._exchanges.want()
 
-    def meet(self, last: int) -> int:
+    def synchronize(self, last: int) -> int:
         """Wait for all workers; compute the mean of their weights."""
         with self.workers.communicating():
             if self._exchanges is not None:
                 self._exchanges.settle()
-            dist.barrier()  # no active learner asks any longer, so no passive one answers
+            dist.barrier()  # active learners have stopped asking, so passive ones no longer answer
         vector, _ = self._shared.read()
         self._mean = self.workers.average(vector if self.place == 0 else torch.zeros_like(vector)).mul_(self.node_size)
-        return self._begun + round(self.workers.total(float(self._made))[0])
+        return self._round_start + round(self.workers.total(float(self._taken))[0])
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Put in the mean of all learners' weights; each step begins with the learner's own."""
+        """Load the mean of all learners' weights; `before_step` restores the learner's weights."""
         unflatten(self._mean, self._weights)
         yield
 
@@ -143,15 +143,17 @@ class Gossip(SingleWorker):
         if self.place:
             return {}
         adam = self.learner.optimizer
-        own = torch.cat((self._shared.read()[0], flat([*moments(adam), *steps(adam)]).cpu()))
-        return {"learners": self.workers.gather(own, self._leader_group)}
+        vector = torch.cat((self._shared.read()[0], flat([*moments(adam), *steps(adam)]).cpu()))
+        return {"learners": self.workers.gather(vector, self._leader_group)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the learner's weights, moments and steps."""
         adam = self.learner.optimizer
-        own, rest = state["learners"][self.node].split([len(self._mean), state["learners"].shape[1] - len(self._mean)])
-        self._shared.vector.copy_(own)
-        unflatten(rest, [*moments(adam), *steps(adam)])
+        weights, optimizer = state["learners"][self.node].split(
+            [len(self._mean), state["learners"].shape[1] - len(self._mean)]
+        )
+        self._shared.vector.copy_(weights)
+        unflatten(optimizer, [*moments(adam), *steps(adam)])
 
     def close(self) -> None:
         """Stop the exchanges."""

@@ -1,4 +1,4 @@
-"""Start workers: processes of this machine, or those that torchrun has started on many."""
+"""Start workers as processes of this machine, or join those that torchrun has started."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ninja.train.parallel.workers import LostContact, Workers
 
 HOST = "127.0.0.1"
 _NETWORK_ERROR = re.compile("gloo|nccl|connection", re.IGNORECASE)
-TIMEOUT = timedelta(days=1)  # of waiting for slow workers; the end of one is noticed at once
-GRACE = 2.0  # seconds that a worker which has lost contact waits, so that the one that failed ends before it
+TIMEOUT = timedelta(days=1)  # for slow workers; the death of a worker is detected at once
+GRACE = 2.0  # seconds that a worker without contact waits, so that the failed worker is reported first
 POLL_SECONDS = 0.05
-logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # warns of each process that it ends
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it warns about each process it terminates
 
 
 def started_by_torchrun() -> bool:
-    """Tell whether torchrun, or a program like it, has started this process."""
+    """Tell whether torchrun, or a compatible launcher, has started this process."""
     return {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
@@ -193,7 +193,7 @@ def _worker_error(error: ProcessException) -> WorkerError:
     return WorkerError(f"{worker} {reason}, and the others with it; go on from the saved state with resume")
 
 
-def share_of_device(device: str, workers: Workers) -> str:
+def worker_device(device: str, workers: Workers) -> str:
     """Return the device of this worker: a GPU of its own if the device is "cuda"."""
     if workers.size == 1 or device != "cuda":
         return device

@@ -20,9 +20,9 @@ from ninja.train.parallel.workers import Workers
 class StepAssignment(NamedTuple):
     """A step of a worker."""
 
-    at: int  # batches taken by all workers before it, for the learning rate
-    number: int  # of the worker's batch
-    together: range  # numbers of the batches whose gradients are averaged for it
+    at: int  # batches that all workers have taken before, for the learning rate
+    number: int  # number of the worker's batch
+    together: range  # numbers of the batches whose gradients are averaged
 
 
 @dataclass(slots=True)
@@ -36,11 +36,11 @@ class Learner:
 class SingleWorker:
     """A worker that trains alone; the base of the methods.
 
-    Between two meetings of the workers, `assignments` yields the batches of this worker; `before_step` and `after_step`
-    are called around each step. At a meeting (`meet`) all workers know of the same batches.
+    Between two synchronizations, `assignments` yields the batches of this worker; `before_step` and `after_step` are
+    called around each step. After `synchronize` all workers know of the same batches.
     """
 
-    in_step = True  # workers make the same steps, so that no decision may depend on their own clocks
+    in_step = True  # workers make the same steps, so decisions may not depend on their clocks
     staleness: float | None = None
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
@@ -49,19 +49,19 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the steps a worker makes until all have taken so many batches."""
+        """Return the number of steps a worker makes until all have taken this many batches."""
         return batches // self.workers.size
 
-    def whole(self, batches: int) -> int:
+    def full_steps(self, batches: int) -> int:
         """Return the largest number of batches, at most this, that gives every worker the same number of steps."""
         return batches - batches % self.workers.size
 
-    def next_meeting(self, batches: int) -> int:
-        """Return the number of batches taken by the next meeting."""
+    def next_synchronization(self, batches: int) -> int:
+        """Return the number of batches taken by the next synchronization."""
         return batches + self.workers.size
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
-        """Yield this worker's steps between the meetings at `first` and at `last` batches."""
+        """Yield this worker's steps between the synchronizations at `first` and at `last` batches."""
         for at in range(first, last, self.workers.size):
             yield StepAssignment(at, at + self.workers.rank, range(at, at + self.workers.size))
 
@@ -69,26 +69,26 @@ class SingleWorker:
         """Prepare the weights."""
 
     def after_step(self) -> None:
-        """Share the change of the step."""
+        """Share the update of the step."""
 
     def stop_early(self) -> None:
-        """Meet at once; called on worker 0 of methods whose workers are not in step."""
+        """Synchronize at once; called on worker 0 of methods whose workers are not in step."""
 
-    def meet(self, last: int) -> int:
+    def synchronize(self, last: int) -> int:
         """Wait for all workers; return the number of batches taken."""
         return last
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Put the weights that the training would end with into the network, within a ``with`` block."""
+        """Load the weights that training would end with into the network, within a ``with`` block."""
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return the state beyond network and optimiser; called at meetings, on all workers."""
+        """Return the state beyond network and optimiser; called on all workers after synchronizing."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state, after those of network and optimiser."""
+        """Restore a state, after network and optimiser."""
 
     def close(self) -> None:
         """Stop background threads."""
@@ -106,8 +106,8 @@ def averaging(module: Module, workers: Workers, group: dist.ProcessGroup | None 
     """Wrap a network so that a backward pass leaves the mean of the workers' gradients.
 
     Args:
-        workers: The time of the averages, in part hidden by the backward pass, is added to their `seconds`.
-        group: Workers that average. Default: all.
+        workers: The workers, to whose `seconds` the time of averaging is added; it overlaps with the backward pass.
+        group: The workers that average. Default: all.
     """
     wrapped = DistributedDataParallel(module, process_group=group)
     wrapped.register_comm_hook(None, _timed_average(workers, group))
@@ -120,15 +120,15 @@ def _timed_average(
     size = dist.get_world_size(group)
 
     def average(_: object, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         work = dist.all_reduce(bucket.buffer().div_(size), group=group, async_op=True)
 
         def done(future: Future[list[torch.Tensor]]) -> torch.Tensor:
-            workers.seconds += time.perf_counter() - begun
+            workers.seconds += time.perf_counter() - start
             return future.value()[0]
 
         averaged: Future[torch.Tensor] = work.get_future().then(done)
         return averaged
 
-    average.__annotations__.clear()  # torch checks them, but cannot read annotations that are strings
+    average.__annotations__.clear()  # torch validates them, but cannot read string annotations
     return average

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Workers:
-    """A worker and its group; by default a single worker without a process group."""
+    """A worker in its group; by default a single worker without a process group."""
 
     rank: int = 0
     size: int = 1
@@ -31,9 +31,9 @@ class Workers:
     @contextmanager
     def communicating(self) -> Iterator[None]:
         """Count the time of a ``with`` block as communication."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.perf_counter() - start
 
     def first_of_machine(self, work: Callable[[bool], Result]) -> Result:
         """Call a function with True on one worker of each machine, then with False on the others."""
@@ -69,7 +69,7 @@ class Workers:
                 dist.all_reduce(vector.div_(self.size))
         return vector
 
-    def take_from_first(self, vector: torch.Tensor) -> torch.Tensor:
+    def broadcast(self, vector: torch.Tensor) -> torch.Tensor:
         """Replace a vector by worker 0's."""
         if self.size > 1:
             with self.communicating():
@@ -89,8 +89,8 @@ class Workers:
         """Return the bytes of a file that only worker 0's machine needs to have."""
         content = np.fromfile(path, np.uint8) if self.rank == 0 else np.empty(0, np.uint8)
         content = np.resize(content, int(self.agree(float(len(content)))))
-        return self.take_from_first(torch.from_numpy(content)).numpy().tobytes()
+        return self.broadcast(torch.from_numpy(content)).numpy().tobytes()
 
 
 class LostContact(WorkerError):
-    """Another worker has ended; its own error is the cause."""
+    """Another worker has ended; its error is the cause."""
