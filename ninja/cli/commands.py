@@ -30,7 +30,7 @@ SECTIONS = {
         "train": Entry("train", "Train a language model on a text."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": Entry(
-            "train_context:context", "Train an encoder of phrases, which finds phrases that sound similar."
+            "train_context:context", "Train a phrase encoder, which finds phrases that sound similar."
         ),
         "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
         "tune": Entry("tune", "Tune the weights of a rescoring on a development set.", has_shards=False),
@@ -128,7 +128,7 @@ SECTIONS = {
         "show": Entry("show", "Write a page that shows a lattice as a graph, for any browser.", has_shards=False),
         "report": Entry(
             "show",
-            "Write a page that compares lattices before and after rescoring with the references.",
+            "Write a page that compares lattices before and after rescoring, given the references.",
             has_shards=False,
         ),
     },

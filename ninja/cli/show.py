@@ -153,12 +153,12 @@ def report(
     output_file: str,
     **how: Any,
 ) -> None:
-    """Write a page that compares lattices before and after rescoring with the references.
+    """Write a page that compares lattices before and after rescoring, given the references.
 
-    BEFORE and AFTER are lattices of the same utterances, compared at the same scales, by default those stored beside
-    either of them. The page works offline. It shows word and oracle error rates and their changes, the utterances
-    with the largest gains and losses with their alignments and lattices, and a table of all utterances. References
-    without lattices and lattices without references are listed and counted.
+    BEFORE and AFTER are lattices of the same utterances, compared at the same scales. By default, scales stored beside
+    one of them are used. The page works offline. It shows word and oracle error rates and their changes, the
+    utterances with the largest gains and losses with their alignments and lattices, and a table of all utterances.
+    References without lattices and lattices without references are listed and counted.
 
     \b
     Example:

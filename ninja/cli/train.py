@@ -133,10 +133,10 @@ def ngram(
 ) -> None:
     """Train an n-gram model with modified Kneser-Ney smoothing.
 
-    TEXT and the held-out text have one sentence a line, with words separated by white space; .gz is unpacked. Class
-    tokens (@name, $name, <name>) in them are words like others. --classes, which takes the entity files of `ninja
-    context`, replaces phrases of the lists by class tokens, the longest first; a phrase of several classes becomes
-    each in turn. The last of --cutoffs is also that of longer n-grams.
+    TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
+    decompressed. Class tokens (@name, $name, <name>) in them are treated as ordinary words. --classes, which takes the
+    entity files of `ninja context`, replaces phrases of the lists with class tokens, the longest first; a phrase of
+    several classes is replaced with each in turn. The last value of --cutoffs also applies to longer n-grams.
 
     \b
     Examples:

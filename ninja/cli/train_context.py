@@ -44,7 +44,7 @@ def context(
     letters_only: bool,
     **chosen: Any,
 ) -> None:
-    """Train an encoder of phrases, which finds phrases that sound similar.
+    """Train a phrase encoder, which finds phrases that sound similar.
 
     The training data are the words of the CMU dictionary, of --lexicon and of PHRASES (one per line): their letters,
     their phones, and the distances between words by the costs of confusing phones. Without --letters-only, which

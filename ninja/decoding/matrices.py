@@ -220,7 +220,7 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
 
 
 def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Array:
-    """Return a tensor as a matrix; `size` is that of the file."""
+    """Return a tensor as a matrix; `size` is the size of the file in bytes."""
     if not isinstance(key, str) or not isinstance(tensor, Tensor):
         raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
     if tensor.size * tensor.storage.itemsize > size:

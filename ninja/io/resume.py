@@ -106,7 +106,7 @@ def _plain(path: str) -> ResumePoint:
 
 
 def _packed(path: str) -> ResumePoint:
-    """Find the whole entries of a gzip file, whose members hold whole entries; the last one may be incomplete."""
+    """Find the complete entries of a gzip file, whose members contain complete entries; the last may be truncated."""
     from isal import isal_zlib
 
     damage: tuple[type[Exception], ...] = (zlib.error, cast(type[Exception], isal_zlib.error))

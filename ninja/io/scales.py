@@ -173,7 +173,7 @@ class ScalesOutput:
         self.path: str | None = None  # of the first place, once it is written
 
     def begin(self) -> None:
-        """Write the scales under their temporary names, in place of those of an earlier attempt."""
+        """Write the scales under temporary names, replacing any from an earlier attempt."""
         for path in map(scales_path, self._places):
             if self._chosen is None:
                 _remove(part_of(path))
@@ -191,7 +191,7 @@ class ScalesOutput:
         self._parts = []
 
     def abandon(self, *, keep: bool) -> None:
-        """Remove the scales, or keep them for the attempt that resumes the output."""
+        """Delete the scales, unless a later run may resume the output."""
         for part in self._parts:
             part.abandon(keep=keep)
         self._parts = []

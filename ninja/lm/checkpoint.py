@@ -100,7 +100,7 @@ def as_stored(module: Module, storage: Storage = "half") -> Module:
 
 
 def _packed(module: Module, storage: Storage) -> dict[str, torch.Tensor]:
-    """Return weights as they are stored: all in half precision, or matrices as int8 and their scales."""
+    """Return the weights in their storage format: all in half precision, or matrices as int8 with scales."""
     state: dict[str, torch.Tensor] = {}
     for name, weight in module.state_dict().items():
         exact = weight.detach().cpu().float()

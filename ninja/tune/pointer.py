@@ -47,7 +47,7 @@ class PointerSet:
 
 @dataclass(frozen=True, slots=True)
 class PointerTrial:
-    """A pair of weights and its word error rates in percent."""
+    """A pair of weights and the resulting word error rates, in percent."""
 
     prior: float
     weight: float

@@ -255,7 +255,7 @@ class _Search(Search[Weights]):
 
 
 def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
-    """Return mixture weights of the grid: as fine as MAX_MIXTURES allows, and the initial ones."""
+    """Return the mixture weights to try: a grid as fine as MAX_MIXTURES allows, and the initial weights."""
     models = len(start)
     if models == 1:
         return [start]

@@ -1,1 +1,1 @@
-"""The contextual grammar: word histories followed through class language models by token passing."""
+"""The contextual grammar, which tracks word histories through class language models by token passing."""

@@ -133,7 +133,7 @@ class ObjectReader:
         self.begin_object()
 
     def next_key(self) -> str | None:
-        """Read the key of the next entry and begin its object; None at the end."""
+        """Read the key of the next entry and start its object. Return None at the end of the input."""
         del self._buffer[: self._at]
         self._before, self._at = self._before + self._at, 0
         self.key, self.binary, self._counts_lines = None, False, False

@@ -183,8 +183,8 @@ def train_ngram(
 ) -> TrainedNgram:
     """Train an n-gram model with interpolated, modified Kneser–Ney smoothing.
 
-    Class tokens (``@name``) are words like others. Takes 8 bytes of memory for each word of the text, and some 100 for
-    each distinct n-gram.
+    Class tokens (``@name``) are treated as ordinary words. Takes 8 bytes of memory for each word of the text, and
+    some 100 for each distinct n-gram.
 
     Args:
         sentences: Words of each, without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.
