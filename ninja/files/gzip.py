@@ -97,7 +97,7 @@ class GzipReader:
         self._begin = self._read - len(self._packed)
         if not self._packed.startswith(GZIP_MAGIC):
             raise FormatError(
-                "the gzip stream ends here, and what follows is none: is something else appended to the file?",
+                "the gzip stream ends here, and no other follows: is something else appended to the file?",
                 self._name,
                 byte=self._begin,
             )
@@ -110,8 +110,8 @@ class GzipReader:
         """Refuse a later member that fails before its first byte, or is too short to hold a lattice."""
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
-                "the gzip stream ends here, and the rest is not another gzip stream: is something else appended to the "
-                "file, or is it cut short?",
+                "the gzip stream ends here, and the next one is incomplete: is something else appended to the file, or "
+                "is it cut short?",
                 self._name,
                 byte=self._begin,
             )

@@ -101,7 +101,7 @@ def _refusal(
     elif fault == _LOST:
         message = f"state {field.decode()} has no line, so the file may be cut short; a dead end has one with Infinity"
     else:
-        message = f"{_shown(field)} is no {'state' if fault == _STATE else 'weight'}"
+        message = f"{_shown(field)} is not a {'state' if fault == _STATE else 'weight'}"
     return FormatError(message, naming.path, key=naming.key, line=line)
 
 

@@ -228,8 +228,8 @@ def test_a_few_bytes_behind_a_gzip_stream_are_said_to_be_none(begin: bytes, fold
             errors: list[NinjaError] = []
             keys = [key for key, _ in ninja.read("junk.gz", on_error=errors.append)]
             assert len(errors) == 1
-            what = "no whole one" if behind.startswith(b"\x1f\x8b") else "none"
+            rest = "the next one is incomplete" if behind.startswith(b"\x1f\x8b") else "no other follows"
             place = f"junk.gz, byte {len(packed)}: "
-            message = f"{place}the gzip stream ends here, and what follows is {what}: is something else appended"
+            message = f"{place}the gzip stream ends here, and {rest}: is something else appended"
             assert str(errors[0]).startswith(message), behind
             assert keys == ["x", "y"]

@@ -119,7 +119,7 @@ def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
 # Words that are names of formats and mean something else: (module or package, word) -> what they mean.
 OTHER_MEANINGS = {
     ("ninja.cli.commands", "nbest"): "the command",
-    ("ninja.cli.console", "ctm"): "what is typed for the command",
+    ("ninja.cli.messages", "ctm"): "a suggestion for an unknown command",
     ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
     ("ninja.graph", "nbest"): "the function",
     ("ninja.io", "nbest"): "what a format holds",

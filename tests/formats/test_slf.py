@@ -105,7 +105,7 @@ def test_the_fields_of_the_costs_are_chosen_by_name():
     assert read_slf(content, "k").graph[0] == 6  # language model and pronunciation
     assert [graph("l"), graph("n"), graph("l", "n"), graph("i[0]"), graph("i[1]")] == [2, 8, 10, 16, 32]
     assert read_slf(content, "k", options=SlfOptions(acoustic=("a", "r"), graph=("l",))).acoustic[0] == 5
-    for name, message in {"x1": "no link has the field 'x1'", "i": "no finite number", "i[2]": "no item 2"}.items():
+    for name, message in {"x1": "no link has the field 'x1'", "i": "not a finite number", "i[2]": "no item 2"}.items():
         with pytest.raises(FormatError, match=message):
             graph(name)
     with pytest.raises(OptionError, match="not a field with a score"):

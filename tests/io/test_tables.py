@@ -272,14 +272,14 @@ def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
     failures = []
     assert list(keys("odd.gz", on_error=failures.append)) == list(keys("lat.1.gz"))
     assert [str(failure) for failure in failures] == [
-        f"odd.gz, byte {len(member)}: the gzip stream ends here, and what follows is none: is something else appended "
+        f"odd.gz, byte {len(member)}: the gzip stream ends here, and no other follows: is something else appended "
         "to the file?"
     ]
     Path("odd.gz").write_bytes(member + bytes(5) + member + bytes(7) + b"\x1f")
     with pytest.raises(FormatError, match=f"byte {2 * len(member) + 12}: the gzip stream ends here"):
         list(keys("odd.gz"))
     Path("odd.gz").write_bytes(member + bytes(5) + b"\x1f\x8b" + 30 * b"damage")
-    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: .* the rest is not another gzip stream"):
+    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: .* the next one is incomplete"):
         list(keys("odd.gz"))
 
 

@@ -56,7 +56,7 @@ def watched(*allowed: Path) -> Iterator[None]:
     """Fail if a command runs, a connection or a file system of fsspec is opened, or a file beside those allowed."""
     global _seen
     outside: list[str] = []
-    before, remote._system = remote._system, lambda url: outside.append(url) or before(url)  # type: ignore[assignment, func-returns-value]
+    before, remote._file_system = remote._file_system, lambda url: outside.append(url) or before(url)  # type: ignore[assignment, func-returns-value]
     known = [Path(sys.prefix), Path(sys.base_prefix), Path(package.__file__).parents[1], *allowed]
     known += [Path(each).resolve() for each in map(str, known)]
     known += [
@@ -71,7 +71,7 @@ def watched(*allowed: Path) -> Iterator[None]:
         yield
     finally:
         seen, _seen = _seen, None
-        remote._system = before
+        remote._file_system = before
     for event, name in seen:
         is_known = any(Path(os.path.realpath(name)).is_relative_to(each) for each in known)
         assert event == "open", (event, name)

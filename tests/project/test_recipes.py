@@ -42,7 +42,7 @@ def test_a_format_is_added_by_its_recipe(tmp_path):
 
 def test_a_command_is_added_by_its_recipe(tmp_path):
     package = PackageCopy(tmp_path)
-    for path in ("docs", "pyproject.toml", "tests/conftest.py", "tests/support/command_page.py", *PAGE_TESTS):
+    for path in ("docs", "pyproject.toml", "tests/conftest.py", "tests/support", *PAGE_TESTS):
         package.copy(path.partition("::")[0])
     (module,) = recipe_code("Add a command")
     package.add("ninja/cli/kaldi/clear_graph.py", module)

@@ -187,7 +187,7 @@ def test_a_caller_who_stops_does_not_wait_long_for_a_slow_source() -> None:
 
 
 def test_pairs_where_a_lattice_is_wanted_are_refused_in_words(tmp_path: Path) -> None:
-    message = "a pair was given, but a lattice is needed; leave the key out"
+    message = "expected a lattice, but got a .key, lattice. pair; pass only the lattice"
     with ninja.write(tmp_path / "x.jsonl") as output:
         output.write(MANY[0][1])
         with pytest.raises(OptionError, match=message):

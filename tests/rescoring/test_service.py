@@ -442,7 +442,7 @@ def test_submit_refuses_invalid_arguments_at_once() -> None:
     with Rescorer(FakeLM(), OPTIONS) as rescorer:
         with pytest.raises(OptionError, match="entities need a context"):
             rescorer.submit(MANY[0], {"@name": ["a"]})
-        with pytest.raises(OptionError, match="leave the key out"):
+        with pytest.raises(OptionError, match="pass only the lattice"):
             rescorer.submit((MANY[0].key, MANY[0]))  # type: ignore[arg-type]
         with pytest.raises(OptionError, match="lattice is of type str"):
             rescorer.submit("lat.ark")  # type: ignore[arg-type]
