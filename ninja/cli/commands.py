@@ -33,7 +33,7 @@ SECTIONS = {
             "train_context:context", "Train a phrase encoder, which finds phrases that sound similar."
         ),
         "train context-lm": Entry("train_context:context_lm", "Train a pointer to phrases beside a language model."),
-        "tune": Entry("tune", "Tune the weights of a rescoring on a development set.", has_shards=False),
+        "tune": Entry("tune", "Tune rescoring weights on a development set.", has_shards=False),
         "lm": Entry("lm", "Score text with language models, or describe or convert the models."),
     },
     "Word sequences of lattices": {

@@ -225,7 +225,7 @@ acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor app
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")
 word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")
-jobs = click.option("--jobs", type=click.IntRange(1), help="Threads.  [default: all cores; of `ninja context`, 1]")
+jobs = click.option("--jobs", type=click.IntRange(1), help="Threads.  [default: all cores; 1 for `ninja context`]")
 
 
 class Switch(click.Option):

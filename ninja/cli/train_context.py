@@ -84,7 +84,7 @@ def context(
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--rnnlm", "Language model of the pointer.  [default: shipped]")
+@reads("--rnnlm", "Language model to train the pointer for.  [default: shipped]")
 @reads("--context-model", "Encoder of phrases.  [default: shipped]")
 @writes("-o", "Context model to write: the encoder and the pointer.", "--output-file", required=True)
 @from_fields(PointerOptions)

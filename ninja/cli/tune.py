@@ -99,7 +99,7 @@ def tune(
     num_sentences: int,
     **values: Any,
 ) -> None:
-    """Tune the weights of a rescoring on a development set.
+    """Tune rescoring weights on a development set.
 
     SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, the weights with
     the fewest errors of its best sentences are chosen, and it is rescored with these. The word error rate printed is

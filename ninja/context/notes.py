@@ -57,12 +57,12 @@ def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
     known = {word for word, _ in class_words(lm)}
     classes = set(entities.classes) - {NO_CLASS}
     if not known:
-        yield f"{path}: no class words such as @name, $name or <name>; phrases are boosted in any place"
+        yield f"{path}: no class words such as @name, $name or <name>; phrases are boosted anywhere"
         return
     for name in sorted(known - classes):
         yield f"{path}: {name} has no phrases in {_name(entities)}, and is never entered"
     for name in sorted(classes - known):
-        yield f"{_name(entities)}: {name} is not a word of {path}; its phrases are boosted in any place"
+        yield f"{_name(entities)}: {name} is not a word of {path}; its phrases are boosted anywhere"
 
 
 def _name(entities: Entities) -> str:

@@ -44,7 +44,7 @@ class ContextOptions:
     map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks: other case, forms of <unk>
     context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
     context_prior: float = described(0.0, "Added to the log-odds of a phrase with --context-model.")
-    max_arcs: int = described(10_000_000, "Refuse a lattice that has more arcs with its context.")
+    max_arcs: int = described(10_000_000, "Reject lattices that exceed this many arcs once context is added.")
 
     def __post_init__(self) -> None:
         for name in ("class_boost", "keyword_boost", "context_weight", "context_prior"):

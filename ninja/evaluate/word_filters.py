@@ -48,12 +48,12 @@ class GlobalMapping:
 
 @dataclass(frozen=True, slots=True)
 class WordFilter:
-    """Changes of transcripts before scoring, applied in this order after Unicode normalisation (NFC).
+    """Changes made to transcripts before scoring, in the order of the fields, after Unicode normalisation (NFC).
 
     Args:
-        script: Program that reads lines of a key and words and writes the changed lines, as Kaldi's
-            ``local/wer_output_filter``. A file that is not executable is a GNU sed script without the commands ``e``,
-            ``r`` and ``w``.
+        script: Program that reads lines with a key and words, and writes the changed lines, as Kaldi's
+            ``local/wer_output_filter``. A file that is not executable is run as a GNU sed script, which may not have
+            the commands ``e``, ``r`` and ``w``.
         mapping: Rules of a global mapping file (``read_glm``).
         ignored: Words to remove.
     """

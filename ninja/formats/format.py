@@ -303,7 +303,7 @@ def fill_options(
     for option, text in values.items():
         if option not in fields:
             known = ", ".join(sorted(fields)) or "none"
-            raise OptionError(f"{name} has no option {option!r}; there is: {known}")
+            raise OptionError(f"{name} has no option {option!r}; available options: {known}")
         try:
             arguments[option] = _value(text, kinds[option])
         except ValueError as error:

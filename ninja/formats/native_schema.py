@@ -254,7 +254,7 @@ def _refuse_compressed(content: memoryview, offset: int, *, dictionary: bool, pa
     if dictionary:
         inner = _field(message, table, 1)
         if inner is None:
-            raise FormatError("a dictionary without words", path, byte=offset)
+            raise FormatError("the dictionary of words is empty", path, byte=offset)
         table = inner + _number("<I", message, inner)
     if _field(message, table, 3) is not None:
         raise FormatError("compressed columns; write the file without compression", path, byte=offset)

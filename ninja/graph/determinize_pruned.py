@@ -29,7 +29,7 @@ _LOOP, _PRECISION = 4, 5
 class DeterminizeBounds:
     """Bounds on the memory and size of a determinization; 0 or less is no bound."""
 
-    delta: float = described(2.0**-10, "Merge sets of states whose costs differ by no more.")
+    delta: float = described(2.0**-10, "Merge sets of states whose costs differ by at most this much.")
     max_mem: int = described(50_000_000, "Maximum memory in bytes, roughly; no bound if 0 or less.")
     max_arcs: int = described(-1, "Maximum number of arcs; no bound if 0 or less.")
     max_states: int = described(-1, "Maximum number of states; no bound if 0 or less.")

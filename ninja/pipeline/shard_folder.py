@@ -1,4 +1,4 @@
-"""`ShardFolder`: the files of a run in shards, on a file system that all workers share or in an object store."""
+"""`ShardFolder`: the files of a sharded run, on a file system that all workers share or in an object store."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ class SearchOptions:
         LARGEST,
     )
     beam: float | None = option(
-        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 6; nbest, cover, trie 8]", 0
+        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 6; 8 for nbest, cover, trie]", 0
     )
     prune_beam: float | None = option(
         None,
-        "Drop arcs whose best path exceeds the first pass's best cost by this much.  [default: beam + 2; cover 5]",
+        "Drop arcs whose best path exceeds the first pass's best cost by this much.  [default: beam + 2; 5 for cover]",
         0,
     )
     merge_order: int | None = option(

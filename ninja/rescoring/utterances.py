@@ -62,7 +62,7 @@ class Utterance:
         return (*(() if self.phrases is None else (self.phrases.number,)), *self.history)
 
     def finish(self, result: Lattice | None = None, error: BaseException | None = None) -> None:
-        """Set the result or the error, also of the future if there is one."""
+        """Set the result or the error, and pass it to the future if there is one."""
         if isinstance(error, NinjaError):
             error.key = error.key or self.key
         self.result, self.error, self.is_done = result, error, True

@@ -50,7 +50,7 @@ def simulate(
     common = {word for word, _ in count.most_common(options.common)}
     rare = sorted(set(count) - common)
     if not rare:
-        raise OptionError(f"no word beyond the {options.common} commonest; give more text, or a smaller common")
+        raise OptionError(f"no word beyond the {options.common} commonest; provide more text, or reduce `common`")
     sentences = list(islice(text(), 0, None, max(1, count.total() // options.positions)))
     number: dict[str, int] = {}
     counts: list[int] = []

@@ -66,7 +66,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         lambda at: PhraseEncoder.load(saved(at / "x.pt", {"format": "another"})),
     ),
     "boundary is empty, but words begin with it": (OptionError, lambda at: Spelling(["a"], boundary="")),
-    "damaged phone confusions: 'substitution' is missing": (
+    "invalid phone confusion table: 'substitution' is missing": (
         FormatError,
         lambda at: Confusion.read(text(at / "x", json.dumps({"format": "ninja phone confusion 1", "phones": ["a"]}))),
     ),

@@ -136,7 +136,7 @@ def test_a_stage_says_what_is_odd_about_its_files(file):
     assert (
         f"{file('c.arpa', write_arpa(CLASSES))}: @place has no phrases in {entities}, and is never entered" == notes[2]
     )
-    assert notes[3].endswith("c.arpa; its phrases are boosted in any place")
+    assert notes[3].endswith("c.arpa; its phrases are boosted anywhere")
     assert "@artist is not a word of" in notes[3]
 
 
@@ -145,7 +145,7 @@ def test_a_class_model_without_classes_is_named(file):
     context = Context(file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(UNIGRAM)))
     list(Contextual(context)([("one", choice("one"))], report))
     assert report.notes == [
-        f"{context.class_lm}: no class words such as @name, $name or <name>; phrases are boosted in any place"
+        f"{context.class_lm}: no class words such as @name, $name or <name>; phrases are boosted anywhere"
     ]
 
 

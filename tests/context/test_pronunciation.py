@@ -180,14 +180,14 @@ def test_costs_that_are_written_are_read_again(tmp_path) -> None:
     ("change", "message"),
     [
         ({"format": "else"}, 'there is no "format": "ninja phone confusion 1"'),
-        ({"insertion": None}, "damaged phone confusions"),
+        ({"insertion": None}, "invalid phone confusion table"),
         ({"insertion": [1.0]}, r"insertion has shape \[1\], but \[2\] is needed for 2 phones"),
         ({"deletion": [1.0, 0.0]}, "the deletion cost of B is 0.0, but costs are positive"),
         ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but costs are positive"),
         ({"substitution": [[0, 1], [1, 0.5]]}, "B costs 0.5 as itself, but must cost 0"),
-        ({"substitution": [[0, 1], [1]]}, "damaged phone confusions"),
+        ({"substitution": [[0, 1], [1]]}, "invalid phone confusion table"),
         ({"phones": ["A", "A"]}, "2 phones, 1 of them different"),
-        ({"phones": 7}, "damaged phone confusions"),
+        ({"phones": 7}, "invalid phone confusion table"),
     ],
 )
 def test_damaged_costs_are_refused(tmp_path, change: dict[str, object], message: str) -> None:

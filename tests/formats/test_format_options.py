@@ -115,7 +115,7 @@ def test_a_value_gets_the_type_of_its_field(option, text, value):
         ("mode", "Null", "x: mode=Null is not one of never, null"),
         ("base", "ten", "x: base=ten is not a number or none"),
         ("words", "2", "x: words=2 is not true or false or none"),
-        ("size", "2", "x has no option 'size'; there is: base, count, encoding, fields, fold, mode, name, "),
+        ("size", "2", "x has no option 'size'; available options: base, count, encoding, fields, fold, mode, name, "),
     ],
 )
 def test_a_value_of_another_kind_is_refused_by_name(option, text, message):

@@ -62,7 +62,7 @@ def test_a_new_format_is_read_by_name_with_its_options(toy, ninja):
     code, out, _ = ninja("best", "--from", "toy:scale=2", toy / "utt")
     assert (code, out) == (0, "utt hello world\n")
     code, _, err = ninja("best", "--from", "toy:size=2", toy / "utt")
-    assert (code, "toy has no option 'size'; there is: scale" in err) == (2, True)
+    assert (code, "toy has no option 'size'; available options: scale" in err) == (2, True)
 
 
 def test_a_new_format_is_found_in_folders(toy, ninja):

@@ -134,7 +134,7 @@ def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> N
 @command
 @options.acoustic_scale
 @switch("--determinize", True, "Keep only the best path of each word sequence.")
-@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Fail unions with more arcs.")
+@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Maximum number of arcs of a union.")
 @joins_archives("The united lattices", strict=True)
 def union(joined: Joined, destination: Output, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
     """Unite the lattices of several archives.

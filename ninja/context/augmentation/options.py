@@ -19,7 +19,7 @@ class AugmentOptions:
 
     max_distance: float = described(0.25, "Maximum distance per phone between a phrase and the words that it replaces.")
     penalty: float = described(12.0, "Cost per unit of distance, in nats.")
-    choice_penalty: float = described(1.0, "Cost factor for a choice among N phrases, multiplied by ln N, in nats.")
+    choice_penalty: float = described(1.0, "Cost of a choice among N phrases per unit of ln N, in nats.")
     acoustic_scale: float = 0.1  # of the acoustic costs when paths are compared
     place_weight: float | None = described(
         None,

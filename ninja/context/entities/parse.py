@@ -49,7 +49,7 @@ class Place(NamedTuple):
     entry: int = 0  # from 1; 0 if a line is one entry
 
     def seen_from(self, home: str | None) -> str:
-        """Return the place as text, without the file if that is `home`."""
+        """Return the location as text, without the file name if the file is `home`."""
         parts = [self.path] if self.path is not None and self.path != home else []
         parts += [f"line {self.line}"] if self.line is not None else []
         parts += [f"entry {self.entry}"] if self.entry else []

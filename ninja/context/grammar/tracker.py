@@ -20,7 +20,7 @@ from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS, NO_WORD, WordMap, complete
 
-NO_CLASS = ""  # class of phrases that are boosted in any place
+NO_CLASS = ""  # class of phrases that are boosted anywhere
 CLASS_LM, OLD_LM = "the class language model", "the old language model"  # names in messages
 
 

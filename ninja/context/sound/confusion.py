@@ -135,7 +135,7 @@ class Confusion:
             return cls(phones, substitution, insertion, deletion, str(content.get("source", "")))
         except (KeyError, TypeError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise FormatError(f"damaged phone confusions: {reason}", path) from error
+            raise FormatError(f"invalid phone confusion table: {reason}", path) from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the costs as JSON with 4 decimals."""

@@ -119,7 +119,7 @@ def read_manifest(content: bytes, field: str = "audio_filepath", path: str | Non
 def write_nemo(
     nbest: NBest, words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
 ) -> bytes:
-    """Write a list as lines of a file of beams; scores have nine digits."""
+    """Write an n-best list as lines of a NeMo beams file; scores have nine significant digits."""
     lines = []
     for hypothesis in nbest.hypotheses:
         costs = {"graph": hypothesis.graph_cost, "acoustic": hypothesis.acoustic_cost}
