@@ -17,8 +17,7 @@ def decode_mbr(
     int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
     int64_t most_words=c.kMostWords,
 ):
-    """Decode lattices, starting from the words `start` (pool and begin of each lattice), or from the best paths if it is
-    None.
+    """Decode lattices, starting from the words `start` (pool and begin of each lattice), by default the best paths.
 
     Beyond `whole_words` states times words, a state is compared with at least `least_words` on both sides of its time,
     and with more within `most_words`.

@@ -92,6 +92,6 @@ def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob no
     with nogil:
         output.make(input)
     return (
-        int64s(output.arc_begin), int32s(output.dst), int32s(output.word), floats(output.acoustic), int64s(output.ali_begin),
-        int32s(output.ali),
+        int64s(output.arc_begin), int32s(output.dst), int32s(output.word), floats(output.acoustic),
+        int64s(output.ali_begin), int32s(output.ali),
     )

@@ -139,7 +139,7 @@ cdef class FileBatches:
 cdef class TableReader:
     """A window that slides over the bytes of a table and parses lattices.
 
-    Fill the view that ``space`` returns, call ``advance`` and ``parse``; repeat until ``broken`` or the end of the file.
+    Fill the view that ``space`` returns, call ``advance`` and ``parse``; repeat until ``broken`` or end of file.
 
     Args:
         path: Name of the table, for messages.

@@ -358,7 +358,7 @@ def minimize(lattices not None, cbool strings, cbool weights, double acoustic_sc
 
 
 cdef object split_arrays(object lattice, c.SplitLattice& split, int64_t max_arcs, object where):
-    """Return the old state of each state, arc_begin, dst, the old arc of each arc, and the automaton's state of each."""
+    """Return the old state of each state, arc_begin, dst, the old arc of each arc, and the states' automaton states."""
     if split.too_large:
         raise too_large(lattice, max_arcs, where)
     return (
