@@ -84,8 +84,8 @@ cdef class Tracker:
     """Numbered token sets.
 
     Takes whether each symbol is not a word, uint8 [symbols]; the class model (`_lm.Model` or None) with its word of
-    each symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same of the old model; and the
-    options of c.ContextOptions.
+    each symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same of the old model; and
+    the options of c.ContextOptions.
     """
 
     cdef unique_ptr[c.ContextTracker] tracker
