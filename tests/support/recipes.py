@@ -54,7 +54,8 @@ class PackageCopy:
 
     def python(self, *arguments):
         """Run Python with this copy as the package; return its output."""
-        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        shared = os.environ.get("NINJA_SHARED", str(ROOT.parent / "shared"))
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "NINJA_SHARED": shared}
         command = [sys.executable, *map(str, arguments)]
         process = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=self.folder)
         assert process.returncode == 0, process.stdout + process.stderr
