@@ -146,6 +146,11 @@ class BoundModels:
         self._map: WordMap | None = None
         self._parts: Sequence[WordMap] = ()
 
+    def use(self, maps: Sequence[WordMap]) -> None:
+        """Take over the word map of the model, if it is among maps that were made with the same options."""
+        if not isinstance(self._unbound, Mixture):
+            self._map = next((word_map for word_map in maps if word_map.lm is self._unbound), None)
+
     def for_threads(self, count: int) -> list[BoundModels]:
         """Return a copy for each thread, once words are known; see `LanguageModel.for_threads`."""
         copies = []

@@ -315,6 +315,8 @@ class Rescorer:
                 raise OptionError("a model that reads backwards ignores earlier utterances; leave carry_over out")
             refuse_words(lm, options)
             models = BoundModels(self._over(lm), old_lm, options)
+            if self._maps is not None:
+                models.use(self._maps[2])  # of the check of words
             passes.append(_Pass(lm, models, options, RecordingQueue(self.carry_over)))
             old_lm = None  # the first pass takes it out
         return passes
