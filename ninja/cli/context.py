@@ -14,7 +14,7 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.console import current_console, results, use_log, write
-from ninja.cli.files import EntityFile
+from ninja.cli.files import CommandFiles
 from ninja.cli.models import map_words, word_options
 from ninja.cli.options import (
     command,
@@ -72,7 +72,6 @@ def entities(
             reads(
                 "--entities",
                 "Phrases, one per line, or phrases per utterance in JSON, JSONL or TSV.",
-                kind=EntityFile(),
                 required=required,
             ),
             reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
@@ -115,7 +114,10 @@ def entities(
                 raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
             context = None
             if entities is not None:
-                context = Context(entities, class_lm, utt2group, boosts, augmentation, context_model=model)
+                command_files: CommandFiles = click.get_current_context().obj
+                context = Context(
+                    entities, class_lm, utt2group, boosts, augmentation, context_model=model, guard=command_files.guard
+                )
             elif model is not None:
                 raise OptionError("--context-model: of use with --entities only")
             elif wrong := given_on_command_line(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -51,20 +50,6 @@ class InputFile(click.ParamType):
             yield from (file.path for file in folder.files)
         for place, _, names in os.walk(folder.path):
             yield from (os.path.join(place, name) for name in names)
-
-
-class EntityFile(InputFile):
-    """A file of entities, and the files of phrases that it names."""
-
-    def paths(self, files: list[SourceFile]) -> Iterator[str]:
-        """Yield the paths of the file and of those that it names."""
-        from ninja.context.entities.parse import read_sections
-
-        for path in super().paths(files):
-            yield path
-            if path != STDIN:
-                with contextlib.suppress(NinjaError):  # reading the file reports it
-                    yield from (listed for section in read_sections(path) for listed in section.files)
 
 
 class Lattices(InputFile):

@@ -13,7 +13,7 @@ import click
 
 from ninja import evaluate
 from ninja.cli.console import current_console, results
-from ninja.cli.files import EntityFile, InputFile, OutputFolder
+from ninja.cli.files import InputFile, OutputFolder
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.options import command, given_on_command_line, reads, section, writes
 from ninja.cli.scales import grid_of_scales, say_default
@@ -78,7 +78,7 @@ _MISSING = {"all": "scored as empty", "present": "ignored"}
 )
 @section(
     "Entities",
-    reads("--entities", "Entities of each utterance, to print how many were recognised.", kind=EntityFile()),
+    reads("--entities", "Entities of each utterance, to print how many were recognised."),
     reads("--utt2group", "Group of each utterance, for entities of groups, as utt2spk."),
     reads("--truth", "True entities as JSON lines.  [default: those in REFERENCE]"),
     reads("--before", "Transcripts without context, for comparison in --report."),
@@ -294,7 +294,8 @@ def _score_entities(
 ) -> ErrorRate:
     # A table that grows with the words of lattices is not a vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else inputs.table() if inputs.words else None
-    listed = Entities.read(entities, words=table, groups=None if utt2group is None else read_speakers(utt2group))
+    groups = None if utt2group is None else read_speakers(utt2group)
+    listed = Entities.read(entities, words=table, groups=groups, guard=inputs.guard)
     for problem in listed.problems:
         current_console().say(problem)
     scores = score_entities(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ninja.cli.console import current_console, results
-from ninja.cli.files import EntityFile, Lattices
+from ninja.cli.files import Lattices
 from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.scales import scales, shared_scales
 from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone
@@ -33,7 +33,7 @@ NAMED = 5  # number of keys in a message
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
 @click.option("--frame-shift", type=float, help="Seconds per frame; times are then shown in seconds.")
 @reads("--context-model", "Context model whose effect on words is shown, with --entities.  [default: the shipped one]")
-@reads("--entities", "With --context-model: the phrases.", kind=EntityFile())
+@reads("--entities", "With --context-model: the phrases.")
 @reads("--rnnlm", "With --context-model: the language model.  [default: shipped]")
 @scales
 @output_file("Page to write, such as lattice.html")
@@ -89,7 +89,7 @@ def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None
         from ninja.context.settings import Context
         from ninja.context.stage import Contextual
 
-    stage = Contextual(Context(entities, context_model=model))
+    stage = Contextual(Context(entities, context_model=model, guard=inputs.guard))
     explanation = pointer_scores(drawing.lattice, stage, load(rnnlm), drawing.options.scales, inputs.log)
     return replace(drawing, gain=explanation.gain, copied=explanation.copied)
 

@@ -12,7 +12,7 @@ import click
 
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
-from ninja.cli.files import EntityFile, Lattices
+from ninja.cli.files import Lattices
 from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
 from ninja.cli.options import (
     command,
@@ -82,7 +82,7 @@ OF_CONTEXT |= {*OF_TUNING}
         "--general", "With --entities: lattices of utterances that contain no phrases.", kind=Lattices(), multiple=True
     ),
     reads("--general-ref", "With --entities: reference transcripts of --general."),
-    reads("--general-entities", "Phrases of --general.  [default: --entities]", kind=EntityFile()),
+    reads("--general-entities", "Phrases of --general.  [default: --entities]"),
     click.option("--max-general-rise", default=0.2, help="Maximum rise of the WER of --general, in percentage points."),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),

@@ -47,7 +47,7 @@ def load_entities(context: Context, words: SymbolTable) -> Entities:
     if isinstance(context.entities, Entities):
         return context.entities
     groups = None if context.groups is None else read_speakers(context.groups)
-    return Entities.read(context.entities, words=words, groups=groups)
+    return Entities.read(context.entities, words=words, groups=groups, guard=context.guard)
 
 
 def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: LoadOptions = DEFAULTS) -> NgramLM:

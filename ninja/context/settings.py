@@ -10,6 +10,7 @@ from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
+from ninja.files.output import Guard
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 
@@ -51,6 +52,7 @@ class Context:
     augmentation: Augmentation | None = None
     load_options: LoadOptions = DEFAULTS  # of the n-gram models
     context_model: Name | ContextPointer | None = None  # reads the phrases during rescoring; replaces boosts
+    guard: Guard | None = None  # notes the files that the entities name, which no output may replace
 
     def __post_init__(self) -> None:
         if self.context_model is not None and self.class_lm is not None:

@@ -128,8 +128,8 @@ class BoundModels:
     without a new one       graph + λ ln p_old
     """
 
-    def __init__(self, lm: Model, old_lm: Model, options: EngineOptions) -> None:
-        """Mix the models; the old one has weight -1."""
+    def __init__(self, lm: Model, old_lm: Model, options: EngineOptions, maps: Sequence[WordMap] = ()) -> None:
+        """Mix the models, the old one with weight -1; `maps`, made with the same options, are used where they fit."""
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
@@ -143,13 +143,8 @@ class BoundModels:
         else:
             raise OptionError("there is neither a language model nor an old one; give at least one of them")
         self._lm: LanguageModel | None = None if isinstance(self._unbound, Mixture) else self._unbound
-        self._map: WordMap | None = None
+        self._map = next((word_map for word_map in maps if word_map.lm is self._unbound), None)
         self._parts: Sequence[WordMap] = ()
-
-    def use(self, maps: Sequence[WordMap]) -> None:
-        """Take over the word map of the model, if it is among maps that were made with the same options."""
-        if not isinstance(self._unbound, Mixture):
-            self._map = next((word_map for word_map in maps if word_map.lm is self._unbound), None)
 
     def for_threads(self, count: int) -> list[BoundModels]:
         """Return a copy for each thread, once words are known; see `LanguageModel.for_threads`."""

@@ -309,14 +309,12 @@ class Rescorer:
             yield from source
 
     def _new_passes(self) -> list[_Pass]:
-        old_lm, passes = self.old_lm, []
+        old_lm, passes, maps = self.old_lm, [], () if self._maps is None else self._maps[2]  # of the check of words
         for lm, options in self._models:
             if self.carry_over is not None and options.backward:
                 raise OptionError("a model that reads backwards ignores earlier utterances; leave carry_over out")
             refuse_words(lm, options)
-            models = BoundModels(self._over(lm), old_lm, options)
-            if self._maps is not None:
-                models.use(self._maps[2])  # of the check of words
+            models = BoundModels(self._over(lm), old_lm, options, maps)
             passes.append(_Pass(lm, models, options, RecordingQueue(self.carry_over)))
             old_lm = None  # the first pass takes it out
         return passes

@@ -201,12 +201,21 @@ def test_an_output_in_a_folder_that_is_read_may_be_written_again_if_it_holds_no_
     assert (code, REFUSED in errors) == (2, True)
 
 
-def test_a_file_of_phrases_that_an_entity_list_names_is_an_input(there, ninja):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("context", "d", "--words", "words.txt", "--entities", "lists.json"),
+        ("score", "refs", "d", "--words", "words.txt", "--entities", "lists.json"),
+    ],
+    ids=["context", "score"],
+)
+def test_a_file_of_phrases_that_an_entity_list_names_is_an_input(there, ninja, arguments):
     (there / "names.tsv").write_text("@name\tfive\n")
     (there / "lists.json").write_text('{"lists": {"names": {"file": "names.tsv"}}, "all": {"lists": ["names"]}}')
-    arguments = ("context", "d", "--words", "words.txt", "--entities", "lists.json")
-    assert ninja(*arguments, "-o", "out.ark")[0] == 0
-    code, _, errors = ninja(*arguments, "-o", "names.tsv")
+    (there / "refs").write_text("utt1 5 6\nutt2 5 6\n")
+    output = "--report" if arguments[0] == "score" else "-o"
+    assert ninja(*arguments, output, "out")[0] == 0
+    code, _, errors = ninja(*arguments, output, "names.tsv")
     assert (code, REFUSED in errors, (there / "names.tsv").read_text()) == (2, True, "@name\tfive\n")
 
 

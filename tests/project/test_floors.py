@@ -179,7 +179,6 @@ WAITING = {
     ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
     ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
     ("ninja.cli.console", "ninja.cli.progress_bar"): "imports rich, for terminals only",
-    ("ninja.cli.files", "ninja.context.entities.parse"): "for commands with entities only",
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.cli.main", "ninja.libraries"): "for --version only",

@@ -14,6 +14,8 @@ from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
 from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.evaluate.entities import Phrases
 from ninja.evaluate.entity_report import Entity
+from ninja.files.output import Guard
+from ninja.files.place import identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 MAX_WORDS = 32  # of a phrase
@@ -121,6 +123,7 @@ class Entities:
         words: SymbolTable | None = None,
         rules: Normalisation = AS_TABLE,
         groups: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
     ) -> Entities:
         """Read an entity file; ``.gz`` is decompressed. The format is detected from the content.
 
@@ -130,14 +133,20 @@ class Entities:
             path: The file; files that its lists name are relative to its folder.
             words: Symbol table of the lattices, to whose spelling phrases are normalised.
             groups: Group of each utterance in addition to the file's, see ``ninja.evaluate.read_speakers``.
+            guard: Notes the files of phrases that the file names, which no output may replace.
 
         Raises:
             FormatError: The format is violated, a phrase is empty, too long or twice in a list with different weights,
                 a weight is not finite, an utterance occurs twice, or a list or group is used but not defined.
             InputError: The file, or that of a list, cannot be read.
+            OptionError: An output replaces a file of phrases.
         """
         name = os.fspath(path)
-        return cls(read_sections(name), Normaliser(words, rules), groups or {}, name)
+        sections = read_sections(name)
+        if guard is not None:
+            for listed in (listed for section in sections for listed in section.files):
+                guard.read(listed, identity_of(listed))
+        return cls(sections, Normaliser(words, rules), groups or {}, name)
 
     @classmethod
     def from_dict(
