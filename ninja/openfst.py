@@ -159,16 +159,16 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
     final_label[src[ending]] = olabel[ending]
     ends = is_final.copy()
     ends[src[ending]] = True
-    kept = ~ending
-    label, final_label, ends = olabel[kept], final_label[stays], ends[stays]
+    is_arc = ~ending
+    label, final_label, ends = olabel[is_arc], final_label[stays], ends[stays]
     ali_begin, ali = gather(pool, begin[label], length[label])
     final_ali_begin, final_ali = gather(pool, begin[final_label], length[final_label])
     single = length[label].max(initial=0) <= 1 and final_ali.size == 0
     lattice = Lattice.from_arrays(
         key,
-        offsets(np.bincount(src[kept], minlength=num_states)[stays]),
-        place[dst[kept]],
-        word[kept],
+        offsets(np.bincount(src[is_arc], minlength=num_states)[stays]),
+        place[dst[is_arc]],
+        word[is_arc],
         graph_of[label],
         acoustic_of[label],
         np.where(ends, graph_of[final_label], np.float32(np.inf)),

@@ -142,10 +142,10 @@ class PlfParser : public TextTokens {
     if (*at_ != ')') fail("expected ',' or ')', found " + shown(seen()));
     ++at_;
     if (!any) fail("an arc needs a word, scores and a distance");
-    const int32_t found = static_cast<int32_t>(scores_.size() - first);
-    if (num_scores_ < 0) num_scores_ = found;
-    if (found != num_scores_) {
-      refuse("an arc has " + std::to_string(found) + " scores, the others " + std::to_string(num_scores_), line);
+    const int32_t num_scores = static_cast<int32_t>(scores_.size() - first);
+    if (num_scores_ < 0) num_scores_ = num_scores;
+    if (num_scores != num_scores_) {
+      refuse("an arc has " + std::to_string(num_scores) + " scores, the others " + std::to_string(num_scores_), line);
     }
     if (!(last >= 1 && last <= std::numeric_limits<int32_t>::max() / 2) || last != std::floor(last)) {
       refuse("an arc needs a distance, a whole number from 1 on, as its last number", line);

@@ -34,16 +34,18 @@ FUZZ_TARGET(mutate_drawn) {
                            costs.data(),   final_costs.data()};
   const int64_t start = draw.ConsumeIntegralInRange<int64_t>(0, num_states - 1);
   const fuzz::DrawnLattice drawn(draw);
-  const ninja::Composition made = ninja::compose(drawn.arcs(), fst, start, phi, most);
-  if (made.too_large || made.cycle >= 0) return;
-  const size_t num_made = made.state_map.size(), num_arcs = made.dst.size();
-  fuzz::expect(made.arc_begin.size() == num_made + 1 && made.final_cost.size() == num_made &&
-                   made.arc_begin.back() == static_cast<int64_t>(num_arcs) && made.word.size() == num_arcs &&
-                   made.arc_map.size() == num_arcs && made.cost.size() == num_arcs,
+  const ninja::Composition composition = ninja::compose(drawn.arcs(), fst, start, phi, most);
+  if (composition.too_large || composition.cycle >= 0) return;
+  const size_t num_composed = composition.state_map.size(), num_arcs = composition.dst.size();
+  fuzz::expect(composition.arc_begin.size() == num_composed + 1 && composition.final_cost.size() == num_composed &&
+                   composition.arc_begin.back() == static_cast<int64_t>(num_arcs) &&
+                   composition.word.size() == num_arcs && composition.arc_map.size() == num_arcs &&
+                   composition.cost.size() == num_arcs,
                "the arrays of a result fit each other");
-  for (size_t state = 0; state < num_made; ++state) {
-    for (int64_t arc = made.arc_begin[state]; arc < made.arc_begin[state + 1]; ++arc) {
-      fuzz::expect(made.dst[arc] > static_cast<int32_t>(state) && made.dst[arc] < static_cast<int32_t>(num_made),
+  for (size_t state = 0; state < num_composed; ++state) {
+    for (int64_t arc = composition.arc_begin[state]; arc < composition.arc_begin[state + 1]; ++arc) {
+      fuzz::expect(composition.dst[arc] > static_cast<int32_t>(state) &&
+                       composition.dst[arc] < static_cast<int32_t>(num_composed),
                    "every arc leads onwards");
     }
   }

@@ -229,8 +229,8 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
 
 
 def _kept(keeps: frozenset[Field], options: OpenfstWriteOptions) -> frozenset[Field]:
-    kept = kept_by_options(keeps, options)
-    return kept | {"names"} if options.symbols else kept
+    fields = kept_by_options(keeps, options)
+    return fields | {"names"} if options.symbols else fields
 
 
 FORMAT = Format(

@@ -252,8 +252,8 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
 
 
 def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Field]:
-    kept = textual.kept_by_options(keeps, options)
-    return kept - {"ids"} | {"names"} if options.labels == "words" else kept
+    fields = textual.kept_by_options(keeps, options)
+    return fields - {"ids"} | {"names"} if options.labels == "words" else fields
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:

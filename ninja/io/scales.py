@@ -97,9 +97,9 @@ def _beside(file: SourceFile) -> Iterator[tuple[str, str | None]]:
     if file.is_pipe:
         yield path, None
         return
-    own = scales_path(path)
-    if is_file(own):
-        yield path, own
+    file_scales = scales_path(path)
+    if is_file(file_scales):
+        yield path, file_scales
     elif file.kind == "folder":
         scaled = {member.path for member in file.files if is_file(scales_path(member.path))}
         for member in file.lattice_files if scaled else []:

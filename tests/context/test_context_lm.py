@@ -46,13 +46,13 @@ def listed(*lists):
     """Return a contextual model, and the slots of histories that begin with each list of phrases."""
     ids = PhraseListIds()
     lm = ContextMixture(((BASE, 1.0),), pointer=POINTER, phrase_lists=ids).over(TABLE, PENALTY)
-    found = [ids.of(entities(phrases).of("*")) for phrases in lists]
+    marks = [ids.of(entities(phrases).of("*")) for phrases in lists]
     root = lm.start(1)
     slots = [
-        lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in found
+        lm.start(1)[0] if mark is None else lm.advance(root, np.array([mark.number], np.int32))[0] for mark in marks
     ]
     lm.release(root)
-    return lm, np.array(slots), found
+    return lm, np.array(slots), marks
 
 
 def read(lm, slots, sentence):
@@ -78,9 +78,9 @@ def slow(phrases) -> SlowContextLM:
             new = BASE.advance(slots, np.array([BASE.unk if word in OTHERS else VOCABULARY.id(word)], np.int32))
             BASE.release(slots)
             slots = new
-        found = BASE.states(slots)[0]
+        states = BASE.states(slots)[0]
         BASE.release(slots)
-        return found
+        return states
 
     def vector(word):
         known = VOCABULARY.id(word)
@@ -117,10 +117,10 @@ def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
 def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
     lm, slots, _ids = listed(*lists, [])
     together = all_scores(lm, read(lm, slots, sentence))
-    for phrases, found in zip(lists, together, strict=False):
+    for phrases, scores in zip(lists, together, strict=False):
         shuffled = random.sample(phrases, len(phrases))
         lm, slots, _ids = listed(shuffled)
-        np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], found, atol=1e-4)
+        np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], scores, atol=1e-4)
 
 
 @settings(max_examples=25)
@@ -133,8 +133,8 @@ def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
     slots = lm.start(1) if mark is None else lm.advance(lm.start(1), np.array([mark.number], np.int32))
     whole = list(dict.fromkeys(phrase for each in lists for phrase in each))
     other, expected, _ids = listed(whole)
-    found = all_scores(lm, read(lm, slots, sentence))
-    np.testing.assert_allclose(found, all_scores(other, read(other, expected, sentence)), atol=1e-4)
+    scores = all_scores(lm, read(lm, slots, sentence))
+    np.testing.assert_allclose(scores, all_scores(other, read(other, expected, sentence)), atol=1e-4)
 
 
 @settings(max_examples=25)
@@ -148,8 +148,8 @@ def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
         below = BASE.advance(below, np.array([word], np.int32))
     slots = read(lm, slots, sentence)
     of = np.array([*lm.vocabulary.ids(WORDS[:-2]), lm.eos], np.int32)
-    found = lm.logprob(np.repeat(slots[0], len(of)), of)
-    assert found.tobytes() == BASE.logprob(np.repeat(below, len(words)), words).tobytes()
+    logprobs = lm.logprob(np.repeat(slots[0], len(of)), of)
+    assert logprobs.tobytes() == BASE.logprob(np.repeat(below, len(words)), words).tobytes()
 
 
 def stage(given, **options) -> Contextual:
@@ -171,10 +171,10 @@ def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
     other = lattice.replace(key="other")
     before = BASE.num_slots
     rescorer = Rescorer(BASE, options, context=stage(given_entities))
-    found = dict(rescorer(iter([("other", other), (lattice.key, lattice)])))
+    rescored = dict(rescorer(iter([("other", other), (lattice.key, lattice)])))
     twin = slow(phrases)
     expected = path_costs_under(lattice, twin.logprob, options, 1 - options.lm_weight)
-    ours = path_costs(found[lattice.key])
+    ours = path_costs(rescored[lattice.key])
     if algorithm != "nbest":  # which keeps one path of each word sequence
         assert [cost.words for cost in ours] == [cost.words for cost in expected]
         for one, two in zip(ours, expected, strict=True):
@@ -207,8 +207,8 @@ def test_lattices_given_with_phrases_are_rescored_with_these():
     expected = [path_costs_under(lattice, slow(phrases).logprob, EXACT, 0.25) for phrases in ([("w1",)], [("w2",)])]
     with Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=stage(entities([]))) as rescorer:
         futures = [rescorer.submit(lattice, {"": [word]}) for word in ("w1", "w2")]
-        found = [path_costs(future.result()) for future in futures]
-    for ours, theirs in zip(found, expected, strict=True):
+        costs = [path_costs(future.result()) for future in futures]
+    for ours, theirs in zip(costs, expected, strict=True):
         assert [cost[1:3] for cost in ours] == [pytest.approx(cost[1:3], abs=1e-4) for cost in theirs]
 
 
@@ -236,15 +236,15 @@ def test_a_tracker_gains_what_the_list_adds_step_by_step():
 def test_arcs_are_explained_after_the_best_path_to_each():
     lattice = Lattice.from_arrays("one", [0, 2, 3, 3], [1, 1, 2], [1, 8, 8], [0.0, 1.0, 0.0], [0.0] * 3,
                                   [np.inf, np.inf, 0.0])  # fmt: skip
-    found = pointer_scores(
+    explanation = pointer_scores(
         lattice.replace(words=TABLE), stage(entities([("w8",)], key="one")), BASE, Scales(), RescoreReport()
     )
     twin = slow([("w8",)])
     cases = [((), "w1"), ((), "w8"), (("w1",), "w8")]
     expected = [twin.logprob(history, word) - twin.below(history, word) for history, word in cases]
-    assert found.gain.tolist() == pytest.approx(expected, abs=1e-4)
-    assert found.copied[0] == 0.0
-    assert 0.0 < found.copied[1] < 1.0
+    assert explanation.gain.tolist() == pytest.approx(expected, abs=1e-4)
+    assert explanation.copied[0] == 0.0
+    assert 0.0 < explanation.copied[1] < 1.0
 
 
 def test_weights_are_chosen_for_the_fewest_errors():
@@ -252,13 +252,13 @@ def test_weights_are_chosen_for_the_fewest_errors():
     lattices = [("one", lattice.replace(words=TABLE))]
     options = replace(EXACT, unk_penalty=PENALTY, lm_weight=1.0)
 
-    def tuned(said: str):
-        made = PointerSet(
-            lattices, {"one": [said]}, lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen))
+    def tuned(word: str):
+        pointer_set = PointerSet(
+            lattices, {"one": [word]}, lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen))
         )
-        return tune_pointer(made, None, BASE, options, ContextOptions())
+        return tune_pointer(pointer_set, None, BASE, options, ContextOptions())
 
-    assert {tuned(said).chosen.wer for said in ("w1", "w8")} <= {0.0, 100.0}
+    assert {tuned(word).chosen.wer for word in ("w1", "w8")} <= {0.0, 100.0}
     assert tuned("w8").chosen.wer == min(each.wer for each in tuned("w8").trials)
 
 
@@ -269,11 +269,11 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
     text += [["w1", "w2", "w3", "w4"]] * 400
     options = PointerOptions(positions=3000, common=8, steps=300, batch=32, most_phrases=100, width=16, threads=1)
     losses = []
-    made = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
+    pointer = train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
     assert losses[-1] < losses[0]
     table = SymbolTable.from_words(["<eps>", *WORDS, *names, "<s>", "</s>"])
     ids = PhraseListIds()
-    lm = ContextMixture(((BASE, 1.0),), pointer=made, phrase_lists=ids).over(table, math.log(300))
+    lm = ContextMixture(((BASE, 1.0),), pointer=pointer, phrase_lists=ids).over(table, math.log(300))
     for size in (1, 100):
         mark = ids.of(entities([(name,) for name in names[:size]], table).of("*"))
         before = read(lm, lm.advance(lm.start(1), np.array([mark.number], np.int32)), ["w1", "w3"])
@@ -287,9 +287,9 @@ def test_long_lists_and_foreign_letters_are_read():
     phrases = [(f"name{number}",) for number in range(20_000)] + [("김민수",), ("Кузнецова",), ("w8",)]
     lm, slots, _ids = listed(phrases)
     words = np.array([*lm.vocabulary.ids(WORDS), lm.eos], np.int32)
-    found = lm.logprob(np.repeat(slots, len(words)), words)
-    assert np.isfinite(found).all()
-    assert np.exp(found.astype(np.float64)).sum() <= 1 + 1e-5
+    logprobs = lm.logprob(np.repeat(slots, len(words)), words)
+    assert np.isfinite(logprobs).all()
+    assert np.exp(logprobs.astype(np.float64)).sum() <= 1 + 1e-5
     report = RescoreReport(on_note=(notes := []).append)
     stage(entities([("김민수",), ("Кузнецова",), ("w8",)])).bind(TABLE, report)
     assert sum("letters that the context model does not know" in note for note in notes) == 1

@@ -109,31 +109,33 @@ def test_nearest_are_those_of_the_largest_products(seed, number):
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=8), max_size=12), st.integers(1, 15))
 def test_vectors_are_the_same_when_kept_and_after_too_many(calls, most):
-    kept, asked = VectorCache(most), []
+    cache, requests = VectorCache(most), []
     for keys in calls:
-        made = []
+        computed = []
 
-        def make(places, keys=keys, made=made):
-            made += [keys[place] for place in places]
+        def make(places, keys=keys, computed=computed):
+            computed += [keys[place] for place in places]
             return np.array([[keys[place], -keys[place]] for place in places], np.float32)
 
-        np.testing.assert_array_equal(kept.get(keys, make), np.array([[key, -key] for key in keys], np.float32))
-        assert len(kept) <= most
-        if len({*asked, *keys}) <= most:
-            assert sorted(made) == sorted(set(keys) - set(asked))
-        asked += keys
+        np.testing.assert_array_equal(cache.get(keys, make), np.array([[key, -key] for key in keys], np.float32))
+        assert len(cache) <= most
+        if len({*requests, *keys}) <= most:
+            assert sorted(computed) == sorted(set(keys) - set(requests))
+        requests += keys
 
 
 def test_vectors_that_were_asked_for_last_stay():
-    kept = VectorCache(6)
-    made = []
+    cache = VectorCache(6)
+    computed = []
 
     def make(keys):
-        return lambda places: (made.extend(keys[place] for place in places), np.ones((len(places), 2), np.float32))[1]
+        return lambda places: (computed.extend(keys[place] for place in places), np.ones((len(places), 2), np.float32))[
+            1
+        ]
 
     for keys in ([1, 2, 3, 4, 5], [4, 2], [6, 7], [4, 2], [5]):
-        kept.get(keys, make(keys))
-    assert made == [1, 2, 3, 4, 5, 6, 7, 5]
+        cache.get(keys, make(keys))
+    assert computed == [1, 2, 3, 4, 5, 6, 7, 5]
 
 
 def test_of_a_lattice_without_sounds_nothing_is_like():

@@ -100,9 +100,9 @@ def test_split_inverts_joining_options(name, values):
     ],
 )
 def test_a_value_gets_the_type_of_its_field(option, text, value):
-    found = getattr(fill_options(Options, {option: text}, "x"), option)
-    assert found == value
-    assert type(found) is type(value)
+    converted = getattr(fill_options(Options, {option: text}, "x"), option)
+    assert converted == value
+    assert type(converted) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def test_words_are_on_the_transitions_that_enter_their_nodes():
     np.testing.assert_allclose(lattice.final_graph[3], 5e3 / 10000.5, rtol=1e-6)
     assert lattice.time is None
     np.testing.assert_allclose(slow.lattice_fingerprint(lattice), slow.fingerprint(slow.read_pfsg(PFSG)), rtol=1e-6)
-    kept = read_pfsg(PFSG, "k", options=PfsgOptions(fold="never"))
-    assert (kept.num_states, kept.num_arcs) == (5, 5)
+    lattice = read_pfsg(PFSG, "k", options=PfsgOptions(fold="never"))
+    assert (lattice.num_states, lattice.num_arcs) == (5, 5)
 
 
 def test_several_lattices_of_a_file_have_their_names_as_keys():
@@ -36,10 +36,10 @@ def test_several_lattices_of_a_file_have_their_names_as_keys():
     assert [lattice.key for lattice in both] == ["utt1", "utt2"]
     with pytest.raises(FormatError, match=r"^f:12, key 'k': the file continues after the lattice"):
         read_pfsg(PFSG + PFSG, "k", "f")
-    found = read_pfsgs(PFSG + PFSG.replace(b"final 4", b"final 9"), "f")
-    assert next(found).key == "utt1"
+    lattices = read_pfsgs(PFSG + PFSG.replace(b"final 4", b"final 9"), "f")
+    assert next(lattices).key == "utt1"
     with pytest.raises(FormatError, match=r"^f:15: the final node 9 is out of range"):
-        next(found)
+        next(lattices)
 
 
 def test_tags_of_sentences_are_no_words_and_durations_no_part_of_names():
@@ -47,8 +47,8 @@ def test_tags_of_sentences_are_no_words_and_durations_no_part_of_names():
     [lattice] = read_pfsgs(content)
     assert lattice.key == "utt1"
     assert lattice.identical(read_pfsg(PFSG, "utt1"))
-    kept = read_pfsg(content, "k", options=PfsgOptions(silent=frozenset()))
-    assert {"<s>", "</s>"} <= {word for word, _ in kept.words}
+    lattice = read_pfsg(content, "k", options=PfsgOptions(silent=frozenset()))
+    assert {"<s>", "</s>"} <= {word for word, _ in lattice.words}
 
 
 BAD = {

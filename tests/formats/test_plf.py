@@ -143,9 +143,9 @@ def test_a_line_cut_anywhere_is_refused():
 
 
 def test_lines_of_a_file_are_read_one_by_one():
-    found = list(read_plfs(PLF + b"broken\n" + PLF, "f.plf"))
-    assert [getattr(each, "key", None) for each in found] == ["1", "2", "3"]
-    assert str(found[1]) == "f.plf:2, key '2': expected '(', found 'broken'"
+    items = list(read_plfs(PLF + b"broken\n" + PLF, "f.plf"))
+    assert [getattr(each, "key", None) for each in items] == ["1", "2", "3"]
+    assert str(items[1]) == "f.plf:2, key '2': expected '(', found 'broken'"
 
 
 @given(any_lattices(unit=0.37))

@@ -64,6 +64,15 @@ def test_words_beyond_the_embeddings_are_refused():
         _lm.word_scores(output, embedding, np.zeros(4, np.float32), np.array([1], np.int32))
 
 
+CELLS = given(
+    num_rows=st.integers(0, 4),
+    cells=st.sampled_from([1, 2, 15, 16, 17, 64, 100]),
+    gap=st.integers(0, 3),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 200.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
 def slow_lstm_cell(gates, old):
     """An LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
     with np.errstate(over="ignore"):
@@ -73,13 +82,7 @@ def slow_lstm_cell(gates, old):
     return leave * np.tanh(cell), cell
 
 
-@given(
-    num_rows=st.integers(0, 4),
-    cells=st.sampled_from([1, 2, 15, 16, 17, 64, 100]),
-    gap=st.integers(0, 3),
-    spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 200.0]),
-    seed=st.integers(0, 2**32 - 1),
-)
+@CELLS
 def test_an_lstm_cell_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
     random = np.random.default_rng(seed)
     gates = random.normal(0, spread, (num_rows, 4 * cells)).astype(np.float32)
@@ -106,13 +109,7 @@ def slow_peephole_cell(gates, before, peephole):
     return np.concatenate((cell, sigmoid(leave + peephole[2] * cell) * np.tanh(cell)), 1)
 
 
-@given(
-    num_rows=st.integers(0, 4),
-    cells=st.sampled_from([1, 2, 15, 16, 17, 64, 100]),
-    gap=st.integers(0, 3),
-    spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 200.0]),
-    seed=st.integers(0, 2**32 - 1),
-)
+@CELLS
 def test_a_cell_with_peepholes_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
     random = np.random.default_rng(seed)
     gates = random.normal(0, spread, (num_rows, 4 * cells)).astype(np.float32)

@@ -92,8 +92,8 @@ def broken(monkeypatch):
 
 def test_an_interrupted_command_says_what_is_kept(ninja, broken):
     code, _, errors = ninja("prune", "in.ark", "-o", "out.gz", "--resume")
-    said = ["ninja: 2 lattices are kept; the same command with --resume continues from there", "ninja: interrupted"]
-    assert (code, [*filter(None, errors.splitlines())]) == (130, said)
+    messages = ["ninja: 2 lattices are kept; the same command with --resume continues from there", "ninja: interrupted"]
+    assert (code, [*filter(None, errors.splitlines())]) == (130, messages)
     assert ninja("prune", "in.ark", "-o", "out.gz", "--resume")[0] == 0
     assert list(package.keys("out.gz")) == list("abcd")
 
@@ -166,25 +166,25 @@ def touched(name):
 def test_no_run_goes_on_with_the_output_of_another(files, ninja, monkeypatch, first, second, change, made):
     pytest.importorskip("torch")
     with ended_at(3, monkeypatch):
-        code, _, said = ninja(*first, "--resume")
-    assert (code, "2 lattices are kept" in said) == (130, True), said
+        code, _, errors = ninja(*first, "--resume")
+    assert (code, "2 lattices are kept" in errors) == (130, True), errors
     if change is not None:
         touched(change)
     before = {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-    code, _, said = ninja(*second, "--resume")
-    assert code == 2, said
-    assert re.search(rf"an earlier attempt was made with {made}", said), said
-    assert "give the same options, or leave --resume out to begin anew" in said
+    code, _, errors = ninja(*second, "--resume")
+    assert code == 2, errors
+    assert re.search(rf"an earlier attempt was made with {made}", errors), errors
+    assert "give the same options, or leave --resume out to begin anew" in errors
     assert {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
     if change is not None:
         assert ninja(*second)[0] == 0
         assert not [*Path().rglob(".*")]
         return
-    code, _, said = ninja(*first, "--resume", "--jobs", "2", "--on-error", "raise")
-    assert (code, "2 lattices of an earlier attempt are kept" in said) == (0, True), said
-    code, _, said = ninja(*second, "--resume")  # the finished one is that run's, too
+    code, _, errors = ninja(*first, "--resume", "--jobs", "2", "--on-error", "raise")
+    assert (code, "2 lattices of an earlier attempt are kept" in errors) == (0, True), errors
+    code, _, errors = ninja(*second, "--resume")  # the finished one is that run's, too
     assert code == 2
-    assert re.search(rf"an earlier attempt was made with {made}", said), said
+    assert re.search(rf"an earlier attempt was made with {made}", errors), errors
     assert [path.suffix for path in Path().rglob(".*")] == [".run"]
 
 
@@ -212,11 +212,11 @@ def test_nothing_is_added_to_a_finished_output(files, ninja):
     write_all("few.ark", [lattice("a")])
     assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
     before = Path("out.ark").read_bytes()
-    code, _, said = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
-    assert (code, "1 lattices are already in the output and were skipped" in said) == (0, True), said
-    code, _, said = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
+    code, _, errors = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
+    assert (code, "1 lattices are already in the output and were skipped" in errors) == (0, True), errors
+    code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
     assert code == 2
-    assert "out.ark: is finished, and its run is not known, so nothing is added: b is not in it; " in said
+    assert "out.ark: is finished, and its run is not known, so nothing is added: b is not in it; " in errors
     assert Path("out.ark").read_bytes() == before
     assert not [each for each in os.listdir() if each.startswith(".")]
 
@@ -231,9 +231,9 @@ def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, re
     os.remove(".out.ark.run")
     if record is not None:
         Path(".out.ark.run").write_bytes(record)
-    code, _, said = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
+    code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
     assert code == 2
-    assert "made by a run that is not known; remove it, or leave --resume out to begin anew" in said
+    assert "made by a run that is not known; remove it, or leave --resume out to begin anew" in errors
     assert Path(".out.ark.part").exists()
     assert ninja("prune", "in.ark", "-o", "out.ark")[0] == 0
     assert not [each for each in os.listdir() if each.startswith(".")]

@@ -92,8 +92,8 @@ def test_a_function_is_run_in_shards_from_python(here):
         join_shards("out.ark")
     for shard in missing(plan):
         run_shard(plan, shard, copying)
-    found = join_shards("out.ark")
-    assert (found.lattices, found.outputs, read_plan("out.ark.shards").digest) == (40, ("out.ark",), plan.digest)
+    joined = join_shards("out.ark")
+    assert (joined.lattices, joined.outputs, read_plan("out.ark.shards").digest) == (40, ("out.ark",), plan.digest)
     assert Path("out.ark").read_bytes() == Path("lat.ark").read_bytes()
 
 

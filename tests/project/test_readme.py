@@ -11,13 +11,13 @@ PAGES = ["README.md", "docs/python.md", "docs/context.md", "docs/look.md"]
 
 
 def blocks(language):
-    found = []
+    cases = []
     for page in PAGES:
         text = (ROOT / page).read_text()
         for number, block in enumerate(re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
             if NOT_RUN not in block:
-                found.append(pytest.param(block, id=f"{page}-{number}"))
-    return found
+                cases.append(pytest.param(block, id=f"{page}-{number}"))
+    return cases
 
 
 @pytest.mark.parametrize("block", blocks("sh"))

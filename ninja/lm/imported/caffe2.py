@@ -57,15 +57,15 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     filled = _filled(init)
     outputs = {name for operator in predict.operators for name in operator.outputs}
     if "word" not in predict.external_input:
-        found = ", ".join(name for name in predict.external_input if name not in filled) or "none but weights"
-        message = f"no input `word`; found {found}; expected word, NAME_prev for each state, seq_lengths, timestep"
+        inputs = ", ".join(name for name in predict.external_input if name not in filled) or "none but weights"
+        message = f"no input `word`; found {inputs}; expected word, NAME_prev for each state, seq_lengths, timestep"
         raise ModelError(message, predict.path)
     missing = [n for n in predict.external_input if n not in filled and n not in FED and not _is_state(n)]
     if missing:
         raise ModelError(f"inputs that {init.path} does not fill: {', '.join(missing)}", predict.path)
     if len(scores) != 1 or scores[0] not in outputs:
-        found = ", ".join(predict.external_output) or "none"
-        raise ModelError(f"outputs: {found}; expected exactly one of {', '.join(SCORES)}", predict.path)
+        outputs = ", ".join(predict.external_output) or "none"
+        raise ModelError(f"outputs: {outputs}; expected exactly one of {', '.join(SCORES)}", predict.path)
     names = [name for name in predict.external_input if _is_state(name)]
     parts = [_part(name, filled, outputs, predict) for name in names]
     weights = {name: weight.to(device) for name, weight in filled.items() if not _is_state(name)}

@@ -41,8 +41,8 @@ class Operator:
 
     def error(self, message: str) -> ModelError:
         """Return an error that names this operator and its place."""
-        made = f", which makes {self.outputs[0]!r}" if self.outputs else ""
-        return ModelError(f"operator {self.number}, {self.type}{made}: {message}", self.path)
+        output = f", which makes {self.outputs[0]!r}" if self.outputs else ""
+        return ModelError(f"operator {self.number}, {self.type}{output}: {message}", self.path)
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer argument."""

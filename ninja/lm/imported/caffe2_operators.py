@@ -232,8 +232,8 @@ def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
     if not with_lengths:
         return [output, new]
     running = (inputs[4].reshape(-1)[0] < inputs[3].reshape(-1))[:, None]  # [n, 1]
-    kept = 0 if operator.integer("drop_states", 0) else 1
-    return [torch.where(running, output, hidden * kept), torch.where(running, new, cell * kept)]
+    state_factor = 0 if operator.integer("drop_states", 0) else 1
+    return [torch.where(running, output, hidden * state_factor), torch.where(running, new, cell * state_factor)]
 
 
 OPERATORS: dict[str, Callable[[Operator, Tensors], Tensors]] = {

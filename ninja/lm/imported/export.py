@@ -142,6 +142,6 @@ def _values(weight: torch.Tensor) -> Any:
 
 def _lstm(checkpoint: Checkpoint) -> LSTMLanguageModel:
     if not isinstance(checkpoint.module, LSTMLanguageModel):
-        found = type(checkpoint.module).__name__
-        raise ModelError(f"a {found} cannot be written in this form; only Ninja's LSTM can")
+        kind = type(checkpoint.module).__name__
+        raise ModelError(f"a {kind} cannot be written in this form; only Ninja's LSTM can")
     return checkpoint.module

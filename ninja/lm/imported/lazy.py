@@ -156,13 +156,13 @@ class LazyLM(LanguageModel, ABC):
         row = self._evaluate(slots)
         if self._normalize:
             self._normaliser[slots] = logsumexp(row)
-        some, kept = slots[: len(self._rows)], row[: len(self._rows)]
+        some, rows = slots[: len(self._rows)], row[: len(self._rows)]
         places = (self._next_row + np.arange(len(some))) % len(self._rows)
         self._next_row = (self._next_row + len(some)) % len(self._rows)
         old = self._owner[places]
         self._row[old[old >= 0]] = -1
         self._owner[places], self._row[some] = some, places
-        self._rows[self._tensor(places)] = kept
+        self._rows[self._tensor(places)] = rows
         return row
 
     def _append(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -36,8 +36,8 @@ class StepNetwork:
         pairs = zip(self.parts, state, strict=True)
         score, after = self.run(word, tuple(each.movedim(0, part.axis).contiguous() for part, each in pairs))
         if score.dim() != 2 or len(score) != len(word):
-            found = f"its scores have the shape {list(score.shape)} for {len(word)} words"
-            raise ModelError(f"{found}, not [batch, words]", self.path)
+            shape = f"its scores have the shape {list(score.shape)} for {len(word)} words"
+            raise ModelError(f"{shape}, not [batch, words]", self.path)
         if len(after) != len(self.parts):
             raise ModelError(f"{len(after)} parts of the state come back for {len(self.parts)}", self.path)
         new = []
@@ -69,8 +69,8 @@ class HistoryNetwork:
         """Score every word after histories of one length, ``<s>`` first, int64 [n, time]; float [n, words]."""
         score = self.run(words)
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
-            found = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
-            message = f"its scores have the shape {found} for words {list(words.shape)}, not [batch, time, words]"
+            shape = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
+            message = f"its scores have the shape {shape} for words {list(words.shape)}, not [batch, time, words]"
             raise ModelError(message, self.path)
         return score[:, -1]
 
@@ -95,8 +95,8 @@ def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: ob
     elif not equal and len(free) == 1:
         axis = free[0]
     else:
-        found = f"{'several dimensions' if equal else 'no dimension'} for a batch of {batch}"
-        raise ModelError(f"the state {name} {list(sizes)} has {found}; name it in the model", path)
+        dimensions = f"{'several dimensions' if equal else 'no dimension'} for a batch of {batch}"
+        raise ModelError(f"the state {name} {list(sizes)} has {dimensions}; name it in the model", path)
     fixed = [size for place, size in enumerate(sizes) if place != axis and isinstance(size, int)]
     if len(fixed) != len(sizes) - 1:
         raise ModelError(f"the state {name} has the sizes {list(sizes)}; all sizes but the batch's must be fixed", path)

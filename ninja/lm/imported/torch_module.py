@@ -68,8 +68,8 @@ def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) ->
         raise ModelError(f"{len(parts)} parts of the state, but {len(axes)} batch dimensions")
     for part, axis in zip(parts, axes, strict=True):
         if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
-            found = list(part.shape)
-            raise ModelError(f"initial_state(1) gives {found}: dimension {axis} is no batch of 1; set batch_dim")
+            shape = list(part.shape)
+            raise ModelError(f"initial_state(1) gives {shape}: dimension {axis} is no batch of 1; set batch_dim")
 
     def run(words: torch.Tensor, before: State) -> tuple[torch.Tensor, State]:
         score, after = module.step(words, before[0] if single else before)
