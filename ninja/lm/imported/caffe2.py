@@ -64,8 +64,8 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     if missing:
         raise ModelError(f"inputs that {init.path} does not fill: {', '.join(missing)}", predict.path)
     if len(scores) != 1 or scores[0] not in outputs:
-        outputs = ", ".join(predict.external_output) or "none"
-        raise ModelError(f"outputs: {outputs}; expected exactly one of {', '.join(SCORES)}", predict.path)
+        external_outputs = ", ".join(predict.external_output) or "none"
+        raise ModelError(f"outputs: {external_outputs}; expected exactly one of {', '.join(SCORES)}", predict.path)
     names = [name for name in predict.external_input if _is_state(name)]
     parts = [_part(name, filled, outputs, predict) for name in names]
     weights = {name: weight.to(device) for name, weight in filled.items() if not _is_state(name)}
