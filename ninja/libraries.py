@@ -46,6 +46,8 @@ LIBRARIES = {
     "ray": Library("--ray", "pip install 'ninja-asr[ray]'"),
     "s3fs": Library("s3:// files", "pip install 'ninja-asr[cloud]'"),
     "gcsfs": Library("gs:// files", "pip install 'ninja-asr[cloud]'"),
+    "whisper_normalizer": Library("the normalizer english", "pip install 'ninja-asr[text]'"),
+    "num2words": Library("the normalizer english", "pip install 'ninja-asr[text]'"),
     "matplotlib": Library("ninja tune --curve", "pip install matplotlib"),
 }
 

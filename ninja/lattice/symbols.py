@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from ninja.errors import FormatError, SymbolError
@@ -185,6 +185,11 @@ class SymbolTable:
     def spell(self, numbers: Iterable[int]) -> list[str]:
         """Return the words of ids without epsilons; a missing id raises ``SymbolError``."""
         return [self.word(int(number)) for number in numbers if number != EPSILON]
+
+    @property
+    def names(self) -> Collection[str]:
+        """The words in the order of the table."""
+        return list(self._id) if self.grows else self._id.keys()
 
     def __contains__(self, word: object) -> bool:
         return word in self._id

@@ -252,6 +252,8 @@ class MixtureLM(LanguageModel):
 
     def _part(self, lm: LanguageModel, weight: float, word_map: WordMap) -> _Part:
         word = word_map.lm_word.copy()
+        if lm.empty is not None:
+            word[word_map.is_empty] = lm.empty
         word[[self._begin, self.eos]] = NO_WORD if lm.bos is None else lm.bos, lm.eos
         return _Part(lm, weight, word_map, word, -word_map.extra)
 

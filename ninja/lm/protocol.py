@@ -81,6 +81,7 @@ class LanguageModel(Protocol):
     whole_sentences: bool = False  # only whole sentences have scores, and only `score_trie` gives them
     classes: tuple[str, ...] = ()  # words that are classes, by the class definitions
     spells_words: bool = False  # scores any word that its pieces spell; `vocabulary` has the words looked up so far
+    empty: int | None = None  # id of words that have no lexical words: histories and scores ignore them
     takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
     state_size: int | None = None  # size of the hidden state that `states` returns, if it does
     takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a list of phrases
@@ -95,6 +96,11 @@ class LanguageModel(Protocol):
                 setattr(cls, name, exclusive(cls.__dict__[name]))
 
     @property
+    def end_of_ids(self) -> int:
+        """Largest word id that can be scored, plus 1."""
+        return len(self.vocabulary)
+
+    @property
     def num_parameters(self) -> int | None:
         """Number of trained parameters, if known."""
         return None
@@ -103,6 +109,11 @@ class LanguageModel(Protocol):
     def normalized(self) -> bool | None:
         """True if scores are normalised exactly; None if that is unknown."""
         return None
+
+    @property
+    def reads_written(self) -> bool:
+        """True if the model was trained on cased and punctuated text, so that it scores written words as they are."""
+        return False
 
     def twin(self) -> LanguageModel | None:
         """Return a model for another thread, which shares the weights and has its own slots.

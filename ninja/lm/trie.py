@@ -57,8 +57,8 @@ def score_trie(
     if (late := np.flatnonzero(parent >= np.arange(parent.size))).size:
         raise OptionError(f"node {late[0]} precedes its parent {parent[late[0]]}; sort the trie")
     scored = word[word > FIRST_MARK] if lm.takes_phrases else word
-    if scored.size and (scored.min() < 0 or scored.max() >= len(lm.vocabulary)):
-        raise OptionError(f"a word id is outside the model's 0 … {len(lm.vocabulary) - 1}")
+    if scored.size and (scored.min() < 0 or scored.max() >= lm.end_of_ids):
+        raise OptionError(f"a word id is outside the model's 0 … {lm.end_of_ids - 1}")
     if not parent.size:
         return np.empty(0, np.float32)
     if not lm.scores_tries:

@@ -130,7 +130,7 @@ class UnitLM(LanguageModel, ABC):
             last.append(at)
         trie = np.array(list(nodes), np.int32).reshape(-1, 2)
         score = self._score_units(np.ascontiguousarray(trie[:, 0]), np.ascontiguousarray(trie[:, 1]))
-        return np.bincount(owner, score[part].astype(np.float64), len(parent)).astype(np.float32)
+        return np.bincount(np.array(owner, np.int64), score[part].astype(np.float64), len(parent)).astype(np.float32)
 
     def _score_units(self, parent: npt.NDArray[np.int32], unit: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         return score_trie(self._units, parent, unit)

@@ -157,8 +157,10 @@ class WordMap:
         self._listed[number] = True
         self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 = no word
         self.lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
+        self.is_empty = self.lm_word == (-2 if lm.empty is None else lm.empty)  # words without lexical words
+        self.lm_word[self.is_empty] = NO_WORD
         no_word = [EPSILON, *(mark_id for mark in MARKS if (mark_id := words.id(mark)) is not None)]
-        self._known = self.lm_word >= 0
+        self._known = (self.lm_word >= 0) | self.is_empty
         self._known[[number for number in no_word if number < size]] = True
         self._known[~self._listed] = True
         self.mapped: dict[WordMapping, list[int]] = {how: [] for how in map_words}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice
+from ninja.lattice.text import AUTO
+from ninja.lm.lexical import LMText
 from ninja.lm.word_map import WordMapping
 
 Output = Literal["lattice", "input", "best"]
@@ -57,6 +59,17 @@ class ScoreOptions:
     )
     map_words: tuple[WordMapping, ...] = option(
         (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> (unk)."
+    )
+    normalizer: str = option(
+        AUTO,
+        "Compare words by their lexical forms: none, basic (case and punctuation ignored), english (rules of Whisper), "
+        "or a file of written words and their forms.  [default: basic where words look written, else none]",
+    )
+    lm_text: LMText = option(
+        "auto",
+        "Text that the models score: words as they are written, or their lexical forms.  "
+        "[default: written for models of pieces that have capitals, else lexical]",
+        choices=get_args(LMText),
     )
 
 

@@ -313,6 +313,11 @@ class BatchedLM(LanguageModel):
         self.takes_phrases = lm.takes_phrases
         self._too_many = 0  # size of the first call that ran out of memory since one that did not
 
+    @property
+    def end_of_ids(self) -> int:
+        """See `LanguageModel.end_of_ids`."""
+        return self.lm.end_of_ids
+
     def start(self, count: int) -> Slots:
         """See `LanguageModel.start`."""
         return self.lm.start(count)

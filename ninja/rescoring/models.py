@@ -18,6 +18,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import bare
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
+from ninja.lm.lexical import LexicalLM, merge_forms
 from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions, describe_devices
@@ -227,6 +228,10 @@ class BoundModels:
                 for part in self._parts
             )
         self._map = WordMap(words, self._lm)
+        lms = [lm for _, lm in self.named_models()]
+        forms = [lm.forms for lm in lms if isinstance(lm, LexicalLM)]
+        if len(forms) == len(lms) and not (normalizer := forms[0].normalizer(words)).is_identity:
+            self._map.lm_word = merge_forms(words, self._map.lm_word, normalizer)
         return self._map
 
 

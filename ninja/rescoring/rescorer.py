@@ -8,53 +8,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ninja.errors import LatticeError, NinjaError, OptionError, check_range
+from ninja.errors import LatticeError, OptionError, check_range
 from ninja.graph import num_frames
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalForms, LexicalTable
+from ninja.lm.lexical import LexicalLM, models_of, with_lexical_forms
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import Engine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
 from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.preparation import ContextStage, Preparation
 from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
 from ninja.rescoring.utterances import (
-    ADVICE,
     IterableSource,
     Prefetch,
     Source,
     Utterance,
-    is_ambiguous,
-    merge_equal_texts,
 )
 
 if TYPE_CHECKING:
     from ninja.rescoring.service import Service
 
 Pass = tuple[Model, RescoreOptions]
-
-
-class ContextStage(Protocol):
-    """A stage that makes phrases more probable before lattices are rescored, such as ``ninja.context.Contextual``."""
-
-    @property
-    def old_model(self) -> Any:
-        """The first pass's language model, if it is loaded."""
-
-    def prepare(self, utterance: Utterance, log: RescoreReport) -> None:
-        """Add the context to the lattice of an utterance, and set its ``phrases``."""
-
-    def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
-        """Load the models for the lattices' words."""
-
-    def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
-        """Return the maps of a symbol table to the words of class models, which may lack any of them."""
-
-    def over(self, lm: Model) -> Model:
-        """Return the language model that reads phrases; the same model if there is no context model."""
 
 
 @dataclass(slots=True)
@@ -120,6 +100,7 @@ class Rescorer:
         self.carry_over = carry_over
         self.context = context
         self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # of the last table, and its size
+        self._forms: LexicalForms | None = None
         self._models: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
         self._live_passes: list[_Pass] = []  # of the submitted lattices
         self._service: Service | None = None
@@ -292,12 +273,13 @@ class Rescorer:
         Args:
             passes: Filled when the models are loaded, if it is empty.
         """
-        source = _Preparation(source, self, report)
+        source = self._prepared(source, report)
         first = source.first()
         if first is None:
             return
         if not self._models:  # not loaded by the check of words
             self._load(first.lattice.words, report)
+        self._read_forms(first.lattice.words, report)
         if not passes:
             passes += self._new_passes()
         with ExitStack() as stack:
@@ -307,6 +289,34 @@ class Rescorer:
                     return
                 source = stack.enter_context(closing(model_pass.engine(source, first, report, num_threads)))
             yield from source
+
+    def _prepared(self, source: Source, report: RescoreReport) -> Source:
+        return Preparation(
+            source,
+            report,
+            self.options.scales,
+            check=self.vocabulary_check(report) if report.vocabulary is None else None,
+            refuse=lambda lattice: self._refuse_unknown_words(lattice, report),
+            context=self.context,
+            forms=lambda lattice: self._forms_of(lattice, report),
+        )
+
+    def _forms_of(self, lattice: Lattice, report: RescoreReport) -> LexicalTable | None:
+        """Return the lexical forms of a lattice's words, unless a model reads them as they are written."""
+        forms = self._read_forms(lattice.words, report)
+        lms = [model for lm, _ in self._models for model in models_of(lm)]
+        return forms.table(lattice) if all(isinstance(lm, LexicalLM) for lm in lms) else None
+
+    def _read_forms(self, words: SymbolTable | None, report: RescoreReport) -> LexicalForms:
+        """Let the models read the lexical forms of words, unless all words are their own forms."""
+        if self._forms is None:
+            self._forms = LexicalForms(self.options.normalizer, report.note)
+        forms = self._forms
+        if words is not None and (words.grows or not forms.normalizer(words).is_identity):
+            text = self.options.lm_text
+            self._models = [(with_lexical_forms(lm, forms, text), options) for lm, options in self._models]
+            self.old_lm = with_lexical_forms(self.old_lm, forms, text)
+        return forms
 
     def _new_passes(self) -> list[_Pass]:
         old_lm, passes, maps = self.old_lm, [], () if self._maps is None else self._maps[2]  # of the check of words
@@ -336,6 +346,7 @@ class Rescorer:
             return self._maps[2]
         if not self._models:
             self._load(words, report)
+        self._read_forms(words, report)
         old_lm, maps = self.old_lm, []
         for lm, options in self._models:
             models = BoundModels(self._over(lm), old_lm, options)
@@ -351,64 +362,6 @@ class Rescorer:
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:
                 raise unknown_words(word_map.coverage([lattice]), self.options.max_unknown)
-
-
-class _Preparation(Source):
-    """Utterances of a source with equal texts merged, words checked and context added."""
-
-    def __init__(self, source: Source, rescorer: Rescorer, report: RescoreReport) -> None:
-        super().__init__()
-        self._source = source
-        self._rescorer = rescorer
-        self._report = report
-        self._check = rescorer.vocabulary_check(report) if report.vocabulary is None else None
-
-    def _poll(self) -> Utterance | None:
-        while (utterance := self._source.poll()) is not None:
-            try:
-                if not utterance.is_prepared:
-                    self._prepare(utterance)
-            except BaseException as error:
-                if utterance.future is None:
-                    raise
-                utterance.finish(error=error)
-            if not utterance.is_done:
-                utterance.is_prepared = True
-                return utterance
-        if self._source.has_ended and not self.has_ended:
-            self.has_ended = True
-            if self._check is not None:
-                self._check.end_file()
-        return None
-
-    def wait(self) -> bool:
-        return self._source.wait()
-
-    def _prepare(self, utterance: Utterance) -> None:
-        rescorer, report = self._rescorer, self._report
-        utterance.lattice, num_merged = merge_equal_texts(utterance.lattice, rescorer.options.scales)
-        lattice = utterance.lattice
-        if num_merged and not report.merged:
-            report.note(
-                f"{utterance.key}: {num_merged} hypotheses have the text of another one; their probabilities add up"
-            )
-        report.merged += num_merged
-        report.arcs += lattice.num_arcs
-        if utterance.future is not None:
-            rescorer._refuse_unknown_words(lattice, report)
-        else:
-            if ADVICE not in report.notes and is_ambiguous(lattice):
-                report.note(ADVICE)
-            if self._check is not None:
-                self._check.add(lattice)
-        if rescorer.context is not None:
-            try:
-                rescorer.context.prepare(utterance, report)
-            except NinjaError as error:
-                if utterance.future is not None:
-                    raise
-                report.fail(error, utterance.key)
-                utterance.finish(error=error)
 
 
 def rescore(

@@ -22,6 +22,7 @@ from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.lattice import ListLattice, as_list_of
 from ninja.lattice.symbols import EPSILON
+from ninja.lattice.text import LexicalTable
 from ninja.lm.protocol import PhraseMark
 
 PATIENCE = 0.005  # seconds that a batch waits for one more utterance
@@ -236,7 +237,7 @@ def is_ambiguous(lattice: Lattice) -> bool:
     return lattice.num_arcs - num_epsilons - num_pairs > MAX_SHARE * lattice.num_arcs
 
 
-def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
+def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | None = None) -> tuple[Lattice, int]:
     """Merge the hypotheses of an n-best list that have the same words; their probabilities add up.
 
     The cost of a hypothesis is ``acoustic scale · acoustic + LM scale · graph``; that of the merged one is
@@ -245,13 +246,14 @@ def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
 
     Args:
         lattice: Any lattice; one that is not of an n-best list is returned unchanged.
+        forms: Lexical forms, by which words are compared; by default, words are compared as they are.
 
     Returns:
         The lattice and the number of hypotheses that were merged into others.
     """
     if not isinstance(lattice, ListLattice) or np.unique(lattice.dst).size < lattice.num_arcs:
         return lattice, 0  # none of a list, or not its tree any more
-    groups = _paths_by_words(lattice)
+    groups = _paths_by_words(lattice, forms)
     num_merged = sum(len(states) - 1 for states, _, _ in groups)
     if num_merged <= 0:
         return lattice, 0
@@ -273,7 +275,7 @@ def merge_equal_texts(lattice: Lattice, scales: Scales) -> tuple[Lattice, int]:
     return ListLattice.of(listed, len(groups), lattice.record), num_merged
 
 
-def _paths_by_words(lattice: Lattice) -> list[tuple[list[int], list[float], list[float]]]:
+def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[list[int], list[float], list[float]]]:
     """Group the paths of a tree by their words: their final states, graph costs and acoustic costs."""
     arrays = (lattice.src, lattice.dst, lattice.word, lattice.graph, lattice.acoustic)
     arcs = zip(*(array.tolist() for array in arrays), strict=True)
@@ -283,7 +285,9 @@ def _paths_by_words(lattice: Lattice) -> list[tuple[list[int], list[float], list
     longer: dict[tuple[int, int], int] = {}
     for src, dst, word, graph, acoustic in arcs:  # a state is entered before it is left
         known = history[src]
-        history[dst] = known if word == EPSILON else longer.setdefault((known, word), len(longer) + 1)
+        for lexical in (word,) if forms is None else forms.form(word):
+            known = known if lexical == EPSILON else longer.setdefault((known, lexical), len(longer) + 1)
+        history[dst] = known
         graph_cost[dst] = graph_cost[src] + graph
         acoustic_cost[dst] = acoustic_cost[src] + acoustic
     groups: dict[int, tuple[list[int], list[float], list[float]]] = {}

@@ -14,7 +14,8 @@ from ninja.lattice import Lattice
 from ninja.lm import LanguageModel
 from ninja.lm.mixture import Mixture
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.rescorer import ContextStage, Rescorer
+from ninja.rescoring.preparation import ContextStage
+from ninja.rescoring.rescorer import Rescorer
 
 PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # all combinations with WEIGHTS are tried
 WEIGHTS = (1.0, 0.5, 1.5)

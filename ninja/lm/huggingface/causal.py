@@ -36,6 +36,11 @@ class CausalLM(UnitLM):
         """Number of slots in use, including those that only longer histories need."""
         return self._pieces.num_slots
 
+    @property
+    def reads_written(self) -> bool:
+        """See `LanguageModel.reads_written`."""
+        return self._spelling.has_written_pieces
+
     def advice(self, words: Sequence[str]) -> str | None:
         """See `LanguageModel.advice`."""
         return self._spelling.advice(words)

@@ -53,6 +53,11 @@ class MaskedLM(LanguageModel):
         """Number of trained parameters."""
         return sum(weight.numel() for weight in self._model.parameters())
 
+    @property
+    def reads_written(self) -> bool:
+        """See `LanguageModel.reads_written`."""
+        return self._spelling.has_written_pieces
+
     def advice(self, words: Sequence[str]) -> str | None:
         """See `LanguageModel.advice`."""
         return self._spelling.advice(words)

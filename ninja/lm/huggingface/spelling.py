@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,16 @@ class Spelling:
             "nearly all words are in upper case, which takes many more of the model's pieces than lower case; "
             "give text_transform lower"
         )
+
+    @cached_property
+    def has_written_pieces(self) -> bool:
+        """Whether the pieces are those of written text: some have capitals, or a comma where none has.
+
+        Tokenizers of bytes have every single character; only longer pieces tell the text they were trained on.
+        """
+        pieces = {piece.lstrip("Ġ▁#") for piece in self._tokenizer.get_vocab()}
+        words = [piece for piece in pieces if len(piece) > 1 and piece.isalpha()]
+        return any(not piece.islower() for piece in words) or ("," in pieces and "A" not in pieces)
 
     def _first(self, words: Sequence[str]) -> list[list[int]]:
         return self._split([self._transformed(word) for word in words])

@@ -1,0 +1,91 @@
+"""Lexical forms of written English: the rules of Whisper's evaluation, with numbers spelled out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from ninja.lattice.text import APOSTROPHES, LABEL, Form
+from ninja.libraries import needed_for
+
+_BETWEEN = "zqzq"  # between words that are normalised together; no rule of English changes or joins it
+_SINGLE = re.compile(rf"[<>\[\]()]|{_BETWEEN}")  # brackets would enclose other words
+_NUMBER = re.compile(r"([$¢€£]?)([0-9]+(?:\.[0-9]+)?)(%|st|nd|rd|th|s)?(.*)")
+_DIGIT = re.compile("[0-9]")
+_SIGNS = ".%$¢€£"  # that Whisper's rules keep, for numbers
+_UNITS = {"$": "dollars", "¢": "cents", "€": "euros", "£": "pounds"}
+_FIRST_YEAR, _LAST_YEAR = 1100, 2099  # numbers of four digits that are read as years
+_MAX_DIGITS = 15  # of a number that is spelled as one; longer ones are read digit by digit
+
+
+def english_forms(words: Sequence[str]) -> list[Form]:
+    """Return the lexical form of each word.
+
+    Raises:
+        DependencyError: whisper-normalizer or num2words is not installed.
+
+    Source: Radford et al. 2022, arXiv:2212.04356, appendix C.
+    """
+    together = [word for word in words if not _SINGLE.search(word)]
+    rules = _rules()
+    spelled = dict(zip(together, rules(f" {_BETWEEN} ".join(together)).split(_BETWEEN), strict=bool(together)))
+    for word in words:
+        if word not in spelled:
+            spelled[word] = word if LABEL.fullmatch(word) else rules(word)
+    return [(word,) if LABEL.fullmatch(word) else _with_numbers(spelled[word].split()) for word in words]
+
+
+@cache
+def _rules() -> Callable[[str], str]:
+    """Return Whisper's normalizer without its conversion of spelled numbers to digits."""
+    with needed_for("the normalizer english"):
+        from whisper_normalizer.english import EnglishTextNormalizer
+
+    rules: Any = EnglishTextNormalizer()
+    rules.standardize_numbers = lambda text: text
+    return lambda text: str(rules(text.translate(APOSTROPHES)))
+
+
+def _with_numbers(words: list[str]) -> Form:
+    spelled = [part for word in words for part in (_spelled(word) if _DIGIT.search(word) else [word.strip(_SIGNS)])]
+    return tuple(part for part in spelled if any(map(str.isalnum, part)))
+
+
+def _spelled(word: str) -> list[str]:
+    """Spell a word that has digits; letters around them remain."""
+    match = _NUMBER.fullmatch(word)
+    if match is None:  # letters before digits
+        head = re.match(r"[^0-9]+", word)
+        assert head is not None
+        return [head[0].strip(_SIGNS), *_spelled(word[head.end() :])]
+    unit, number, suffix, rest = match.groups()
+    spelled = _cardinal(number, suffix or "")
+    if unit:
+        spelled.append(_UNITS[unit])
+    if suffix == "%":
+        spelled.append("percent")
+    rest = rest.strip(_SIGNS)
+    more = _spelled(rest) if _DIGIT.search(rest) else [rest] if rest else []
+    return [*spelled, *more]
+
+
+def _cardinal(number: str, suffix: str) -> list[str]:
+    with needed_for("the normalizer english"):
+        from num2words import num2words
+
+    whole, _, fraction = number.partition(".")
+    if len(whole) > _MAX_DIGITS:
+        spelled = " ".join(num2words(int(digit)) for digit in whole)
+    elif suffix in ("st", "nd", "rd", "th"):
+        spelled = num2words(int(whole), to="ordinal")
+    elif len(whole) == 4 and _FIRST_YEAR <= int(whole) <= _LAST_YEAR and suffix != "%":
+        spelled = num2words(int(whole), to="year")
+    else:
+        spelled = num2words(int(whole))
+    if fraction:
+        spelled += " point " + " ".join(num2words(int(digit)) for digit in fraction)
+    if suffix == "s":  # "1960s": "nineteen sixties"
+        spelled = re.sub(r"y$", "ie", spelled) + "s"
+    return re.sub(r"[-,]", " ", spelled).split()

@@ -1,0 +1,317 @@
+"""Written and lexical forms of words: `Normalizer` and `LexicalTable`.
+
+A word of a lattice is written text, such as ``Clendenin,``. Its lexical form is the sequence of words that a listener
+would write down for it in lower case: ``clendenin``; none for ``,``; ``twenty three`` for ``twenty-three``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import FormatError, OptionError, VocabularyError
+from ninja.files import text as utf8
+from ninja.lattice.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+Form = tuple[str, ...]
+Name = Literal["none", "basic", "english"]
+AUTO = "auto"
+NORMALIZERS: tuple[str, ...] = get_args(Name)
+
+APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u201b\u02bc\uff07\u2032`\u00b4", "'"))
+LABEL = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|![A-Z_]+|#[0-9]+")  # of recognisers: <unk>, [noise], !SIL, #0
+_PLAIN = re.compile(r"[a-z]+")  # equal to its lexical form
+_DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
+_VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
+_JOINERS = "\u200c\u200d"  # they separate letters of a word in Persian and in Indic scripts
+_MAX_REPEATS = 8  # of a normalisation, until nothing changes
+
+_ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # ends of written words
+MIN_SHARE = 0.02  # of words with such an end, from which on words look written
+_SAMPLE = 4096  # words of a table that are looked at
+LOOKS_WRITTEN = "words look written: case and punctuation are ignored (normalizer basic); normalizer none compares them"
+
+
+class Normalizer:
+    """A function from a written word to its lexical form; equal words always have equal forms.
+
+    Args:
+        name: Name in messages.
+        forms: Returns the forms of words. The form of each word of a form is this word alone.
+    """
+
+    def __init__(self, name: str, forms: Callable[[Sequence[str]], list[Form]]) -> None:
+        self.name = name
+        self._compute = forms
+        self._form: dict[str, Form] = {}
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every word is its own lexical form."""
+        return self.name == "none"
+
+    def __call__(self, word: str) -> Form:
+        """Return the lexical form of a word: zero or more words."""
+        form = self._form.get(word)
+        return self.forms((word,))[0] if form is None else form
+
+    def forms(self, words: Sequence[str]) -> list[Form]:
+        """Return the lexical form of each word."""
+        known = self._form
+        missing = [word for word in dict.fromkeys(words) if word not in known]
+        if missing:
+            known.update(zip(missing, self._compute(missing), strict=True))
+        return [known[word] for word in words]
+
+    def words(self, text: Iterable[str]) -> list[str]:
+        """Return the lexical words of a sequence of written words."""
+        return [word for form in self.forms(list(text)) for word in form]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return make_normalizer, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"Normalizer({self.name!r})"
+
+
+def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
+    """Return a normalizer.
+
+    Args:
+        name: ``none``: words are compared as they are. ``basic``: Unicode NFKC, case folding, punctuation and symbols
+            stripped from both ends, words divided at hyphens. ``english``: the rules of Whisper's evaluation for
+            English; numbers are spelled out. Otherwise the path of a table of two columns: a written word and,
+            separated by white space, its lexical words, or nothing; words that the table lacks are their own form.
+
+    Raises:
+        OptionError: The name is neither known nor that of a file.
+        FormatError: A word of the table has two entries, or a lexical word has an entry of another form.
+        DependencyError: The library for ``english`` is not installed.
+
+    Source: Unicode Standard Annex 15 (NFKC); Radford et al. 2022, arXiv:2212.04356, appendix C.
+    """
+    if isinstance(name, Normalizer):
+        return name
+    name = os.fspath(name)
+    if name == "none":
+        return NONE
+    if name == "basic":
+        return BASIC
+    if name == "english":
+        from ninja.lattice.english import english_forms
+
+        return Normalizer(name, english_forms)
+    if not os.path.exists(name):
+        raise OptionError(f"normalizer is {name!r}, but must be one of {', '.join(NORMALIZERS)}, or an existing file")
+    table = read_forms(name)
+    return Normalizer(name, lambda words: [table.get(word, (word,)) for word in words])
+
+
+def read_forms(path: str) -> dict[str, Form]:
+    """Read a table of written words and their lexical forms; lines that begin with ``#`` and a blank are comments.
+
+    Raises:
+        FormatError: A word occurs twice, or a lexical word is itself written as something else, so that forms of forms
+            would differ.
+    """
+    forms: dict[str, Form] = {}
+    line_of: dict[str, int] = {}
+    for number, line in enumerate(utf8.read(path).split("\n"), start=1):
+        word, *form = line.split() or ("#",)
+        if word == "#":
+            continue
+        if word in forms:
+            raise FormatError(f"{word!r} has a form in line {line_of[word]} already; leave one", path, line=number)
+        forms[word], line_of[word] = tuple(form), number
+    for word, lexical in forms.items():
+        for part in lexical:
+            if (other := forms.get(part, (part,))) != (part,):
+                message = f"{word!r} becomes {part!r}, which line {line_of[part]} changes to {' '.join(other)!r}"
+                raise FormatError(f"{message}; give each word its last form", path, line=line_of[word])
+    return forms
+
+
+def _basic_forms(words: Sequence[str]) -> list[Form]:
+    return [(word,) if _PLAIN.fullmatch(word) else _basic_form(word) for word in words]
+
+
+def _basic_form(word: str) -> Form:
+    if LABEL.fullmatch(word):
+        return (word,)
+    if word.isascii() and word.isalpha():
+        return (word.lower(),)
+    form = _divided(word)
+    for _ in range(_MAX_REPEATS):  # in rare scripts a change of case changes other characters
+        again = tuple(part for piece in form for part in _divided(piece))
+        if again == form:
+            break
+        form = again
+    return form
+
+
+def _divided(word: str) -> Form:
+    """Return the pieces of a word without punctuation at their ends."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
+    folded = _VARIANT_SELECTORS.sub("", folded.translate(APOSTROPHES))
+    bare = map(_bare, _DIVIDER.split(folded))
+    return tuple(piece for piece in bare if any(unicodedata.category(char)[0] in "LN" for char in piece))
+
+
+def _bare(piece: str) -> str:
+    """Strip punctuation, symbols and control characters from both ends; a single apostrophe belongs to the word."""
+    piece = "".join(char for char in piece if char in _JOINERS or unicodedata.category(char) not in ("Cf", "Cc"))
+    begin, end = 0, len(piece)
+    while begin < end and piece[begin] != "'" and not _is_letter(piece[begin]):
+        begin += 1
+    while end > begin and piece[end - 1] != "'" and not _is_letter(piece[end - 1]):
+        end -= 1
+    bare = piece[begin:end]
+    inner = bare.strip("'")
+    if inner == bare:
+        return bare
+    if not inner or bare.startswith("''") or bare.endswith("''") or bare[0] == bare[-1]:  # quotation marks
+        return _bare(inner)
+    if not (_is_letter(inner[0]) and _is_letter(inner[-1])):  # as in «'em»
+        inner = _bare(inner)
+        return f"{bare[0] * (bare[0] == chr(39))}{inner}{bare[-1] * (bare[-1] == chr(39))}" if inner else ""
+    return bare
+
+
+def _is_letter(char: str) -> bool:
+    return unicodedata.category(char)[0] in "LNM"
+
+
+NONE = Normalizer("none", lambda words: [(word,) for word in words])
+BASIC = Normalizer("basic", _basic_forms)
+
+
+def looks_written(words: Collection[str]) -> bool:
+    """Tell whether words are written text: a share of them ends with punctuation."""
+    step = max(1, len(words) // _SAMPLE)
+    sample = list(islice(words, 0, None, step))
+    return len(_ENDS.findall("\n".join(sample))) >= max(1, MIN_SHARE * len(sample))
+
+
+class LexicalTable:
+    """The lexical forms of the words of a symbol table; each word is normalised when it first occurs.
+
+    Args:
+        words: The written words of lattices; the table may grow.
+    """
+
+    def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
+        self.words = words
+        self.normalizer = normalizer
+        self.lexical = SymbolTable.growing()  # the lexical words; 0 is epsilon
+        self._lock = threading.Lock()
+        self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = not known yet
+        self._first = np.zeros(1, np.int32)  # [size], the first of them, 0 = none
+        self._forms: dict[int, npt.NDArray[np.int32]] = {}  # of words with several
+
+    def learn(self, ids: npt.NDArray[np.integer]) -> None:
+        """Normalise the words of some ids.
+
+        Raises:
+            SymbolError: An id is not in the symbol table.
+        """
+        largest = int(ids.max(initial=0))
+        if largest < len(self._length) and (self._length[ids] >= 0).all():
+            return
+        with self._lock:
+            if largest >= len(self._length):
+                size = max(largest + 1, len(self.words))
+                length, first = np.full(size, -1, np.int32), np.zeros(size, np.int32)
+                length[: len(self._length)], first[: len(self._first)] = self._length, self._first
+                self._first, self._length = first, length
+            new = np.unique(ids[self._length[ids] < 0])
+            forms = self.normalizer.forms([self.words.word(number) for number in new.tolist()])
+            for number, form in zip(new.tolist(), forms, strict=True):
+                parts = np.array(self.lexical.intern(form), np.int32)
+                if len(parts) > 1:
+                    self._forms[number] = parts
+                self._first[number] = parts[0] if len(parts) else EPSILON
+                self._length[number] = len(parts)  # last, for threads that do not wait
+
+    def form(self, number: int) -> list[int]:
+        """Return the lexical ids of a written word's id."""
+        self.learn(np.array([number], np.int64))
+        length = int(self._length[number])
+        return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """Return the lexical ids of a sequence of written words, such as a reference; unknown ones are added."""
+        return self.lexical.intern(self.normalizer.words(words))
+
+    def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Return the number of lexical words of each arc, and the first one (0 = none), int32 [num_arcs] each."""
+        self.learn(lattice.word)
+        return self._length[lattice.word], self._first[lattice.word]
+
+
+class LexicalForms:
+    """The normalizer of a run and its tables.
+
+    Args:
+        name: As for `make_normalizer`, or ``auto``: ``basic`` from the first symbol table on whose words look written,
+            and ``none`` before.
+        note: Called with a line when ``auto`` chooses ``basic``.
+
+    Raises:
+        NinjaError: As for `make_normalizer`.
+    """
+
+    def __init__(
+        self, name: str | os.PathLike[str] | Normalizer = AUTO, note: Callable[[str], None] | None = None
+    ) -> None:
+        self._note = note
+        self._lock = threading.Lock()
+        self._normalizer = None if name == AUTO else make_normalizer(name)
+        self._tables: dict[int, LexicalTable] = {}  # by the id of their symbol table, which they keep alive
+        self._judged: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
+
+    def normalizer(self, words: SymbolTable | None) -> Normalizer:
+        """Return the normalizer for the words of lattices."""
+        judged, size = self._judged
+        if self._normalizer is None and words is not None and not (words is judged and len(words) == size):
+            self._judged = words, len(words)
+            return self.normalizer_of(words.names)
+        return self._normalizer or NONE
+
+    def normalizer_of(self, words: Collection[str]) -> Normalizer:
+        """Return the normalizer for some words."""
+        if self._normalizer is not None or not looks_written(words):
+            return self._normalizer or NONE
+        with self._lock:
+            if self._normalizer is None:
+                self._normalizer = BASIC
+                if self._note is not None:
+                    self._note(LOOKS_WRITTEN)
+            return self._normalizer
+
+    def table(self, lattice: Lattice) -> LexicalTable | None:
+        """Return the lexical forms of a lattice's words; None if every word is its own form.
+
+        Raises:
+            VocabularyError: The lattice has no symbol table, but a normalizer was named.
+        """
+        words = lattice.words
+        normalizer = self.normalizer(words)
+        if normalizer.is_identity:
+            return None
+        if words is None:
+            message = f"the lattice has no symbol table for the normalizer {normalizer.name}; give its words"
+            raise VocabularyError(message, key=lattice.key)
+        with self._lock:
+            table = self._tables.get(id(words))
+            if table is None:
+                table = self._tables[id(words)] = LexicalTable(words, normalizer)
+        return table

@@ -1,0 +1,271 @@
+"""Language models of lexical words that score written words by their lexical forms."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import BASIC, NONE, Form, LexicalForms, Normalizer
+from ninja.lm.mixture import Mixture
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.units import Ids, UnitLM
+
+FIRST_FORM = 1 << 30  # id of the form of no words; larger ids are forms of several words
+LMText = Literal["auto", "written", "lexical"]
+_ODD = re.compile(r"^.*[^a-z\n].*$", re.MULTILINE)  # words that may differ from their forms
+
+
+class LexicalLM(UnitLM):
+    """A model of lexical words as a `LanguageModel` of written words; see `UnitLM`.
+
+    Words of equal form have one id, and a word without lexical words changes nothing and costs nothing. A form of
+    several words is a single word of the model if its vocabulary has a word of this form, and a sequence otherwise. A
+    word is unknown if the model lacks a word of its form.
+    """
+
+    empty = FIRST_FORM
+
+    def __init__(self, lm: LanguageModel, forms: LexicalForms) -> None:
+        """Let a model read the forms of written words."""
+        super().__init__(lm)
+        self.forms = forms
+        self._forms = _Forms(lm.vocabulary, forms, is_open=lm.spells_words)
+        self._shared: Counter[int] = Counter()  # further uses of slots whose history was extended by no word
+        self._take_attributes(lm)
+        self.vocabulary = self._forms
+        self.replicas = [self._over(replica) for replica in lm.replicas]
+
+    def _take_attributes(self, lm: LanguageModel) -> None:
+        self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
+        self.oov_score, self.takes_oov_score = lm.oov_score, lm.takes_oov_score
+        self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
+        self.classes, self.spells_words = lm.classes, lm.spells_words
+
+    def _over(self, lm: LanguageModel) -> LexicalLM:
+        """Return the same for a copy of the model."""
+        other = LexicalLM.__new__(LexicalLM)
+        UnitLM.__init__(other, lm)
+        other._take_attributes(lm)
+        other.forms = self.forms
+        other.vocabulary = other._forms = self._forms
+        other._shared = Counter()
+        return other
+
+    @property
+    def end_of_ids(self) -> int:
+        """See `LanguageModel.end_of_ids`."""
+        return FIRST_FORM + self._forms.num_forms
+
+    def twin(self) -> LanguageModel | None:
+        """See `LanguageModel.twin`."""
+        twin = self._units.twin()
+        return None if twin is None else self._over(twin)
+
+    def advice(self, words: Sequence[str]) -> str | None:
+        """See `LanguageModel.advice`."""
+        return self._units.advice(self.forms.normalizer_of(words).words(words))
+
+    def score_oovs(self, score: object) -> None:
+        """See `LanguageModel.score_oovs`."""
+        self._units.score_oovs(score)  # type: ignore[arg-type]
+        self._take_attributes(self._units)
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        if not (words >= FIRST_FORM).any():
+            return self._units.advance(slots, words)
+        is_empty = words == FIRST_FORM
+        new = np.empty(len(slots), np.int64)
+        new[~is_empty] = super().advance(slots[~is_empty], words[~is_empty])
+        new[is_empty] = slots[is_empty]
+        self._shared.update(new[is_empty].tolist())
+        return new
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        if not (words >= FIRST_FORM).any():
+            return self._units.logprob(slots, words)
+        is_word = words != FIRST_FORM
+        score = np.zeros(len(slots), np.float32)
+        score[is_word] = super().logprob(slots[is_word], words[is_word])
+        return score
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        if not self._shared:
+            self._units.release(slots)
+            return
+        last = []
+        for slot in slots.tolist():
+            if self._shared[slot] > 0:
+                self._shared[slot] -= 1
+            else:
+                last.append(slot)
+        self._shared += Counter()  # drops zeros
+        self._units.release(np.array(last, np.int64))
+
+    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.score_trie`."""
+        if (word >= FIRST_FORM).any():
+            return super().score_trie(parent, word)
+        return self._score_units(parent, word)
+
+    def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.word_vectors`; zeros for words without lexical words."""
+        if not (words >= FIRST_FORM).any():
+            return self._units.word_vectors(words)
+        is_word = words != FIRST_FORM
+        vectors = np.zeros((len(words), self.state_size or 0), np.float32)
+        vectors[is_word] = super().word_vectors(words[is_word])
+        return vectors
+
+    def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(slots), np.bool_)
+
+    def _places(
+        self, words: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
+    ) -> tuple[Ids, Ids, npt.NDArray[np.integer]]:
+        begin, units = self._forms.columns()
+        place, count = np.arange(len(words)), np.ones(len(words), np.int64)
+        is_form = words >= FIRST_FORM
+        form = words[is_form] - FIRST_FORM
+        place[is_form], count[is_form] = len(words) + begin[form], begin[form + 1] - begin[form]
+        return place, count, np.concatenate([words, units])
+
+
+def _or_lacking(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+class _Forms(SymbolTable):
+    """The vocabulary of a model, looked up by written words; forms of several words are added when they occur."""
+
+    __slots__ = ("_by_form", "_forms", "_inner", "_is_open", "_new_form", "_number", "_units")
+
+    def __init__(self, inner: SymbolTable, forms: LexicalForms, *, is_open: bool) -> None:
+        super().__init__((), inner.path)
+        self._id, self._word = inner._id, inner._word  # shared, as large tables take long to copy
+        self._inner = inner
+        self._is_open = is_open  # has any word that its pieces spell
+        self._forms = forms
+        self._by_form: dict[Form, int] | None = None  # words of the model that differ from their forms
+        self._new_form = threading.Lock()
+        self._number: dict[Form, int] = {(): 0}
+        self._units: list[list[int]] = [[]]  # by the number of the form
+
+    def id(self, word: str) -> int | None:
+        """Return the id of a written word, None if the model lacks a word of its form."""
+        return self._id_by(word, self._forms.normalizer(None))
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each written word, -1 for those the model lacks."""
+        names = list(words)
+        normalizer = self._forms.normalizer_of(names)
+        ids = self._inner.ids(names)
+        if normalizer is NONE:
+            return ids
+        if normalizer is BASIC:  # does not change plain words
+            odd = [name for name in names if not (name.islower() and name.isalpha() and name.isascii())]
+        else:
+            odd = [name for name, form in zip(names, normalizer.forms(names), strict=True) if form != (name,)]
+        if odd:
+            id_of = {name: self._id_by(name, normalizer) for name in odd}
+            ids = [
+                number if name not in id_of else _or_lacking(id_of[name])
+                for name, number in zip(names, ids, strict=True)
+            ]
+        return ids
+
+    def _id_by(self, word: str, normalizer: Normalizer) -> int | None:
+        form = normalizer(word)
+        if not form:
+            return FIRST_FORM
+        if len(form) == 1 and (number := self._inner.id(form[0])) is not None:
+            return number
+        if form == (word,):
+            return None
+        if (number := self._id_of_form(form, normalizer)) is not None or len(form) == 1:
+            return number
+        units = [self._id_by(part, normalizer) for part in form]
+        known = [unit for unit in units if unit is not None]
+        if len(known) < len(units):
+            return None
+        with self._new_form:
+            if form not in self._number:
+                self._units.append(known)
+                self._number[form] = len(self._units) - 1
+        return FIRST_FORM + self._number[form]
+
+    @property
+    def num_forms(self) -> int:
+        """Number of forms of several words, and that of no word."""
+        return len(self._units)
+
+    def columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the offsets of the forms' units, int64 [forms + 1], and the units, int64."""
+        units = self._units
+        begin = np.concatenate([[0], np.cumsum([len(unit) for unit in units])])
+        return begin, np.array([unit for form in units for unit in form], np.int64)
+
+    def _id_of_form(self, form: Form, normalizer: Normalizer) -> int | None:
+        """Return the word of the model with a form that differs from the word."""
+        if self._is_open:
+            return None
+        if len(form) > 1 and (number := self._inner.id("-".join(form))) is not None:
+            return number
+        if self._by_form is None:
+            odd = _ODD.findall("\n".join(self._inner.names))
+            by_form: dict[Form, int] = {}
+            for word, word_form in zip(odd, normalizer.forms(odd), strict=True):
+                by_form.setdefault(word_form, self._inner._id[word])
+            self._by_form = by_form
+        return self._by_form.get(form)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.id(word) is not None
+
+
+def with_lexical_forms(
+    lm: LanguageModel | Mixture | None, forms: LexicalForms, text: LMText = "auto"
+) -> LanguageModel | Mixture | None:
+    """Return a model, or the models of a mixture, over written words.
+
+    Args:
+        text: Text of the models; by default, models of pieces that have capitals and punctuation read written text, and
+            are returned unchanged.
+    """
+    if isinstance(lm, Mixture):
+        models = [(with_lexical_forms(model, forms, text), weight) for model, weight in lm.models]
+        return Mixture(models, lm.how, lm.names)  # type: ignore[arg-type]
+    if lm is None or isinstance(lm, LexicalLM):
+        return lm
+    return lm if text == "written" or (text == "auto" and lm.reads_written) else LexicalLM(lm, forms)
+
+
+def models_of(lm: LanguageModel | Mixture | None) -> list[LanguageModel]:
+    """Return the models of a mixture, or the model itself."""
+    if isinstance(lm, Mixture):
+        return [model for _, model in lm.named_models()]
+    return [] if lm is None else [lm]
+
+
+def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: Normalizer) -> npt.NDArray[np.int32]:
+    """Return the id of the first word of each form instead of the word's, and -1 for words without lexical words.
+
+    Args:
+        lm_word: The id in a mixture of each word id, int32 [size], -1 = no word.
+    """
+    merged = lm_word.copy()
+    first: dict[Form, int] = {}
+    names = [(word, number) for word, number in words if lm_word[number] >= 0]
+    forms = normalizer.forms([word for word, _ in names])
+    for (_, number), form in zip(names, forms, strict=True):
+        merged[number] = first.setdefault(form, int(lm_word[number])) if form else -1
+    return merged
