@@ -20,6 +20,7 @@ from ninja.errors import OptionError
 from ninja.files import toml
 from ninja.files.output import text_output
 from ninja.files.place import names_url
+from ninja.lattice.text import AUTO, NORMALIZER_HELP
 
 Command = Callable[..., Any]
 # Options that a file may not set, like outputs: they run commands, overwrite files or use other machines.
@@ -317,6 +318,9 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
         return command
 
     return add
+
+
+normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, help=NORMALIZER_HELP)
 
 
 def takes_one_value(option: click.Option) -> bool:

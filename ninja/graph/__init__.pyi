@@ -40,6 +40,7 @@ from .kinds import (
     to_compact as to_compact,
     to_raw as to_raw,
 )
+from .lexical import LexicalLattice as LexicalLattice, lexical_lattice as lexical_lattice
 from .minimize import minimize as minimize, push as push
 from .nbest import (
     lattice_nbest as lattice_nbest,

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from ninja.lattice.text import APOSTROPHES, LABEL, Form
+from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.libraries import needed_for
+
+Form = tuple[str, ...]
 
 _BETWEEN = "zqzq"  # between words that are normalised together; no rule of English changes or joins it
 _SINGLE = re.compile(rf"[<>\[\]()]|{_BETWEEN}")  # brackets would enclose other words

@@ -19,16 +19,20 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.files import text as utf8
+from ninja.lattice.characters import APOSTROPHES, LABEL
+from ninja.lattice.english import english_forms
 from ninja.lattice.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Form = tuple[str, ...]
 Name = Literal["none", "basic", "english"]
 AUTO = "auto"
+NORMALIZER_HELP = (
+    "Compare words by their lexical forms: none, basic (case and punctuation ignored), english (rules of Whisper), "
+    "or a file of written words and their forms.  [default: basic where words look written, else none]"
+)
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
-APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u201b\u02bc\uff07\u2032`\u00b4", "'"))
-LABEL = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|![A-Z_]+|#[0-9]+")  # of recognisers: <unk>, [noise], !SIL, #0
 _PLAIN = re.compile(r"[a-z]+")  # equal to its lexical form
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
@@ -107,8 +111,6 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
     if name == "basic":
         return BASIC
     if name == "english":
-        from ninja.lattice.english import english_forms
-
         return Normalizer(name, english_forms)
     if not os.path.exists(name):
         raise OptionError(f"normalizer is {name!r}, but must be one of {', '.join(NORMALIZERS)}, or an existing file")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice
-from ninja.lattice.text import AUTO
+from ninja.lattice.text import AUTO, NORMALIZER_HELP
 from ninja.lm.lexical import LMText
 from ninja.lm.word_map import WordMapping
 
@@ -60,11 +60,7 @@ class ScoreOptions:
     map_words: tuple[WordMapping, ...] = option(
         (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> (unk)."
     )
-    normalizer: str = option(
-        AUTO,
-        "Compare words by their lexical forms: none, basic (case and punctuation ignored), english (rules of Whisper), "
-        "or a file of written words and their forms.  [default: basic where words look written, else none]",
-    )
+    normalizer: str = option(AUTO, NORMALIZER_HELP)
     lm_text: LMText = option(
         "auto",
         "Text that the models score: words as they are written, or their lexical forms.  "

@@ -10,11 +10,11 @@ from itertools import chain
 from typing import Literal, get_args
 
 from ninja.errors import OptionError
+from ninja.lattice.characters import APOSTROPHES
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Case = Literal["keep", "lower", "upper", "words"]
 
-_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u201b\u02bc\uff07\u2032`\u00b4", "'"))
 _PUNCTUATION = {"Pd", "Ps", "Pe", "Pi", "Pf", "Po"}  # Unicode categories
 _SPOKEN = "'&%@#*/\\"  # punctuation that may be a word, or part of one
 _HYPHENS = re.compile(r"[-‐‑‒–—/_]+")
@@ -67,7 +67,7 @@ class Normaliser:
         if rules.unicode:
             word = unicodedata.normalize("NFC", word)
         if rules.apostrophes:
-            word = word.translate(_APOSTROPHES)
+            word = word.translate(APOSTROPHES)
         known = self._known(word)
         if known is not None:
             return known
