@@ -26,7 +26,7 @@ def _row(format: Format) -> str:
     ways = ["read"] if format.read else []
     words = lacks = "–"
     if format.write is not None:
-        ways.append(f"written, {FILES[format.write.files]}")
+        ways.append("written as it came" if format.write.as_it_came else f"written, {FILES[format.write.files]}")
         kept = format.kept(format.write.options())
         words = " and ".join(each for each in ("ids", "names") if each in kept)
         told = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have none

@@ -40,6 +40,7 @@ class Content:
         self.path = path
         self.stream = stream
         self.key = key_of(path)  # of a lattice without a key in the file
+        self.num_overlaps = 0  # words that began before the end of the word before them, and were moved there
         self._before_number = "" if _is_nameless(path) else f"{self.key}-"
         self._whole: bytes | None = None
 

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.stream import BOM
@@ -17,7 +17,7 @@ from ninja.formats import unsupported
 from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
 
-# Modules of the formats in the order of detection, imported on demand; each ends in its FORMAT.
+# Modules of the formats in the order of detection, imported on demand; each ends in its FORMAT, or its FORMATS.
 MODULES = (
     "kaldi.archive",
     "kaldi.text_archive",
@@ -31,6 +31,7 @@ MODULES = (
     "kaldi.named_text",
     "k2",
     "native",
+    "hypotheses.presets",
     "nbest.json_lists",
     "nbest.srilm",
     "nbest.columns",
@@ -96,6 +97,7 @@ class WriteSettings:
     options: Any  # of the options class of the format
     words: SymbolTable | None  # [default: the table of each lattice]
     encoding: str = "utf-8"
+    originals: tuple[str, ...] = ()  # paths of all sources in order, for formats that are written as they came
 
 
 class Encoder(Protocol):
@@ -107,6 +109,15 @@ class Encoder(Protocol):
 
     def end(self) -> bytes:
         """Return the last bytes of the file."""
+        ...
+
+
+@runtime_checkable
+class NotingEncoder(Encoder, Protocol):
+    """An encoder with messages for the user."""
+
+    def notes(self) -> list[str]:
+        """Return the messages once the file is complete."""
         ...
 
 
@@ -129,6 +140,7 @@ class Write:
     key_is_field: bool = False  # keys must not have blanks
     unique_keys: bool = False
     encoded_keys: bool = False  # keys are text in the encoding of the file; else they may be any bytes
+    as_it_came: bool = False  # only changes the words of a file of this format; see `ninja.formats.hypotheses.document`
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +201,13 @@ class Reader:
 def formats() -> Iterator[Format]:
     """Yield the formats in the order of detection."""
     for module in MODULES:
-        yield import_module(f"ninja.formats.{module}").FORMAT
+        yield from formats_of(module)
+
+
+def formats_of(name: str) -> tuple[Format, ...]:
+    """Return the formats of a module of ``MODULES``."""
+    module = import_module(f"ninja.formats.{name}")
+    return getattr(module, "FORMATS", None) or (module.FORMAT,)
 
 
 def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
@@ -208,10 +226,15 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
-    """Return the formats whose extension is the longest match of a file name without ``.gz``."""
+    """Return the formats whose extension is the longest match of a file name without ``.gz``.
+
+    Formats that are only written as they came are left out: they share the extensions of others.
+    """
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
     matches: list[tuple[int, Format]] = []
     for format in formats():
+        if format.write is not None and format.write.as_it_came:
+            continue
         length = max((len(end) for end in format.extensions if base.endswith(end)), default=0)
         if length and not matches:  # the first format shares its extension with no other: skip their imports
             return [format]

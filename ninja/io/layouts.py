@@ -11,7 +11,7 @@ from ninja.files.gzip import GzipWriter
 from ninja.files.output import LONGEST_NAME, Bytes, PartFile, StandardOutput, opened, reported
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Identity, identity_of, is_file, is_remote
-from ninja.formats.format import Encoder, Write, WriteSettings
+from ninja.formats.format import Encoder, NotingEncoder, Write, WriteSettings
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 
 FLUSH = 1 << 19  # bytes gathered before they are written
@@ -49,6 +49,10 @@ class OneFile(LatticeWriter):
             self._packed = GzipWriter(self._file)
         self._pieces: list[bytes] = []
         self._size = 0
+
+    def notes(self) -> list[str]:
+        """See `LatticeWriter.notes`."""
+        return super().notes() + (self._encoder.notes() if isinstance(self._encoder, NotingEncoder) else [])
 
     @property
     def _sink(self) -> Bytes:

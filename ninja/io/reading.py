@@ -73,7 +73,8 @@ class Reading:
         self._previous = 0  # bytes of the files that have been read
         self._position = 0.0  # bytes of all files up to the end of the last lattice
         self._first: list[Batch] = []  # batches read by `begin` that are still to be yielded
-        self._batches = self._read_files(sources.files)
+        self._num_overlaps = 0  # words that began before the end of the word before them
+        self._batches = self._read_all(sources.files)
 
     @property
     def share(self) -> float | None:
@@ -139,6 +140,13 @@ class Reading:
     def close(self) -> None:
         """End reading."""
         self._batches.close()  # type: ignore[attr-defined]
+
+    def _read_all(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
+        """Yield the batches of all files; note the times that were changed."""
+        yield from self._read_files(files)
+        if self._num_overlaps:
+            subject = "1 word begins" if self._num_overlaps == 1 else f"{self._num_overlaps} words begin"
+            self.options.on_note(f"{subject} before the end of the word before; the time between is that word's")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
         """Yield the batches of files; their positions count from the beginning of the first file."""
@@ -269,6 +277,8 @@ class Reading:
             if entries:
                 yield Batch.of_entries(entries, size=size, position=position)
             raise
+        finally:
+            self._num_overlaps += content.num_overlaps
         if entries:
             yield Batch.of_entries(entries, size=size, position=position)
 

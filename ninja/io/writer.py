@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -67,6 +67,7 @@ def write(
     chosen: ChosenScales | None = None,
     run: Facts | None = None,
     guard: Guard | None = None,
+    originals: Sequence[str] = (),
 ) -> LatticeWriter:
     """Open a file or a folder of lattices for writing, as a context manager.
 
@@ -104,6 +105,8 @@ def write(
             refused, and nothing is added to a finished output of an unknown run. Kaldi archives only.
             [default: nothing is checked]
         guard: Inputs that must not be replaced.
+        originals: Paths of all files that the lattices come from, in order, for formats that are written as they came:
+            files without a lattice among those that are written are copied.
 
     Raises:
         OptionError: The name is invalid, there is no such format, or it has no such option.
@@ -126,7 +129,9 @@ def write(
     output = OutputSettings(
         path,
         format,
-        WriteSettings(fill_options(format.write.options, values, format.name, text=text), words, encoding),
+        WriteSettings(
+            fill_options(format.write.options, values, format.name, text=text), words, encoding, tuple(originals)
+        ),
         lossy,
         packed=path.endswith(".gz"),
         words_out=None if words_out is None else os.fspath(words_out),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice.arrays import Array, frozen, frozen_copy
+from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Kind = Literal["compact", "raw"]
@@ -349,6 +350,7 @@ class ListRecord:
     hypotheses: Mapping[str, Mapping[str, Any]]  # fields of each hypothesis, by its words joined by blanks
     others: frozenset[str] = frozenset()  # names of the fields that are only in the record
     layout: Any = None  # names of the fields, for the reader and the writer  [default: those of the writer]
+    origin: Origin | None = None  # place of the utterance in a file that is written back as it came
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:
@@ -357,7 +359,7 @@ def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListR
         return first or second
     utterance = {**second.utterance, **first.utterance}
     hypotheses = {**second.hypotheses, **first.hypotheses}
-    return ListRecord(utterance, hypotheses, first.others | second.others, first.layout)
+    return ListRecord(utterance, hypotheses, first.others | second.others, first.layout, first.origin or second.origin)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

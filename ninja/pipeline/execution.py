@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
@@ -262,7 +263,7 @@ class _RunLoop:
         is_expanding = getattr(stage, "is_expanding", False)
         times = _Times()
         with open_output(output, inputs) as sink:
-            chunks = self._chunks(inputs, stage, sink.keys_done, times.before, sink)
+            chunks = self._chunks(inputs, stage, sink.keys_done, partial(_note_source, times, sink), sink)
             with closing(chunks):
                 for chunk in chunks:
                     lattices = self._write_chunk(chunk, log, sink, times)
@@ -271,7 +272,7 @@ class _RunLoop:
             self._refuse_nothing(inputs, counts)
         if times.lost:
             log.note(f"the times of {times.lost} lattices are lost: states of different times became one")
-        if times.lost_records:
+        if times.lost_records and not sink.needs_origins:
             log.note(f"other fields of {times.lost_records} n-best lists are not written: their paths changed")
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink, times: _Times) -> int:
@@ -461,6 +462,11 @@ class _Source:
                 places.add(place)
         self._inputs.log.skipped += len(places)
         return batch.without(places) if places else batch
+
+
+def _note_source(times: _Times, sink: LatticeSink, lattice: Lattice) -> None:
+    times.before(lattice)
+    sink.note_source(lattice)
 
 
 class _Times:

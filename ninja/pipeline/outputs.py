@@ -16,7 +16,8 @@ from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
 from ninja.files.output import Guard, part_of
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import is_read_once, is_remote, is_specifier, target
-from ninja.formats.format import HEAD, Format, by_extension, detect
+from ninja.formats.format import HEAD, Format, by_extension, detect, reader
+from ninja.formats.nbest.json_lists import no_document
 from ninja.io.inputs import Inputs
 from ninja.io.lattice_writer import LatticeWriter
 from ninja.io.resume import Facts, State, state_of, states_of
@@ -26,8 +27,10 @@ from ninja.io.symbol_tables import write_table
 from ninja.io.writer import KALDI, OutputFormat, format_of, write
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import ListLattice, as_list_of
 from ninja.libraries import VERSION
 
+LINES = ".jsonl"
 _JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
 
@@ -114,6 +117,14 @@ class LatticeSink:
         self.prepared = writer.prepared
         self._writer = writer
         self._inputs = inputs
+        assert writer.format.write is not None
+        self.needs_origins = writer.format.write.as_it_came
+        self._sources: dict[str, ListLattice | None] = {}  # by key; None if a key occurs more than once
+
+    def note_source(self, lattice: Lattice) -> None:
+        """Note where a lattice comes from, as its result may lack this and is written to that place."""
+        if self.needs_origins and isinstance(lattice, ListLattice):
+            self._sources[lattice.key] = None if lattice.key in self._sources else lattice
 
     @property
     def keys_done(self) -> Counter[str]:
@@ -122,6 +133,8 @@ class LatticeSink:
 
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice; return False if it cannot be written."""
+        if self.needs_origins and (source := self._sources.pop(lattice.key, None)) is not None:
+            lattice = as_list_of(source, lattice)
         try:
             self._writer.write(lattice)
         except NinjaError as error:
@@ -152,9 +165,12 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     if output.is_per_file:
         raise OptionError(f"{output.name}: this command has one output; name a file")
     log = inputs.log
+    output = as_it_came(output, inputs)
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
         output = replace(output, name="ark,t:-")
     is_kaldi = output.resolved.is_kaldi
+    write_format = output.resolved.format.write
+    assert write_format is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
     writer = write(
         output.resolved,
@@ -166,6 +182,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         chosen=output.chosen or (_scales_of(inputs) if output.keeps_scales else None),
         run=_facts(output, inputs) if has_facts else None,
         guard=output.guard,
+        originals=_paths(inputs) if write_format.as_it_came else (),
     )
     inputs.spells_words |= output.resolved.spells_words
     try:
@@ -184,6 +201,46 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     for note in writer.notes():
         log.note(note)
     log.lists_repeated |= writer.repeated
+
+
+def as_it_came(output: Output, inputs: Inputs) -> Output:
+    """Return an output in the format of its inputs, if this is only written as it came and has the output's extension.
+
+    The user's choice of a format takes precedence. Files that are read as a whole cannot be joined in one output.
+    """
+    if output.to is not None or output.is_stdout or output.is_per_file or inputs.tables is not None:
+        return output
+    if output.resolved.format not in by_extension(LINES) or not (files := _plain_files(inputs)):
+        return output
+    try:
+        format = reader(inputs.format).format if inputs.format is not None else _format_of(files[0])
+        head = files[0].inspect().head(HEAD)
+        has_lines = no_document(head[: head.rfind(b"\n") + 1], encoding=inputs.encoding) is not None
+    except NinjaError:  # reading reports it
+        return output
+    if format is None or format.write is None or not format.write.as_it_came or (len(files) > 1 and not has_lines):
+        return output
+    name = output.resolved.target.archive.removesuffix(".gz").lower()
+    source = files[0].path.removesuffix(".gz").lower()
+    if not name.endswith(format.extensions) or (not has_lines and name.endswith(LINES) and not source.endswith(LINES)):
+        return output
+    return replace(output, to=format.name)
+
+
+def _plain_files(inputs: Inputs) -> list[SourceFile]:
+    """Return the files of the inputs; those of folders and lists, too."""
+    files: list[SourceFile] = []
+    for file in inputs.sources.resolvable_files:
+        if file.kind == "folder":
+            files += file.lattice_files
+        else:
+            files += file.members if file.kind in ("list", "scp") else [file]
+    return files
+
+
+def _paths(inputs: Inputs) -> tuple[str, ...]:
+    """Return the paths of the files of the inputs that can be read again."""
+    return tuple(file.path for file in _plain_files(inputs) if not file.is_pipe)
 
 
 def _facts(output: Output, inputs: Inputs) -> Facts | None:
@@ -334,6 +391,8 @@ def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     known = by_extension(name)
     form, to = output.resolved.format, output.to
     if to is None and (kept := _format_of(file)) is not None and kept.name not in KALDI:
+        if kept.write is not None and kept.write.as_it_came:
+            return name, kept.name
         if kept.write is None or kept.write.files == "named":
             raise OptionError(f"{path}: {kept.name} is not written so; say with --to which format {output.name} gets")
         form, to = kept, kept.name

@@ -18,6 +18,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from hypothesis_files import FILES
 from linear_time import assert_linear
 from reference_ngram import TRIGRAM, write_arpa, write_const_arpa
 from small_files import FORMATS as WRITTEN
@@ -82,7 +83,7 @@ READERS: dict[str, tuple[Read, list[bytes]]] = {
     "pickle of torch": (read_pickle, [b"\x80\x02]q\x00(X\x01\x00\x00\x00aK\x01}q\x01h\x00)e."]),
     "detection": (detect, [b"utt 1 0.00 0.25 one 0.9\n", b"name a nodes 1\n", b"{}", b""]),
 }
-TABLE = [*READERS, *WRITTEN]
+TABLE = [*READERS, *WRITTEN, *sorted(set(FILES.values()))]
 FAULTY = {  # files of formats with a fault behind which reading goes on
     "pfsg": [b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n\nname b\nnodes 1 a\n"],
     "slf": [b'N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W="a v=\'b x="c\n'],
@@ -135,7 +136,12 @@ def test_every_reader_is_timed() -> None:
 @pytest.mark.timeout(0 if ALL else 300)
 @pytest.mark.parametrize("name", TABLE)
 def test_reading_takes_time_in_proportion_to_the_file(name: str, tmp_path: Path) -> None:
-    read, files = READERS[name] if name in READERS else (read_whole(name), [written(WRITTEN[name], tmp_path)])
+    if name in READERS:
+        read, files = READERS[name]
+    elif name in WRITTEN:
+        read, files = read_whole(name), [written(WRITTEN[name], tmp_path)]
+    else:
+        read, files = read_whole(name), [path.read_bytes() for path, form in FILES.items() if form == name]
     files = files + FAULTY.get(name, [])
     for content in files:
         for what, make in chosen(name, content):

@@ -327,7 +327,8 @@ READERS_NAME_NOTHING = {
 
 
 def test_every_format_and_reader_has_a_row() -> None:
-    assert {form.name for form in formats()} == NAME_NOTHING, "does a file of the new format name others?"
+    names = {form.name for form in formats() if form.write is None or not form.write.as_it_came}
+    assert names == NAME_NOTHING, "does a file of the new format name others?"
     readers = set(READERS) - NAME_NOTHING
     assert readers == READERS_NAME_NOTHING | {"entities", "options"}, "do files of the new reader name others?"
 

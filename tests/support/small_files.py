@@ -118,4 +118,8 @@ READERS: dict[str, tuple[Callable[[str], object], list[bytes]]] = {
     "biasing lists": (read_biasing, [b'utt\tone two\t["one"]\t["one", "tea"]\n']),
     "options": (toml.read, [b'[rescore]\nlm_weight = 0.5\nwords = "w.txt"\n']),
 }
-FORMATS = {form.name: form for form in formats() if form.write is not None and form.read is not None}
+FORMATS = {
+    form.name: form
+    for form in formats()
+    if form.write is not None and form.read is not None and not form.write.as_it_came
+}

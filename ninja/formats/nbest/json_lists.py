@@ -199,7 +199,7 @@ def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -
         return None
     try:
         text = decoded(head, path, encoding=encoding)
-        _loaded(text)
+        loaded(text)
     except json.JSONDecodeError as error:  # an error at the end may be due to missing lines
         return error if error.pos < len(text.rstrip(" \t\r\n")) else None
     except ValueError as error:
@@ -210,14 +210,14 @@ def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -
 def objects(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[Object]:
     """Yield the objects of a document, or of lines if the file is no document."""
     try:
-        whole, doubled = _loaded(decoded(content, path, encoding=fields.encoding))
+        whole, doubled = loaded(decoded(content, path, encoding=fields.encoding))
     except ValueError as error:
         is_lines = content.lstrip()[:1] != b"[" and b"\n" in content.strip()
         yield from of_lines(content if is_lines else b"", path, fields, error)
         return
     for name, entry in _of_whole(whole, path, fields):
-        if doubled and _is_doubled(entry):
-            entry = FormatError(f"not JSON: {_TWICE} (object {name})", path)
+        if doubled and is_doubled(entry):
+            entry = FormatError(f"not JSON: {TWICE} (object {name})", path)
         yield name, entry, None
 
 
@@ -250,14 +250,14 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
             if not row.strip():
                 continue
             try:
-                entry, doubled = _loaded(row)
+                entry, doubled = loaded(row)
             except ValueError as bad:
                 entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
             else:
                 # An object over several lines has indented lines.
                 parsed = isinstance(entry, dict) and row[0] == "{"
                 if doubled:
-                    entry = FormatError(f"not JSON: {_TWICE}", path, line=line)
+                    entry = FormatError(f"not JSON: {TWICE}", path, line=line)
         elif not isinstance(error, FormatError):
             error = FormatError(row.message, path)  # the document cannot be decoded, either
         number += 1
@@ -275,7 +275,7 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
         raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
 
 
-_TWICE = "an object names a field twice"
+TWICE = "an object names a field twice"
 
 
 class _Doubled(dict[str, Any]):
@@ -286,7 +286,7 @@ class _Doubled(dict[str, Any]):
         self.pairs = pairs
 
 
-def _is_doubled(entry: Any) -> bool:
+def is_doubled(entry: Any) -> bool:
     """Tell whether an object, or one within it, has a duplicate field."""
     stack = [entry]
     while stack:
@@ -299,7 +299,7 @@ def _is_doubled(entry: Any) -> bool:
     return False
 
 
-def _loaded(text: str) -> tuple[Any, bool]:
+def loaded(text: str) -> tuple[Any, bool]:
     """Parse JSON; also return whether an object has a duplicate field."""
     doubled = []
 

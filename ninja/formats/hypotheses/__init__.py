@@ -1,0 +1,1 @@
+"""Hypothesis files of recognisers, read by presets and written back in the form in which they came."""

@@ -1,0 +1,237 @@
+"""Alignment of the words of a text before and after a correction, or of two forms of one text."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+MOST_EDITS = 400  # insertions and removals of a stretch up to which it is compared exactly; the cost is their square
+
+
+class Change(NamedTuple):
+    """Old words ``begin`` to ``end`` that are replaced by new words."""
+
+    begin: int
+    end: int  # equal to ``begin`` where words are inserted
+    words: tuple[str, ...]  # empty where words are removed
+
+
+class Block(NamedTuple):
+    """A stretch of two sequences, equal or not."""
+
+    begin: int
+    end: int
+    other_begin: int
+    other_end: int
+    is_equal: bool
+
+
+def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+    """Return the changes that make new words of old words, in their order.
+
+    Stretches of equally many old and new words are changes of one word each.
+
+    Args:
+        old: Words before the correction.
+        new: Words after it.
+    """
+    changes: list[Change] = []
+    for block in blocks(old, new):
+        begin, end, first, last, is_equal = block
+        if is_equal:
+            continue
+        if end - begin == last - first:
+            for place, word in enumerate(new[first:last], start=begin):
+                if old[place] != word:
+                    changes.append(Change(place, place + 1, (word,)))
+        else:
+            changes.append(Change(begin, end, tuple(new[first:last])))
+    return changes
+
+
+def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
+    """Return old words with changes."""
+    words: list[str] = []
+    at = 0
+    for begin, end, replacement in changes:
+        words += [*old[at:begin], *replacement]
+        at = end
+    return [*words, *old[at:]]
+
+
+class Correspondence:
+    """The words of another form of a text that belong to stretches of its words.
+
+    Args:
+        words: The words of the text.
+        others: The words of the other form, such as one without capitals and punctuation.
+    """
+
+    def __init__(self, words: Sequence[str], others: Sequence[str]) -> None:
+        self.is_equal = list(words) == list(others)
+        self._after: list[int | None] = [None] * (len(words) + 1)  # where the others of each boundary begin, if known
+        self._before: list[int | None] = [None] * (len(words) + 1)  # where those before it end
+        if self.is_equal:
+            self._after = self._before = list(range(len(words) + 1))
+            return
+        for begin, end, first, last, _ in blocks(words, others, lexical):
+            if end - begin == last - first:
+                for step in range(end - begin):
+                    self._after[begin + step] = first + step
+                    self._before[begin + step + 1] = first + step + 1
+            elif end > begin:
+                self._after[begin], self._before[end] = first, last
+
+    def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
+        """Return the begin and the end of the other words that belong to words `begin` to `end`; None if unknown.
+
+        For an empty stretch these are equal: the boundary behind the word before it, else before the word after it.
+        """
+        if begin == end:
+            at = self._before[begin] if self._before[begin] is not None else self._after[begin]
+            at = 0 if at is None and begin == 0 and len(self._after) == 1 else at
+            return None if at is None else (at, at)
+        first, last = self._after[begin], self._before[end]
+        return None if first is None or last is None else (first, last)
+
+
+def lexical(word: str) -> str:
+    """Return a word without capitals, and without punctuation at its ends."""
+    folded = word.casefold()
+    begin, end = 0, len(folded)
+    while begin < end and _is_punctuation(folded[begin]):
+        begin += 1
+    while end > begin and _is_punctuation(folded[end - 1]):
+        end -= 1
+    return folded[begin:end]
+
+
+def _is_punctuation(letter: str) -> bool:
+    return unicodedata.category(letter)[0] == "P"
+
+
+def blocks(
+    old: Sequence[str], new: Sequence[str], form: Callable[[str], Hashable] = lambda word: word
+) -> Iterator[Block]:
+    """Yield equal and unequal stretches of two sequences alternately, by a form in which words are compared."""
+    at = other = 0
+    matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
+    begin = first = length = 0  # of a common stretch
+    for place, other_place, size in chain(matches, [(len(old), len(new), 0)]):
+        if size and (place, other_place) == (begin + length, first + length):
+            length += size
+            continue
+        if length:
+            yield Block(begin, begin + length, first, first + length, is_equal=True)
+            at, other = begin + length, first + length
+        if (place, other_place) != (at, other):
+            yield Block(at, place, other, other_place, is_equal=False)
+        begin, first, length = place, other_place, size
+
+
+def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -> Iterator[tuple[int, int, int]]:
+    """Yield common stretches, which may touch each other: their begins in both sequences, and their length.
+
+    Args:
+        begin: Place of the first of `old` in the whole sequence.
+        first: Place of the first of `new` in its sequence.
+    """
+    least = min(len(old), len(new))
+    ahead = next((place for place in range(least) if old[place] != new[place]), least)
+    if ahead:
+        yield begin, first, ahead
+    old, new, begin, first = old[ahead:], new[ahead:], begin + ahead, first + ahead
+    least = min(len(old), len(new))
+    behind = next((place for place in range(least) if old[-place - 1] != new[-place - 1]), least)
+    end, last = len(old) - behind, len(new) - behind
+    if end and last:
+        pairs = _shortest_script(old[:end], new[:last])
+        if pairs is None:
+            at = other = 0
+            anchors = _anchors(old[:end], new[:last])
+            for place, other_place in anchors:
+                yield from _matches(old[at:place], new[other:other_place], begin + at, first + other)
+                yield begin + place, first + other_place, 1
+                at, other = place + 1, other_place + 1
+            halves = [] if anchors else [(end // 2, last // 2)]
+            for place, other_place in [*halves, (end, last)]:
+                yield from _matches(old[at:place], new[other:other_place], begin + at, first + other)
+                at, other = place, other_place
+        else:
+            yield from ((begin + place, first + other, 1) for place, other in pairs)
+    if behind:
+        yield begin + end, first + last, behind
+
+
+def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]] | None:
+    """Return the places of equal words for the fewest insertions and removals; None beyond ``MOST_EDITS`` of them.
+
+    Source: Myers 1986, "An O(ND) difference algorithm and its variations", the greedy algorithm.
+    """
+    furthest = {1: 0}
+    trace: list[dict[int, int]] = []
+    for edits in range(min(MOST_EDITS, len(old) + len(new)) + 1):
+        trace.append(dict(furthest))
+        for diagonal in range(-edits, edits + 1, 2):
+            before = _previous(furthest, diagonal, edits)
+            at = furthest[before] + (before < diagonal)
+            while at < len(old) and at - diagonal < len(new) and old[at] == new[at - diagonal]:
+                at += 1
+            furthest[diagonal] = at
+            if at >= len(old) and at - diagonal >= len(new):
+                return _walked_back(trace, len(old), len(new))
+    return None
+
+
+def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
+    """Return the diagonal from which the furthest path comes."""
+    if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
+        return diagonal + 1
+    return diagonal - 1
+
+
+def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple[int, int]]:
+    """Return the places of equal words of the path that ends at two places."""
+    pairs: list[tuple[int, int]] = []
+    for edits in range(len(trace) - 1, -1, -1):
+        before = _previous(trace[edits], at - other, edits)
+        begin = trace[edits][before]
+        while at > begin and other > begin - before:
+            at, other = at - 1, other - 1
+            pairs.append((at, other))
+        at, other = begin, begin - before
+    return pairs[::-1]
+
+
+def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
+    """Return the longest rising sequence of the places of words that occur once in both sequences."""
+    places, others = _unique(old), _unique(new)
+    pairs = [(place, others[word]) for word, place in places.items() if word in others]
+    least: list[int] = []  # the least last place of a rising sequence of each length
+    ends: list[int] = []  # its pair
+    previous: list[int] = []
+    for index, (_, other) in enumerate(pairs):
+        length = bisect_left(least, other)
+        if length == len(least):
+            least.append(other)
+            ends.append(index)
+        else:
+            least[length], ends[length] = other, index
+        previous.append(ends[length - 1] if length else -1)
+    chosen = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        chosen.append(pairs[index])
+        index = previous[index]
+    return chosen[::-1]
+
+
+def _unique(words: list[Hashable]) -> dict[Hashable, int]:
+    """Return the places of words that occur once, in their order."""
+    places: dict[Hashable, int] = {}
+    for place, word in enumerate(words):
+        places[word] = -1 if word in places else place
+    return {word: place for word, place in places.items() if place >= 0}

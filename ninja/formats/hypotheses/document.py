@@ -1,0 +1,229 @@
+"""Files that are written back as they came: only words that were corrected change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ninja.errors import FormatError, InputError, LatticeError, OutputError
+from ninja.files.place import Place
+from ninja.files.stream import BOM, open_stream
+from ninja.formats.content import Content, numbered_lines
+from ninja.formats.format import WriteSettings
+from ninja.formats.nbest.writing import ListOptions
+from ninja.lattice import Lattice
+from ninja.lattice.lattice import ListLattice
+from ninja.lattice.nbest import NBest
+from ninja.lattice.origin import Origin
+
+CHANGED = "the file has changed since it was read; run the command again"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """A file whose utterances were read, to be written back.
+
+    A file is a sequence of entries: its lines, or one entry for the whole file.
+    """
+
+    name: str  # for messages
+    format: str  # name of the format
+    content: bytes | None  # the whole file; None if it is read again from its path
+    path: str
+    encoding: str = "utf-8"
+    has_lines: bool = False  # entries are lines, numbered from 1; else the whole file is entry 0
+    options: Any = None  # of the reader
+
+    @classmethod
+    def of(cls, content: Content, format: str, *, has_lines: bool = False, options: Any = None) -> Document:
+        """Make the document of a file that is about to be read.
+
+        A file of lines is read again when it is written, and one that cannot be read twice is kept in memory.
+        """
+        encoding = getattr(options, "encoding", "utf-8")
+        document = cls(content.name, format, None, content.path, encoding, has_lines, options)
+        if has_lines and os.path.isfile(content.path):
+            return document
+        has_mark = content.stream.head(len(BOM)) == BOM
+        whole = content.whole()
+        return replace(document, content=BOM + whole if has_mark else whole)
+
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number and the bytes of each entry, which together are the file.
+
+        Raises:
+            InputError: The file cannot be read again.
+        """
+        if not self.has_lines:
+            if self.content is None:
+                with open_stream(Place(self.path)) as stream:
+                    yield 0, stream.rest()
+            else:
+                yield 0, self.content
+            return
+        if self.content is not None:
+            yield from _lines(numbered_lines(self.content))
+            return
+        with open_stream(Place(self.path)) as stream:
+            mark = BOM if stream.head(len(BOM)) == BOM else b""
+            for number, line in _lines(numbered_lines(Content(stream, self.path).blocks())):
+                yield number, mark + line if number == 1 else line
+
+
+def _lines(lines: Iterator[tuple[int, bytes, bool]]) -> Iterator[tuple[int, bytes]]:
+    return ((number, line + b"\n" if has_end else line) for number, line, has_end in lines)
+
+
+class Rewritten(NamedTuple):
+    """An entry of a document with corrections."""
+
+    content: bytes
+    num_utterances: int  # of the entry
+    num_unmatched: int = 0  # texts beside the words of an utterance that do not agree with them, and were kept
+
+
+Corrections = Mapping[int, NBest]  # the new hypotheses of utterances, best first, by their place in the entry
+# An entry, its new hypotheses, its document -> the entry with the new words; without hypotheses the bytes are equal.
+Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
+
+
+class DocumentEncoder:
+    """Writer of documents: each file as it came, with the best words of the lattices of its utterances.
+
+    Utterances that are not added keep their words. Utterances of one entry may be added in any order.
+    """
+
+    def __init__(self, settings: WriteSettings, format: str, rewrite: Rewrite, *, has_lines: bool = False) -> None:
+        self._settings = settings
+        self._format = format
+        self._has_lines = has_lines
+        self._rewrite = rewrite
+        self._originals = list(settings.originals)
+        self._document: Document | None = None
+        self._entries: Iterator[tuple[int, bytes]] = iter(())
+        self._entry: tuple[int, bytes] | None = None  # whose corrections are gathered
+        self._corrections: dict[int, NBest] = {}
+        self._written: set[str] = set()
+        self._num_kept = self._num_unmatched = 0
+
+    def add(self, nbest: NBest) -> bytes:
+        """Take the hypotheses of an utterance; return the bytes of the entries before its own.
+
+        Raises:
+            LatticeError: The lattice is not of a file of this format, or comes after later entries of its file.
+            OutputError: It is of a second file, and such files cannot be joined.
+            InputError: The file has changed since it was read.
+        """
+        origin = origin_of(nbest, self._format)
+        content = b""
+        if self._document is None or origin.document.name != self._document.name:
+            if self._document is not None and not self._has_lines:
+                both = f"{self._document.name} and {origin.document.name}"
+                message = f"{self._format} has one recording a file, but {both} are to go there"
+                raise OutputError(f"{message}; name a folder, in which each gets its own")
+            content = self._rest() + self._before(origin.document)
+            self._begin(origin.document)
+        content += self._up_to(origin, nbest.key)
+        if origin.place in self._corrections:
+            raise LatticeError("the utterance is in the output already", key=nbest.key)
+        self._corrections[origin.place] = nbest
+        return content
+
+    def end(self) -> bytes:
+        """Return the rest of the file, and files of which no utterance was added."""
+        return self._rest() + self._before(None)
+
+    def notes(self) -> list[str]:
+        """Return the number of utterances that keep their words, as no lattice replaced them."""
+        notes = []
+        if self._num_kept:
+            subject = "1 utterance has its" if self._num_kept == 1 else f"{self._num_kept} utterances have their"
+            notes.append(f"{subject} original words: no lattice of them was written")
+        if self._num_unmatched:
+            subject = "1 text is" if self._num_unmatched == 1 else f"{self._num_unmatched} texts are"
+            notes.append(f"{subject} not changed: the words beside a correction differ from those of the utterance")
+        return notes
+
+    def _begin(self, document: Document) -> None:
+        if document.path in self._written:
+            raise OutputError("utterances of another file were written between those of this one", document.name)
+        self._document = document
+        self._written.add(document.path)
+        self._entries = document.entries()
+        self._entry = next(self._entries, None)
+
+    def _up_to(self, origin: Origin, key: str) -> bytes:
+        """Return the entries before that of an utterance."""
+        pieces = []
+        while self._entry is not None and self._entry[0] < origin.entry:
+            pieces.append(self._next())
+        if self._entry is None:
+            raise InputError(CHANGED, origin.document.name)
+        if self._entry[0] > origin.entry:
+            message = f"line {origin.entry} comes after later lines; write the utterances in the order of their file"
+            raise LatticeError(message, key=key)
+        return b"".join(pieces)
+
+    def _next(self) -> bytes:
+        """Return the current entry with its corrections, and go on to the next one."""
+        assert self._entry is not None
+        assert self._document is not None
+        content = self._entry[1]
+        try:
+            rewritten = self._rewrite(content, self._corrections, self._document)
+        except FormatError as error:
+            if self._corrections:
+                raise InputError(CHANGED, self._document.name) from error
+            rewritten = Rewritten(content, 1)  # a damaged line, which reading it reported
+        self._num_kept += rewritten.num_utterances - len(self._corrections)
+        self._num_unmatched += rewritten.num_unmatched
+        self._corrections = {}
+        self._entry = next(self._entries, None)
+        return rewritten.content
+
+    def _rest(self) -> bytes:
+        """Return the entries of the current document that are not written yet."""
+        pieces = []
+        while self._entry is not None:
+            pieces.append(self._next())
+        return b"".join(pieces)
+
+    def _before(self, document: Document | None) -> bytes:
+        """Return the files before a document, or all others, of which no utterance was added."""
+        pieces = []
+        is_known = document is None or document.path in self._originals
+        while is_known and self._originals:
+            path = self._originals.pop(0)
+            if document is not None and path == document.path:
+                break
+            if path not in self._written and (self._has_lines or not self._written):
+                encoding = self._settings.encoding
+                self._begin(Document(path, self._format, None, path, encoding, self._has_lines))
+                pieces.append(self._rest())
+        return b"".join(pieces)
+
+
+def origin_of(nbest: NBest, format: str) -> Origin:
+    """Return the origin of a list.
+
+    Raises:
+        LatticeError: It is not of a file of this format.
+    """
+    origin = None if nbest.record is None else nbest.record.origin
+    if origin is None or origin.document.format != format:
+        message = f"it is not of a file of {format}, and {format} is only written back to such files"
+        raise LatticeError(f"{message}; write JSON lines (.jsonl)", key=nbest.key)
+    return origin
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOptions(ListOptions):
+    """Options of writing documents: the scales by which the best hypotheses are chosen."""
+
+    def most(self, lattice: Lattice) -> int:
+        """Return as many hypotheses as the utterance has in its file."""
+        if self.n is None:
+            return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
+        return self.n

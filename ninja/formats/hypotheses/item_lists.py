@@ -1,0 +1,225 @@
+"""Changes of words in lists of words with times."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ninja.formats.hypotheses.alignment import Change, Correspondence, lexical
+from ninja.formats.hypotheses.json_spans import (
+    Edits,
+    ItemSplice,
+    Path,
+    Splice,
+    parsed_path,
+    rewritten,
+    spans,
+    values_at,
+)
+from ninja.formats.hypotheses.places import Item, ItemList, Times, divided
+from ninja.formats.hypotheses.texts import form_of, text_splices
+from ninja.formats.nbest.text_rows import split
+
+_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # of the text of an item, without blanks around it
+_SECONDS = re.compile(r"[0-9]*\.?[0-9]*(?=[sS]?$)")
+
+
+class ItemRevision:
+    """The changes of a list of words.
+
+    A word in the place of one other word changes only the text of its item. Other replacements copy the items that they
+    replace, and divide the time of these in equal parts. Words that are inserted copy the item before them, and get the
+    time between this and the next item.
+
+    Args:
+        entries: The list.
+        words: The words of the utterance before the changes, which the list may have in another form.
+        text: The document.
+        value: The document, parsed.
+    """
+
+    def __init__(self, entries: ItemList, words: Sequence[str], text: str, value: Any) -> None:
+        self.edits = Edits()
+        self.num_unmatched = 0
+        self._entries = entries
+        self._words = words
+        self._text = text
+        self._value = value
+        self._forms: dict[str | int, Callable[[str], str]] = {}
+        self._replaced: dict[Path, list[ItemSplice]] = {}
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Change words of the utterance, in order."""
+        matching = Correspondence(self._words, self._entries.words)
+        for change in changes:
+            stretch = matching.stretch(change.begin, change.end)
+            if stretch is None:
+                self.num_unmatched += 1
+            else:
+                self._change(*stretch, change.words)
+
+    def _change(self, first: int, last: int, new: tuple[str, ...]) -> None:
+        """Put new words in the place of the words `first` to `last` of the list."""
+        bounds, items = self._entries.bounds, self._entries.items
+        if first == last:
+            self._insert(bounds[first - 1][1] if first else 0, new)
+            return
+        begin, end = bounds[first][0], bounds[last - 1][1]
+        if (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):
+            self._change_within(begin, end, Change(first, last, new))
+        elif end - begin == last - first == len(new):
+            for item, word in zip(items[begin:end], new, strict=True):
+                self._set_word(item, word)
+        elif self._entries.fields.join == "punctuation" and last - first == len(new) == 1:
+            self._change_punctuated(begin, end, new[0])
+        else:
+            self._replace(begin, end, new)
+
+    def _form(self, path: Path) -> Callable[[str], str]:
+        """Return the function that writes new words as a field of the items has them."""
+        name = next(part for part in reversed(path) if isinstance(part, str))
+        if name not in self._forms:
+            texts = [text for item in self._entries.items for place, text in item.texts if _is_named(place, name)]
+            others = [word for text in texts for word in split(text)]
+            if self._entries.fields.join != "words":
+                others = self._entries.words
+            self._forms[name] = form_of(self._words, others)
+        return self._forms[name]
+
+    def _set_word(self, item: Item, word: str) -> None:
+        """Change the word of an item; blanks around it stay."""
+        for path, text in item.texts:
+            core = _CORE.search(text)
+            begin, end = core.span() if core is not None else (len(text), len(text))
+            self.edits.strings[path] = [Splice(begin, end, self._form(path)(word))]
+
+    def _change_within(self, begin: int, end: int, change: Change) -> None:
+        """Change some of the words of items."""
+        entries = self._entries
+        places = [place for place, bound in enumerate(entries.bounds) if begin <= bound[0] < end]
+        words = [entries.words[place] for place in places]
+        inner = Change(change.begin - places[0], change.end - places[0], change.words)
+        items = entries.items[begin:end]
+        for number in range(len(items[0].texts)):
+            texts = [item.texts[number] for item in items if number < len(item.texts)]
+            splices, num_unmatched = text_splices([text for _, text in texts], words, [inner])
+            self.num_unmatched += num_unmatched
+            for place, string_splices in splices.items():
+                self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
+
+    def _change_punctuated(self, begin: int, end: int, word: str) -> None:
+        """Change a word whose punctuation has items of its own."""
+        items = self._entries.items
+        tail = "".join(item.texts[0][1].strip() for item in items[begin + 1 : end])
+        if len(word) > len(tail) and word.endswith(tail):
+            self._set_word(items[begin], word.removesuffix(tail))
+            return
+        size = len(word)
+        while size > 1 and not lexical(word[size - 1]):
+            size -= 1
+        self._set_word(items[begin], word[:size])
+        kept = begin + 1
+        if word[size:]:
+            self._set_word(items[kept], word[size:])
+            kept += 1
+        if kept < end:
+            self._splice(kept, end, [])
+
+    def _replace(self, begin: int, end: int, new: Sequence[str]) -> None:
+        """Replace items by other items."""
+        items = self._entries.items[begin:end]
+        times = _span(items)
+        parts: list[Times | None] = [None] * len(new)
+        if times is not None and new:
+            parts = [*divided(times, len(new))]
+        templates = [items[min(number, len(items) - 1)] for number in range(len(new))]
+        self._splice(begin, end, [*zip(templates, new, parts, strict=True)])
+
+    def _insert(self, at: int, new: Sequence[str]) -> None:
+        """Insert items."""
+        items = self._entries.items
+        if not items:
+            self.num_unmatched += 1
+            return
+        before = items[at - 1] if at else None
+        behind = items[at] if at < len(items) else None
+        begin = before.times[1] if before is not None and before.times is not None else None
+        end = behind.times[0] if behind is not None and behind.times is not None else begin
+        begin = end if begin is None else begin
+        parts: list[Times | None] = [None] * len(new)
+        if begin is not None and end is not None:
+            parts = [*divided((min(begin, end), end), len(new))]
+        self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
+
+    def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
+        """Replace items by copies of items with other words and times."""
+        items = self._entries.items
+        for number in range(len(items[0].paths)):
+            if begin < len(items):
+                path = items[begin].paths[number]
+                first = int(path[-1])
+            else:
+                path = items[-1].paths[number]
+                first = int(path[-1]) + 1
+            last = int(items[end - 1].paths[number][-1]) + 1 if end > begin else first
+            copies = tuple(self._copy(item, number, word, times) for item, word, times in new)
+            self.edits.items.setdefault(path[:-1], []).append(ItemSplice(first, last, copies))
+
+    def _copy(self, item: Item, number: int, word: str, times: Times | None) -> str:
+        """Return the JSON text of an item, or of its field in a list of fields, with another word and other times."""
+        path = item.paths[number]
+        raw = self._text[slice(*spans(self._text, [path])[path])]
+        fields = self._entries.fields
+        edits = Edits()
+        for place, text in item.texts:
+            if place[: len(path)] == path:
+                core = _CORE.search(text)
+                begin, end = core.span() if core is not None else (len(text), len(text))
+                edits.strings[place[len(path) :]] = [Splice(begin, end, self._form(place)(word))]
+        if times is not None:
+            value = dict([*values_at(self._value, path)])[path]
+            begin_time, end_time = times
+            for names, seconds in (
+                (fields.start, begin_time),
+                (fields.end, end_time),
+                (fields.duration, end_time - begin_time),
+            ):
+                for name in names:
+                    steps = parsed_path(name)
+                    if not fields.items:
+                        if name == path[-2]:
+                            edits.values[()] = spelled_time(value, seconds, fields.unit)
+                        continue
+                    for place, old in values_at(value, steps):
+                        edits.values[place] = spelled_time(old, seconds, fields.unit)
+        return rewritten(raw, edits, ascii_only=self._text.isascii())
+
+
+def _is_named(path: Path, name: str | int) -> bool:
+    return next(part for part in reversed(path) if isinstance(part, str)) == name
+
+
+def _span(items: Sequence[Item]) -> Times | None:
+    """Return the time of items; None if it is unknown."""
+    known = [item.times for item in items if item.times is not None]
+    return (known[0][0], known[-1][1]) if known else None
+
+
+def spelled_time(old: Any, seconds: float, unit: float) -> str:
+    """Return the JSON text of a time, in the form and with the decimals of another."""
+    if isinstance(old, int):
+        return str(round(seconds / unit))
+    if isinstance(old, float):
+        text = repr(old)
+        decimals = len(text.partition(".")[2]) if "e" not in text else 3
+        return repr(round(seconds / unit, max(decimals, 2)))
+    if ":" in old:
+        mark = "," if "," in old else "."
+        milliseconds = round(seconds * 1000)
+        whole, rest = divmod(milliseconds, 1000)
+        return json.dumps(f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{mark}{rest:03}")
+    prefix = "PT" if old.startswith("PT") else ""
+    suffix = old[-1] if old[-1] in "sS" else ""
+    return json.dumps(f"{prefix}{round(seconds, 3):g}{suffix}")

@@ -1,0 +1,253 @@
+"""Changes of single values in the text of a JSON document, all of whose other characters stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Path = tuple[str | int, ...]  # names of fields and numbers of items, from the document down
+_BLANK = re.compile(r"[ \t\n\r]*")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SCALAR = re.compile(r"[^\s,\]}]+")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_LETTER = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL)
+
+
+class Splice(NamedTuple):
+    """Characters of a string that are replaced."""
+
+    begin: int
+    end: int
+    text: str
+
+
+class ItemSplice(NamedTuple):
+    """Items of a list that are replaced by JSON texts."""
+
+    begin: int
+    end: int
+    items: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Edits:
+    """Changes of a document, by the paths of its values."""
+
+    strings: dict[Path, list[Splice]] = field(default_factory=dict)  # in the order of the string
+    values: dict[Path, str] = field(default_factory=dict)  # new JSON texts
+    items: dict[Path, list[ItemSplice]] = field(default_factory=dict)  # of lists, in their order
+
+    def __bool__(self) -> bool:
+        return bool(self.strings or self.values or self.items)
+
+    def add(self, others: Edits) -> None:
+        """Add changes of other values."""
+        self.strings.update(others.strings)
+        self.values.update(others.values)
+        self.items.update(others.items)
+
+    def below(self, path: Path) -> Edits:
+        """Return the changes within a value, by their paths from there."""
+        depth = len(path)
+        return Edits(
+            {inner[depth:]: splices for inner, splices in self.strings.items()},
+            {inner[depth:]: value for inner, value in self.values.items()},
+            {inner[depth:]: splices for inner, splices in self.items.items()},
+        )
+
+
+def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
+    """Return a JSON document with changes.
+
+    Args:
+        text: A document without an error.
+        edits: Changes; none within an item that is replaced.
+        ascii_only: Write other letters of new text as escapes.
+    """
+    places = spans(text, [*edits.strings, *edits.values, *edits.items])
+    pieces: list[Splice] = []
+    for path, splices in edits.strings.items():
+        begin, end = places[path]
+        pieces += _string_splices(text[begin:end], begin, splices, ascii_only=ascii_only)
+    for path, value in edits.values.items():
+        pieces.append(Splice(*places[path], value))
+    for path, item_splices in edits.items.items():
+        begin, _ = places[path]
+        pieces += _item_splices(text, [*item_spans(text, begin)], item_splices, begin)
+    return spliced(text, sorted(pieces, key=lambda piece: (piece.begin, piece.end)))
+
+
+def spliced(text: str, splices: Iterable[Splice]) -> str:
+    """Return a text with other characters in some places, which are in order and do not overlap."""
+    pieces = []
+    at = 0
+    for begin, end, new in splices:
+        pieces += [text[at:begin], new]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def spans(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+    """Return the begin and the end of values in a JSON document.
+
+    Args:
+        text: A document without an error or duplicate field on the paths.
+        paths: Values to find; each must exist.
+
+    Raises:
+        KeyError: There is no such value.
+    """
+    places: dict[Path, tuple[int, int]] = {}
+    # Values to open, each with the paths that lead into it, and the number of their parts that led to it.
+    stack = [(_after_blank(text, 0), [*dict.fromkeys(paths)], 0)]
+    while stack:
+        begin, below, depth = stack.pop()
+        here = [path for path in below if len(path) == depth]
+        for path in here:
+            places[path] = begin, end_of_value(text, begin)
+        wanted: dict[str | int, list[Path]] = {}
+        for path in below:
+            if len(path) > depth:
+                wanted.setdefault(path[depth], []).append(path)
+        if not wanted:
+            continue
+        parts = _fields(text, begin) if text[begin] == "{" else enumerate(_item_begins(text, begin))
+        for name, at in parts:
+            if name in wanted:
+                stack.append((at, wanted.pop(name), depth + 1))
+                if not wanted:
+                    break
+        if wanted:
+            raise KeyError(next(iter(wanted.values()))[0])
+    return places
+
+
+def item_spans(text: str, begin: int) -> Iterator[tuple[int, int]]:
+    """Yield the begin and the end of each item of a list that begins at a character."""
+    return ((at, end_of_value(text, at)) for at in _item_begins(text, begin))
+
+
+def end_of_value(text: str, begin: int) -> int:
+    """Return the end of the value that begins at a character."""
+    if text[begin] == '"':
+        match = _STRING.match(text, begin)
+    elif text[begin] in "[{":
+        depth = 0
+        for token in _TOKEN.finditer(text, begin):
+            letter = token[0]
+            depth += letter in "[{" if letter[0] != '"' else 0
+            depth -= letter in "]}" if letter[0] != '"' else 0
+            if not depth:
+                return token.end()
+        match = None
+    else:
+        match = _SCALAR.match(text, begin)
+    if match is None:
+        raise ValueError(f"no JSON value at character {begin}")
+    return match.end()
+
+
+def _after_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _fields(text: str, begin: int) -> Iterator[tuple[str, int]]:
+    """Yield the name and the begin of each value of an object."""
+    at = _after_blank(text, begin + 1)
+    while text[at] != "}":
+        end = end_of_value(text, at)
+        name = json.loads(text[at:end])
+        at = _after_blank(text, _after_blank(text, end) + 1)  # behind the colon
+        yield name, at
+        at = _after_blank(text, end_of_value(text, at))
+        if text[at] == ",":
+            at = _after_blank(text, at + 1)
+
+
+def _item_begins(text: str, begin: int) -> Iterator[int]:
+    """Yield the begin of each item of a list."""
+    at = _after_blank(text, begin + 1)
+    while text[at] != "]":
+        yield at
+        at = _after_blank(text, end_of_value(text, at))
+        if text[at] == ",":
+            at = _after_blank(text, at + 1)
+
+
+def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_only: bool) -> Iterator[Splice]:
+    """Yield the splices of a string value as those of the document.
+
+    Args:
+        raw: The string in the document, in quotes.
+        begin: Its begin in the document.
+        splices: Changes of the characters that it means.
+    """
+    bounds = [1]
+    for letter in _LETTER.finditer(raw, 1, len(raw) - 1):
+        bounds.append(letter.end())
+    for first, last, new in splices:
+        yield Splice(begin + bounds[first], begin + bounds[last], json.dumps(new, ensure_ascii=ascii_only)[1:-1])
+
+
+def _item_splices(
+    text: str, items: Sequence[tuple[int, int]], splices: Sequence[ItemSplice], begin: int
+) -> Iterator[Splice]:
+    """Yield the splices of the items of a list as those of the document."""
+    separator = text[items[0][1] : items[1][0]] if len(items) > 1 else ", "
+    for first, last, new in splices:
+        num_replaced = min(last - first, len(new))
+        for place in range(num_replaced):
+            yield Splice(*items[first + place], new[place])
+        if num_replaced < last - first:  # remove the others, each with a separator
+            kept = first + num_replaced
+            if kept:
+                yield Splice(items[kept - 1][1], items[last - 1][1], "")
+            elif last < len(items):
+                yield Splice(items[0][0], items[last][0], "")
+            else:
+                yield Splice(items[0][0], items[last - 1][1], "")
+        elif num_replaced < len(new):
+            more = new[num_replaced:]
+            if last:
+                end = items[last - 1][1]
+                yield Splice(end, end, "".join(separator + item for item in more))
+            elif items:
+                yield Splice(items[0][0], items[0][0], "".join(item + separator for item in more))
+            else:
+                yield Splice(begin + 1, begin + 1, separator.join(more))
+
+
+def parsed_path(path: str) -> Path:
+    """Parse a path such as ``results[].alternatives[0].text``; ``[]`` becomes -1."""
+    parts: list[str | int] = []
+    for piece in path.split(".") if path else ():
+        name, *indices = piece.split("[")
+        if name:
+            parts.append(name)
+        parts += [-1 if index == "]" else int(index[:-1]) for index in indices]
+    return tuple(parts)
+
+
+def values_at(value: object, path: Path, begin: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Yield the path and the value of everything that a path reaches; missing fields and nulls end it.
+
+    Args:
+        path: -1 stands for each item of a list.
+        begin: Path of the value.
+    """
+    if not path:
+        if value is not None:
+            yield begin, value
+        return
+    part, *rest = path
+    if isinstance(part, str):
+        if isinstance(value, Mapping) and part in value:
+            yield from values_at(value[part], tuple(rest), (*begin, part))
+    elif isinstance(value, list):
+        for place in range(len(value)) if part < 0 else [part] if part < len(value) else ():
+            yield from values_at(value[place], tuple(rest), (*begin, place))

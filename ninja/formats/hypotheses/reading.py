@@ -1,0 +1,220 @@
+"""Read recognisers' JSON by presets as n-best lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from ninja.errors import FormatError, NinjaError
+from ninja.formats.content import Content, Entry
+from ninja.formats.hypotheses.document import Document
+from ninja.formats.hypotheses.places import (
+    Attributes,
+    PlacedDocument,
+    PlacedHypothesis,
+    PlacedUtterance,
+    attributes_of,
+    placed,
+    spelled_path,
+)
+from ninja.formats.hypotheses.preset import Preset
+from ninja.formats.nbest.json_lists import TWICE, is_doubled, loaded, no_document
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import decoded, each_row
+from ninja.formats.nbest.word_times import frames_of
+from ninja.formats.textual import check_encoding, checked_shift
+from ninja.lattice.lattice import ListRecord
+from ninja.lattice.nbest import Hypothesis, NBest, sentence, with_silence
+from ninja.lattice.origin import Origin
+from ninja.lattice.symbols import SymbolTable
+
+OTHERS = frozenset({"fields of the file"})
+
+
+@dataclass(frozen=True, slots=True)
+class PresetOptions:
+    """Options of reading recognisers' JSON."""
+
+    frame_shift: float = 0.01  # seconds; times are rounded to frames
+    missing_score: float | None = None  # log-probability of alternatives without one  [default: refuse them]
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        checked_shift(self.frame_shift)
+        check_encoding(self.encoding)
+
+
+def chosen_preset(document: Any, presets: Sequence[Preset]) -> Preset:
+    """Return the variant of a format that a document has."""
+    return next((preset for preset in presets if preset.applies(document)), presets[0])
+
+
+def entries(
+    content: Content, words: SymbolTable | None, options: PresetOptions, presets: Sequence[Preset]
+) -> Iterator[Entry]:
+    """Yield the lattices of the utterances of a file."""
+    return list_entries(_Reading(content, options, presets).lists(), content, words)
+
+
+Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line, place in the entry, utterance
+
+
+class _Reading:
+    """The reading of a file."""
+
+    def __init__(self, content: Content, options: PresetOptions, presets: Sequence[Preset]) -> None:
+        self._content = content
+        self._options = options
+        self._presets = presets
+        self._begins: dict[str | None, float] = {}  # of the last utterance of each channel
+        self._keys: set[str] = set()
+
+    def lists(self) -> Iterator[NBest | NinjaError]:
+        """Yield the list of each utterance, or its error."""
+        content, options = self._content, self._options
+        why = no_document(content.first_lines(), content.name, options.encoding)
+        name = self._presets[0].name
+        document = Document.of(content, name, has_lines=why is not None, options=options)
+        utterances = self._of_whole() if why is None else self._of_lines()
+        ahead: list[Placed] = []
+        failure: NinjaError | None = None
+        try:
+            for item in utterances:
+                ahead.append(item)
+                if len(ahead) == 2:
+                    break
+        except NinjaError as error:  # the utterances before it are sound
+            failure = error
+        is_only = len(ahead) == 1 and failure is None
+        rest = utterances if failure is None else ()
+        for number, (line, place, utterance) in enumerate(chain(ahead, rest), start=1):
+            key = None if isinstance(utterance, FormatError) else utterance.key
+            key = key or (content.key if is_only else content.numbered(number))
+            try:
+                if isinstance(utterance, FormatError):
+                    raise utterance
+                if key in self._keys:
+                    raise FormatError("the utterance occurs twice")
+                self._keys.add(key)
+                yield self._list(utterance, key, Origin(document, line or 0, place))
+            except FormatError as error:
+                error.path, error.key, error.line = content.name, key, error.line or line
+                yield error
+        if failure is not None:
+            raise failure
+
+    def _of_whole(self) -> Iterator[Placed]:
+        content, encoding = self._content, self._options.encoding
+        try:
+            value, doubled = loaded(decoded(content.whole(), content.name, encoding=encoding))
+        except json.JSONDecodeError as error:
+            message = f"not JSON: {error.msg} (column {error.colno})"
+            raise FormatError(message, content.name, line=error.lineno) from error
+        except ValueError as error:
+            if isinstance(error, FormatError):
+                raise
+            raise FormatError(f"not JSON: {str(error)[:80]}", content.name) from error
+        yield from self._of_value(value, None, doubled=doubled)
+
+    def _of_lines(self) -> Iterator[Placed]:
+        name = self._content.name
+        for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):
+            if isinstance(row, FormatError):
+                yield line, 0, row
+                continue
+            if not row.strip():
+                continue
+            try:
+                value, doubled = loaded(row)
+                yield from self._of_value(value, line, doubled=doubled)
+            except FormatError as error:
+                yield line, 0, error
+            except ValueError as error:
+                yield line, 0, FormatError(f"not JSON: {str(error)[:80]}")
+
+    def _of_value(self, value: Any, line: int | None, *, doubled: bool) -> Iterator[Placed]:
+        """Yield the utterances of a document or a line; one of silence if it has none."""
+        if doubled and is_doubled(value):
+            raise FormatError(f"not JSON: {TWICE}", self._content.name, line=line)
+        preset = chosen_preset(value, self._presets)
+        found: PlacedDocument = placed(value, preset)
+        self._preset = preset
+        for place, utterance in enumerate(found.utterances):
+            yield line, place, utterance
+        if not found.utterances:
+            yield line, 0, PlacedUtterance((), None, [])
+
+    def _list(self, utterance: PlacedUtterance, key: str, origin: Origin) -> NBest:
+        """Return the list of an utterance."""
+        self._check_begin(utterance)
+        shift = self._options.frame_shift
+        attributes = [attributes_of(hypothesis) for hypothesis in utterance.hypotheses]
+        if any(not fields.times for fields, one in zip(attributes, utterance.hypotheses, strict=True) if one.words):
+            shift = 0.0
+        hypotheses = [
+            self._hypothesis(hypothesis, fields, self._cost(utterance, hypothesis), shift)
+            for hypothesis, fields in zip(utterance.hypotheses, attributes, strict=True)
+        ]
+        first = attributes[0] if attributes else Attributes()
+        origin = replace(
+            origin,
+            words=tuple(utterance.hypotheses[0].words) if utterance.hypotheses else (),
+            begin=utterance.times[0],
+            end=utterance.times[1],
+            speaker=utterance.speaker,
+            channel=utterance.channel,
+            confidences=tuple(first.confidences),
+            speakers=tuple(first.speakers),
+        )
+        record = ListRecord(_fields(origin), {}, OTHERS, origin=origin)
+        timed = any(hypothesis.begin is not None for hypothesis in hypotheses)
+        return with_silence(NBest(key, tuple(hypotheses), shift if timed else None, record))
+
+    def _check_begin(self, utterance: PlacedUtterance) -> None:
+        """Check that an utterance does not begin before the previous one of its channel, nor ends before it begins."""
+        begin, end = utterance.times
+        if begin is None or not self._preset.in_order:
+            return
+        where = spelled_path(utterance.path)
+        if end is not None and end < begin:
+            raise FormatError(f"times run backwards: {where} ends at {end:g} s, before it begins at {begin:g} s")
+        previous = self._begins.get(utterance.channel, 0.0)
+        if begin < previous:
+            message = f"times run backwards: {where} begins at {begin:g} s, the one before it at {previous:g} s"
+            raise FormatError(message)
+        self._begins[utterance.channel] = begin
+
+    def _cost(self, utterance: PlacedUtterance, hypothesis: PlacedHypothesis) -> float:
+        """Return the cost of a hypothesis; that of the only one has no meaning and is 0."""
+        if len(utterance.hypotheses) == 1:
+            return 0.0
+        score = self._options.missing_score if hypothesis.score is None else hypothesis.score
+        if score is None:
+            names = " or ".join(self._preset.score) or "score"
+            count = len(utterance.hypotheses)
+            message = f"{spelled_path(hypothesis.path)} is one of {count} alternatives and has no {names}"
+            message += f"; give the logarithm of its probability (--from {self._preset.name}:missing_score=…)"
+            raise FormatError(message)
+        return 0.0 - score
+
+    def _hypothesis(self, hypothesis: PlacedHypothesis, fields: Attributes, cost: float, shift: float) -> Hypothesis:
+        if not fields.times:
+            return sentence(hypothesis.words, 0.0, cost)
+        try:
+            frames = frames_of(fields.times, hypothesis.words, shift or self._options.frame_shift)
+        except ValueError as error:
+            raise FormatError(f"{spelled_path(hypothesis.path)}: {error}") from error
+        self._content.num_overlaps += frames.num_overlaps
+        if not shift:
+            return sentence(hypothesis.words, 0.0, cost)
+        none = (0.0,) * len(hypothesis.words)
+        return Hypothesis(tuple(hypothesis.words), (*none, 0.0), (*none, cost), frames.begin, frames.end)
+
+
+def _fields(origin: Origin) -> dict[str, Any]:
+    """Return the fields of an utterance that JSON lines have."""
+    fields = {"start": origin.begin, "end": origin.end, "speaker": origin.speaker, "channel": origin.channel}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,153 @@
+"""Write corrected words into recognisers' JSON, in which all else stays as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ninja.errors import FormatError, InputError
+from ninja.files.stream import BOM
+from ninja.formats.hypotheses.alignment import Change, changed_words
+from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
+from ninja.formats.hypotheses.item_lists import ItemRevision
+from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Path, rewritten, spans
+from ninja.formats.hypotheses.places import ItemList, PlacedDocument, PlacedHypothesis, PlacedUtterance, Text, placed
+from ninja.formats.hypotheses.preset import Preset
+from ninja.formats.hypotheses.reading import chosen_preset
+from ninja.formats.hypotheses.texts import text_splices
+from ninja.formats.nbest.json_lists import loaded
+from ninja.formats.nbest.writing import spelled
+
+
+def rewrite(content: bytes, corrections: Corrections, document: Document, presets: Sequence[Preset]) -> Rewritten:
+    """Return an entry of a document with corrected words; see ``document.Rewrite``.
+
+    Raises:
+        FormatError: The entry cannot be read.
+        InputError: It does not have the words that were read.
+    """
+    text = content.removeprefix(BOM).decode(document.encoding)
+    if not text.strip():
+        return Rewritten(content, 0)
+    try:
+        value, _ = loaded(text)
+    except ValueError as error:
+        raise FormatError(f"not JSON: {str(error)[:60]}", document.name) from error
+    places = placed(value, chosen_preset(value, presets))
+    num_utterances = max(len(places.utterances), 1)
+    if not corrections:
+        return Rewritten(content, num_utterances)
+    revision = _Revision(text, value)
+    changes = revision.correct(places, corrections, document)
+    revision.correct_all(places, changes)
+    if not revision.edits:
+        return Rewritten(content, num_utterances, revision.num_unmatched)
+    mark = BOM if content.startswith(BOM) else b""
+    output = rewritten(text, revision.edits, ascii_only=text.isascii())
+    return Rewritten(mark + output.encode(document.encoding), num_utterances, revision.num_unmatched)
+
+
+class _Revision:
+    """The changes of a document."""
+
+    def __init__(self, text: str, value: Any) -> None:
+        self.edits = Edits()
+        self.num_unmatched = 0
+        self._text = text
+        self._value = value
+
+    def correct(self, places: PlacedDocument, corrections: Corrections, document: Document) -> dict[int, list[Change]]:
+        """Correct utterances; return the changes of the words of each."""
+        changes: dict[int, list[Change]] = {}
+        for place, nbest in corrections.items():
+            utterance = places.utterances[place] if place < len(places.utterances) else None
+            if isinstance(utterance, FormatError):
+                raise InputError(CHANGED, document.name, key=nbest.key)
+            sentences = [spelled(hypothesis, None, nbest.key) for hypothesis in nbest.hypotheses]
+            if utterance is None or not utterance.hypotheses:
+                self.num_unmatched += any(sentences)  # there is no text that could be changed
+                continue
+            first = utterance.hypotheses[0]
+            origin = None if nbest.record is None else nbest.record.origin
+            if origin is not None and tuple(first.words) != origin.words:
+                raise InputError(CHANGED, document.name, key=nbest.key)
+            if utterance.list_path is not None and len(utterance.hypotheses) > 1:
+                self._reorder(utterance, utterance.list_path, sentences, document)
+            elif sentences:
+                self._change(first, sentences[0])
+            if sentences:
+                changes[place] = changed_words(first.words, sentences[0])
+        return changes
+
+    def correct_all(self, places: PlacedDocument, changes: dict[int, list[Change]]) -> None:
+        """Change the texts and the lists of words of all utterances."""
+        words: list[str] = []
+        all_changes: list[Change] = []
+        for place, utterance in enumerate(places.utterances):
+            if isinstance(utterance, FormatError) or not utterance.hypotheses:
+                continue
+            shift = len(words)
+            all_changes += (Change(begin + shift, end + shift, new) for begin, end, new in changes.get(place, []))
+            words += utterance.hypotheses[0].words
+        for group in places.texts:
+            self._change_texts(group, words, all_changes)
+        for entries in places.lists:
+            self._change_items(entries, words, all_changes)
+
+    def _reorder(self, utterance: PlacedUtterance, path: Path, sentences: list[list[str]], document: Document) -> None:
+        """Put the alternatives of an utterance into the order of new sentences, with their words."""
+        alternatives = utterance.hypotheses
+        missing = getattr(document.options, "missing_score", None) or 0.0
+        by_score = sorted(alternatives, key=lambda one: -missing if one.score is None else -one.score)
+        distinct = [list(words) for words in dict.fromkeys(tuple(one.words) for one in by_score)]
+        if distinct == sentences:
+            return
+        places = spans(self._text, [one.path for one in alternatives])
+        rest = list(alternatives)
+        items: list[str] = []
+        for sentence in sentences:
+            equal = [one for one in rest if one.words == sentence]
+            rest = [one for one in rest if one.words != sentence]
+            for one in equal:
+                items.append(self._text[slice(*places[one.path])])
+            if not equal:
+                nearest = min(rest or alternatives, key=lambda one: _distance(one.words, sentence))
+                rest = [one for one in rest if one is not nearest]
+                items.append(self._with_words(nearest, sentence, places[nearest.path]))
+        self.edits.items[path] = [ItemSplice(0, len(alternatives), tuple(items))]
+
+    def _with_words(self, hypothesis: PlacedHypothesis, sentence: list[str], span: tuple[int, int]) -> str:
+        """Return the JSON text of a hypothesis with other words."""
+        inner = _Revision(self._text, self._value)
+        inner._change(hypothesis, sentence)
+        self.num_unmatched += inner.num_unmatched
+        edits = inner.edits.below(hypothesis.path)
+        return rewritten(self._text[slice(*span)], edits, ascii_only=self._text.isascii())
+
+    def _change(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> None:
+        """Change the words of a hypothesis."""
+        changes = changed_words(hypothesis.words, sentence)
+        for group in hypothesis.texts:
+            self._change_texts(group, hypothesis.words, changes)
+        for entries in hypothesis.lists:
+            self._change_items(entries, hypothesis.words, changes)
+
+    def _change_texts(self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        splices, num_unmatched = text_splices([text for _, text in group], words, changes)
+        self.num_unmatched += num_unmatched
+        for number, string_splices in splices.items():
+            self.edits.strings.setdefault(group[number][0], []).extend(string_splices)
+
+    def _change_items(self, entries: ItemList, words: Sequence[str], changes: Sequence[Change]) -> None:
+        if changes:
+            revised = ItemRevision(entries, words, self._text, self._value)
+            revised.change(changes)
+            self.num_unmatched += revised.num_unmatched
+            self.edits.add(revised.edits)
+
+
+def _distance(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return the number of words that differ."""
+    return sum(max(end - begin, len(words)) for begin, end, words in changed_words(old, new))

@@ -1,0 +1,48 @@
+"""Times of words in seconds as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SLACK = 1e-6  # seconds by which times that were added or divided may differ
+LAST_FRAME = 2**31 - 2
+
+
+class Frames(NamedTuple):
+    """The times of words in frames."""
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    num_overlaps: int  # words that began before the end of the word before them, and now begin there
+
+
+def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_shift: float) -> Frames:
+    """Round the times of words to frames; a word that overlaps the word before it begins at the end of that.
+
+    Args:
+        times: Begin and end of each word in seconds.
+        words: The words, for messages.
+        frame_shift: Seconds, > 0.
+
+    Raises:
+        ValueError: Times run backwards: a word ends before it begins, or begins before the word before it does.
+    """
+    begins: list[int] = []
+    ends: list[int] = []
+    num_overlaps = 0
+    last_begin = last_end = 0.0
+    for number, (begin, end) in enumerate(times):
+        where = f"word {number + 1}, {words[number][:40]!r},"
+        if end < begin - SLACK:
+            raise ValueError(f"times run backwards: {where} ends at {end:g} s, before it begins at {begin:g} s")
+        if begin < last_begin - SLACK:
+            before = f"the word before it at {last_begin:g} s"
+            raise ValueError(f"times run backwards: {where} begins at {begin:g} s, {before}")
+        if not 0 <= begin <= end + SLACK or end > frame_shift * LAST_FRAME:
+            raise ValueError(f"{where} begins at {begin:g} s and ends at {end:g} s")
+        num_overlaps += begin < last_end - SLACK
+        last_begin, last_end = begin, max(last_end, end)
+        begins.append(max(round(begin / frame_shift), ends[-1] if ends else 0))
+        ends.append(max(round(end / frame_shift), begins[-1]))
+    return Frames(tuple(begins), tuple(ends), num_overlaps)

@@ -1,0 +1,141 @@
+"""Hypothesis files are written back as they came: only corrected words change."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis_files import FILES, correct, replacing
+from reference_graph import SHARED
+
+import ninja as package
+from ninja.errors import FormatError, LatticeError, OutputError
+from ninja.formats.format import HEAD, by_mark
+
+REAL = SHARED / "data/real/whisper/files"
+WHISPER = next(path for path, form in FILES.items() if path.stem == "whisper")
+IDS = [path.name for path in FILES]
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_a_file_is_recognised_by_its_content(path):
+    assert by_mark(path.read_bytes()[:HEAD]).name == FILES[path]
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_a_file_is_written_back_byte_for_byte(path, tmp_path, ninja):
+    for name in (f"{tmp_path}/x{path.suffix}", f"{tmp_path}/folder/"):
+        code, _, _ = ninja("convert", str(path), "-o", name)
+        assert code == 0
+        target = Path(name) / path.name if name.endswith("/") else Path(name)
+        assert target.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/real")
+def test_whispers_own_files_are_written_back_byte_for_byte(tmp_path, ninja):
+    for jobs in ("1", "2"):
+        assert ninja("convert", str(REAL), "-o", f"{tmp_path}/{jobs}/", "--jobs", jobs)[0] == 0
+        sources = sorted(REAL.glob("*.json"))
+        assert sources
+        for path in sources:
+            assert (tmp_path / jobs / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_corrected_word_changes_the_texts_and_the_item_that_have_it(tmp_path):
+    target = tmp_path / "x.json"
+    assert correct(WHISPER, target, "whisper", replacing("bow,", "bough,")) == []
+    assert target.read_bytes() == WHISPER.read_bytes().replace(b"bow,", b"bough,")
+
+
+def test_a_word_becomes_several_words_and_several_become_one(tmp_path):
+    target = tmp_path / "x.json"
+    correct(WHISPER, target, "whisper", replacing("apple", "ap ple"))
+    before, after = (json.loads(path.read_text()) for path in (WHISPER, target))
+    assert after["text"] == before["text"].replace("apple", "ap ple")
+    items = after["segments"][0]["words"]
+    place = next(number for number, item in enumerate(items) if item["word"] == " ap")
+    old = before["segments"][0]["words"][place]
+    assert (items[place]["start"], items[place + 1]["end"]) == (old["start"], old["end"])
+    assert items[place]["end"] == items[place + 1]["start"]
+    assert items[place + 1]["word"] == " ple"
+    assert items[place]["probability"] == items[place + 1]["probability"] == old["probability"]
+    assert len(items) == len(before["segments"][0]["words"]) + 1
+    back = tmp_path / "y.json"
+    correct(target, back, "whisper", lambda _, words: " ".join(words).replace("ap ple", "apple").split())
+    assert json.loads(back.read_text()) == before
+
+
+def test_words_are_removed_and_inserted(tmp_path):
+    target = tmp_path / "x.json"
+    correct(WHISPER, target, "whisper", lambda _, words: [*words[1:], "wörld"])
+    before, after = (json.loads(path.read_text()) for path in (WHISPER, target))
+    assert after["segments"][1]["text"] == before["segments"][1]["text"].replace("Lady, ", "") + " wörld"
+    assert r"w\u00f6rld" in target.read_text()  # the file has ASCII alone
+    last = after["segments"][1]["words"][-1]
+    assert (last["word"], last["start"], last["end"]) == (" wörld", 9.98, 9.98)
+    assert {name: value for name, value in after["segments"][0].items() if name not in ("text", "words")} == {
+        name: value for name, value in before["segments"][0].items() if name not in ("text", "words")
+    }
+
+
+def test_letters_beyond_ascii_stay_as_the_file_has_them(tmp_path):
+    source, target = tmp_path / "a.json", tmp_path / "b.json"
+    document = json.loads(WHISPER.read_text())
+    document["note"] = "Prüfung"
+    source.write_text(json.dumps(document, ensure_ascii=False, indent=1))
+    correct(source, target, "whisper", replacing("bow,", "bóugh,"))
+    assert target.read_text() == source.read_text().replace("bow,", "bóugh,")
+
+
+def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_path):
+    target = tmp_path / "x.json"
+    with package.write(target, to="whisper") as output:
+        (_, first), _ = package.read(WHISPER)
+        output.write(first)
+    assert target.read_bytes() == WHISPER.read_bytes()
+    assert output.notes() == ["1 utterance has its original words: no lattice of them was written"]
+
+
+def test_two_recordings_do_not_go_into_one_file(tmp_path):
+    other = tmp_path / "other.json"
+    other.write_bytes(WHISPER.read_bytes())
+    lattices = [lattice for path in (WHISPER, other) for _, lattice in package.read(path)]
+    with package.write(tmp_path / "x.json", to="whisper") as output:
+        for lattice in lattices[:2]:
+            output.write(lattice)
+        with pytest.raises(OutputError, match=r"whisper has one recording a file, .*name a folder"):
+            output.write(lattices[2].with_key("other"))
+
+
+def test_lattices_of_other_files_are_not_written(tmp_path):
+    lists = tmp_path / "x.jsonl"
+    lists.write_text('{"key": "u", "nbest": [{"text": "a", "score": -1}]}\n')
+    [(_, lattice)] = package.read(lists)
+    output = package.write(tmp_path / "x.json", to="whisper")
+    with output, pytest.raises(LatticeError, match=r"not of a file of whisper, .*write JSON lines"):
+        output.write(lattice)
+
+
+def test_times_that_run_backwards_are_an_error_of_their_utterance(tmp_path):
+    document = json.loads(WHISPER.read_text())
+    document["segments"][0]["words"][3]["end"] = 0.1
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps(document))
+    errors: list[FormatError] = []
+    assert [key for key, _ in package.read(path, on_error=errors.append)] == ["talk-2"]
+    assert str(errors[0]).startswith(
+        f"{path}, key 'talk-1': 'segments[0]': times run backwards: word 4, 'you', ends at"
+    )
+    document["segments"][1]["start"] = -0.5
+    path.write_text(json.dumps(document))
+    errors.clear()
+    assert [key for key, _ in package.read(path, on_error=errors.append)] == []
+    assert "expected a time as 'segments[1].start', found -0.5" in str(errors[1])
+
+
+def test_words_that_overlap_are_counted(tmp_path):
+    document = json.loads(WHISPER.read_text())
+    document["segments"][0]["words"][3]["start"] -= 0.05
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps(document))
+    with pytest.warns(UserWarning, match="1 word begins before the end of the word before"):
+        assert len([*package.read(path)]) == 2

@@ -1,0 +1,37 @@
+"""Hypothesis files of recognisers, of each format that is written as it came, and changes of their words."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import ninja
+from ninja.formats.format import formats
+from ninja.graph import lattice_nbest
+from ninja.lattice.nbest import sentence
+
+FOLDER = Path(__file__).parents[1] / "data" / "hypotheses"
+FILES = {
+    path: form.name
+    for form in formats()
+    if form.write is not None and form.write.as_it_came
+    for path in sorted(FOLDER.glob(f"{form.name}*.json*"))
+    if path.name.removeprefix(form.name)[0] in ".-"
+}
+Fix = Callable[[str, list[str]], list[str]]  # key and words of a hypothesis -> its new words
+
+
+def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
+    """Write a file back with other words; return the notes of the writer."""
+    with ninja.write(target, to=form) as output:
+        for _, lattice in ninja.read(source, format=form):
+            nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1))
+            hypotheses = tuple(
+                sentence(fix(nbest.key, list(one.words)), one.graph_cost, one.acoustic_cost) for one in nbest.hypotheses
+            )
+            output.write(replace(nbest, hypotheses=hypotheses, frame_shift=None))
+    return output.notes()
+
+
+def replacing(old: str, new: str) -> Fix:
+    """Return the change of a word, which may become several or none, wherever it occurs."""
+    return lambda _, words: [part for word in words for part in (new.split() if word == old else [word])]
