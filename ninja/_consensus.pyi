@@ -8,6 +8,7 @@ def decode_mbr(
     lattices: Lattice | Batch,
     scales: Scales,
     start: tuple[Int32, Int64] | None,
+    form: Int32 | None,
     search: bool,
     silence: bool,
     whole_words: int = ...,
@@ -19,4 +20,5 @@ def decode_mbr(
     tuple[Int64, Int64, Float32],
     tuple[Int64, Int32, Float32, Float32],
     tuple[Float64, Int64, Int64],
+    tuple[Int64, Int32, Int32, Int32, Float32, Float32] | None,
 ]: ...

@@ -8,11 +8,18 @@ from core.batch cimport Items
 from core.lattice cimport Scales
 
 cdef extern from "consensus/batches.hpp" namespace "ninja" nogil:
+    cdef struct WrittenForms:
+        vector[int32_t] form
+        vector[int32_t] whole
+        vector[int32_t] mark
+        vector[float] mark_share
+        vector[float] mark_time
     cdef cppclass Consensuses:
         Consensuses() except +
         vector[int32_t] words
         vector[float] confidence
         vector[float] time
+        vector[int64_t] bin
         vector[int64_t] words_begin
         vector[int64_t] bin_begin
         vector[float] bin_time
@@ -24,7 +31,8 @@ cdef extern from "consensus/batches.hpp" namespace "ninja" nogil:
         vector[double] risk
         vector[int64_t] rounds
         vector[int64_t] touches_band
+        WrittenForms forms
     const int64_t kWholeWords, kLeastWords, kMostWords
     int64_t decode_mbr_all(const Items& items, const Scales& scales, const int32_t* start, const int64_t* begin,
-                           cbool search, cbool silence, int64_t whole_words, int64_t least_words, int64_t most_words,
-                           Consensuses& all) except +
+                           const int32_t* form, cbool search, cbool silence, int64_t whole_words, int64_t least_words,
+                           int64_t most_words, Consensuses& all) except +

@@ -53,6 +53,7 @@ struct MbrLattice {
     int32_t word;
     int32_t slot;   // number of the word in the lattice, 0 for epsilon
     float loglike;  // negative cost
+    int32_t form;   // written form, 0 for none
     double prob;    // probability of the link given dst
   };
   int64_t num_states;        // the last state is the only final one
@@ -74,9 +75,9 @@ inline double log_add(double x, double y) {
 }
 
 // Convert the connected part of a lattice; false if no path leads from the start to a final state. `time` is the frame of
-// each state. Buffers of `to` are reused.
-inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const Scales& exact,
-                        MbrLattice& to) {
+// each state, `form` the written form of each arc, or null. Buffers of `to` are reused.
+inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const int32_t* form,
+                        const Scales& exact, MbrLattice& to) {
   const Scales scales = single(exact);
   const std::vector<uint8_t> leads = coaccessible(arcs);
   if (!leads[0]) return false;
@@ -128,13 +129,13 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
       float graph = static_cast<float>(scales.lm * arcs.graph[arc]);
       if (arcs.word[arc] != 0) graph += static_cast<float>(scales.word_penalty);
       const float cost = graph + static_cast<float>(scales.acoustic * arcs.acoustic[arc]);
-      to.link.push_back(
-          {number[state], number[arcs.dst[arc]], arcs.word[arc], to.slots.add(arcs.word[arc]), -cost, 0.0});
+      const int32_t word = arcs.word[arc], form_id = form == nullptr ? 0 : form[arc];
+      to.link.push_back({number[state], number[arcs.dst[arc]], word, to.slots.add(word), -cost, form_id, 0.0});
     }
     if (add && is_final(arcs, state)) {
       const float cost = static_cast<float>(scales.lm * arcs.final_graph[state]) +
                          static_cast<float>(scales.acoustic * arcs.final_acoustic[state]);
-      to.link.push_back({number[state], end, 0, 0, -cost, 0.0});
+      to.link.push_back({number[state], end, 0, 0, -cost, 0, 0.0});
       to.time[end] = std::max(to.time[end], time[state] + final_labels(state));
     }
     to.out.push_back(static_cast<int64_t>(to.link.size()));

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _consensus
+from ninja.consensus.written import ArcForms, BinForms, arc_forms
 from ninja.errors import OptionError
 from ninja.graph.kinds import to_compact
 from ninja.graph.path import no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import Batch, as_batch
-from ninja.lattice.symbols import LARGEST_ID
+from ninja.lattice.symbols import LARGEST_ID, SymbolTable
+from ninja.lattice.text import LexicalTable
 from ninja.lattice.times import state_times
 
 Integers = npt.NDArray[np.int32]
@@ -44,6 +46,7 @@ class Consensus:
     bayes_risk: float  # expected number of word errors of the sequence the network was built around
     rounds: int  # how often the network was built
     touches_band: bool = False  # too long and too flat to compare widely enough: words and posteriors are approximate
+    symbols: SymbolTable | None = None  # of the word ids, if the table of the lattice lacks some of them
 
 
 Words = Sequence[int] | Integers
@@ -57,6 +60,7 @@ def mbr_decode(
     decode_mbr: bool = ...,
     print_silence: bool = ...,
     hypothesis: Words | None = ...,
+    forms: LexicalTable | None = ...,
 ) -> Consensus: ...
 @overload
 def mbr_decode(
@@ -66,6 +70,7 @@ def mbr_decode(
     decode_mbr: bool = ...,
     print_silence: bool = ...,
     hypothesis: Sequence[Words] | None = ...,
+    forms: LexicalTable | None = ...,
 ) -> list[Consensus]: ...
 def mbr_decode(
     lattices: Lattice | Batch,
@@ -74,6 +79,7 @@ def mbr_decode(
     decode_mbr: bool = True,
     print_silence: bool = False,
     hypothesis: Words | Sequence[Words] | None = None,
+    forms: LexicalTable | None = None,
 ) -> Consensus | list[Consensus]:
     """Find the word sequence of least expected word error, with confidences, times and a confusion network.
 
@@ -94,6 +100,13 @@ def mbr_decode(
         print_silence: Keep bins that most probably hold no word as words with id 0.
         hypothesis: Word ids to begin with instead of the best path; zeros are left out. Of a batch, those of each
             lattice.
+        forms: Lexical forms of the words, by which they are compared. Bins then hold lexical words, each spelled as its
+            most probable written form in the bin (the smaller id of equally probable ones). The parts of a written word
+            of several lexical words, such as "twenty-three", are joined in the decoded sequence where that word is the
+            most probable form of all of them; elsewhere, and in bins, the lexical words themselves are used. A written
+            word without lexical words, such as a comma, is in the decoded sequence but not in bins: between two
+            words the most probable one is kept if it is more probable than none. [default: words are compared as they
+            are]
 
     Returns:
         The words and their network, of a batch those of each lattice. If a lattice has but one path, all confidences
@@ -102,14 +115,16 @@ def mbr_decode(
     Raises:
         LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
         OptionError: A word id of `hypothesis` is out of range.
+        SymbolError: With `forms`, a word id is not in the symbol table.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
     edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
     """
     options = scales, decode_mbr, print_silence
     if isinstance(lattices, Batch):
-        return decoded(lattices, hypothesis, *options)  # type: ignore[arg-type]
-    return decoded(lattices, None if hypothesis is None else [hypothesis], *options)[0]  # type: ignore[list-item]
+        return decoded(lattices, hypothesis, *options, forms=forms)  # type: ignore[arg-type]
+    hypotheses = None if hypothesis is None else [hypothesis]
+    return decoded(lattices, hypotheses, *options, forms=forms)[0]  # type: ignore[arg-type]
 
 
 def decoded(
@@ -119,21 +134,33 @@ def decoded(
     decode_mbr: bool = True,
     print_silence: bool = False,
     *limits: int,
+    forms: LexicalTable | None = None,
 ) -> list[Consensus]:
     """Decode a lattice, or each of a batch, as ``mbr_decode`` does; `limits` of comparisons are the kernel's."""
+    # An arc gets all labels of its word.
+    lattices = to_compact(lattices)  # type: ignore[type-var]
+    arcs = None if forms is None else arc_forms(lattices, forms)
     start = None
     if hypotheses is not None:
         word_ids = [_checked(hypothesis) for hypothesis in hypotheses]
+        if arcs is not None:
+            word_ids = [arcs.table.forms_of(words) for words in word_ids]
         start = np.concatenate([*word_ids, np.zeros(0, np.int32)]), offsets([len(words) for words in word_ids])
-    # An arc gets all labels of its word.
-    lattices = to_compact(lattices)  # type: ignore[type-var]
-    failed, of_words, (bins, bin_begin, bin_times), of_entries, (risk, rounds, touches_band) = _consensus.decode_mbr(
-        lattices, scales, start, decode_mbr, print_silence, *limits
+    failed, of_words, of_bins, of_entries, of_lattices, of_forms = _consensus.decode_mbr(
+        lattices if arcs is None else arcs.batch,
+        scales,
+        start,
+        None if arcs is None else arcs.form,
+        decode_mbr,
+        print_silence,
+        *limits,
     )
     batch = as_batch(lattices)
     if failed >= 0:
         state_times(batch[failed])
         raise no_path(batch.keys[failed])
+    bins, bin_begin, bin_times = of_bins
+    risk, rounds, touches_band = of_lattices
     columns = (
         *_apart(*of_words),
         runs(bin_begin, bins + np.arange(len(bins))),  # one more than there are bins
@@ -143,7 +170,24 @@ def decoded(
         rounds.tolist(),
         touches_band.astype(bool).tolist(),
     )
-    return [Consensus(*fields) for fields in zip(batch.keys, *columns, strict=True)]
+    results = [Consensus(*fields) for fields in zip(batch.keys, *columns, strict=True)]
+    if arcs is None or of_forms is None:
+        return results
+    bin_of_word, form, whole, *marks = of_forms
+    written = zip(
+        *_apart(of_words[0], bin_of_word), *_apart(of_entries[0], form, whole), *_apart(bins, *marks), strict=True
+    )
+    return [_written(result, arcs, BinForms(*fields)) for result, fields in zip(results, written, strict=True)]
+
+
+def _written(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
+    """Return the result of lexical words with written words."""
+    decoded_words = lexical.words, lexical.confidences, lexical.times
+    words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin, lexical.word)
+    word = forms.entries(arcs, lexical.word)
+    table = arcs.table
+    symbols = None if table.spelling is table.words else table.spelling
+    return replace(lexical, words=words, confidences=confidences, times=times, word=word, symbols=symbols)
 
 
 def _apart(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:

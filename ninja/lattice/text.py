@@ -217,6 +217,8 @@ class LexicalTable:
         self._lock = threading.Lock()
         self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = not known yet
         self._first = np.zeros(1, np.int32)  # [size], the first of them, 0 = none
+        self._is_changed = np.zeros(1, np.bool_)  # [size], whether the form differs from the word
+        self._extended: SymbolTable | None = None  # see `written_ids`
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # of words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
@@ -232,11 +234,14 @@ class LexicalTable:
             if largest >= len(self._length):
                 size = max(largest + 1, len(self.words))
                 length, first = np.full(size, -1, np.int32), np.zeros(size, np.int32)
+                is_changed = np.zeros(size, np.bool_)
                 length[: len(self._length)], first[: len(self._first)] = self._length, self._first
-                self._first, self._length = first, length
+                is_changed[: len(self._is_changed)] = self._is_changed
+                self._is_changed, self._first, self._length = is_changed, first, length
             new = np.unique(ids[self._length[ids] < 0])
-            forms = self.normalizer.forms([self.words.word(number) for number in new.tolist()])
-            for number, form in zip(new.tolist(), forms, strict=True):
+            words = [self.words.word(number) for number in new.tolist()]
+            for number, word, form in zip(new.tolist(), words, self.normalizer.forms(words), strict=True):
+                self._is_changed[number] = form != (word,)
                 parts = np.array(self.lexical.intern(form), np.int32)
                 if len(parts) > 1:
                     self._forms[number] = parts
@@ -249,9 +254,37 @@ class LexicalTable:
         length = int(self._length[number])
         return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
 
+    def forms_of(self, numbers: Iterable[int]) -> npt.NDArray[np.int32]:
+        """Return the lexical ids of a sequence of written words' ids, int32; zeros are left out."""
+        return np.array([part for number in numbers if number != EPSILON for part in self.form(int(number))], np.int32)
+
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the lexical ids of a sequence of written words, such as a reference; unknown ones are added."""
         return self.lexical.intern(self.normalizer.words(words))
+
+    def changes(self, lattice: Lattice) -> bool:
+        """Tell whether the form of some word of a lattice differs from the word."""
+        self.learn(lattice.word)
+        return bool(self._is_changed[lattice.word].any())
+
+    def written_ids(self, lexical: Iterable[int]) -> list[int]:
+        """Return the ids of lexical words as written words.
+
+        Words that the symbol table lacks are added to ``spelling``.
+        """
+        words = [self.lexical.word(number) for number in lexical]
+        ids = self.spelling.intern(words)
+        if -1 in ids:
+            with self._lock:
+                if self._extended is None:
+                    self._extended = SymbolTable.growing(self.words)
+            ids = self._extended.intern(words)
+        return ids
+
+    @property
+    def spelling(self) -> SymbolTable:
+        """The symbol table of written words, and of the lexical ones that were added to it."""
+        return self._extended or self.words
 
     def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return the number of lexical words of each arc, and the first one (0 = none), int32 [num_arcs] each."""

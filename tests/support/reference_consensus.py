@@ -47,6 +47,8 @@ class Bin:
     gamma: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     begin: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     end: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    forms: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # written form → probability
+    marks: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # those without words
 
     def add(self, word: int, share: float, begin: float, end: float) -> None:
         if share != 0.0:
@@ -68,12 +70,16 @@ class Decoded:
     bin_times: list[list[float]]
     word_times: list[list[tuple[float, float]]]
     risk: float
+    forms: list[dict[int, float]]
+    marks: list[dict[int, float]]
 
 
 class SlowConsensus:
     """Figures 4 to 6 of Xu et al. 2011, state by state and place by place."""
 
-    def __init__(self, lattice: Lattice, acoustic_scale: float, lm_scale: float, word_penalty: float) -> None:
+    def __init__(
+        self, lattice: Lattice, acoustic_scale: float, lm_scale: float, word_penalty: float, form: Sequence[int] = ()
+    ) -> None:
         single = np.float32
         time = state_times(lattice)
         self.time = [*time.tolist(), 0]  # the last where there are several ends
@@ -83,18 +89,22 @@ class SlowConsensus:
         # Kaldi adds a state for the end where there is not one already.
         self.end = last if lattice.is_final.sum() == 1 and free and ends else lattice.num_states
         self.links: list[tuple[int, int, int, float]] = []  # from, to, word, log-likelihood
+        forms = []
         for state in range(lattice.num_states):
             for arc in range(lattice.arc_begin[state], lattice.arc_begin[state + 1]):
                 graph = single(single(lm_scale) * lattice.graph[arc])
                 graph = single(graph + single(word_penalty)) if lattice.word[arc] else graph
                 cost = single(graph + single(single(acoustic_scale) * lattice.acoustic[arc]))
                 self.links.append((state, int(lattice.dst[arc]), int(lattice.word[arc]), -float(cost)))
+                forms.append(int(form[arc]) if len(form) else 0)
             if lattice.is_final[state] and self.end > last:
                 graph = single(single(lm_scale) * lattice.final_graph[state])
                 cost = single(graph + single(single(acoustic_scale) * lattice.final_acoustic[state]))
                 self.links.append((state, self.end, 0, -float(cost)))
+                forms.append(0)
                 length = int(lattice.final_ali_begin[state + 1] - lattice.final_ali_begin[state])
                 self.time[self.end] = max(self.time[self.end], self.time[state] + length)
+        self.form = forms
         self.alpha = [0.0] + [-math.inf] * self.end
         for src, dst, _, loglike in self.links:
             self.alpha[dst] = log_add(self.alpha[dst], self.alpha[src] + loglike)
@@ -139,12 +149,16 @@ class SlowConsensus:
         share[self.end][count] = 1.0
         bins = [Bin() for _ in places]
         for state in range(self.end, 0, -1):
-            for src, dst, word, loglike in self.links:
+            for (src, dst, word, loglike), form in zip(self.links, self.form, strict=True):
                 if dst != state:
                     continue
                 _, steps = self.along(distance[src], word, places)
                 here = [self.prob(src, dst, loglike) * each for each in share[state]]
                 for q in range(count, 0, -1):
+                    if form and word == 0 and steps[q] != "missing":
+                        bins[2 * (q // 2)].marks[form] += here[q]
+                    if form and word and steps[q] == "pair":
+                        bins[q - 1].forms[form] += here[q]
                     if steps[q] == "pair":
                         share[src][q - 1] += here[q]
                         bins[q - 1].add(word, here[q], self.time[src], self.time[state])
@@ -153,6 +167,8 @@ class SlowConsensus:
                     else:
                         here[q - 1] += here[q]
                         bins[q - 1].add(0, here[q], self.time[state], self.time[state])
+                if form and word == 0:
+                    bins[0].marks[form] += here[0]
                 share[src][0] += here[0]
         for q in range(count, 0, -1):
             share[0][q - 1] += share[0][q]
@@ -184,7 +200,8 @@ class SlowConsensus:
                 spans.append(list(word_times[q][known.index(word) if word in known else 0]))
                 part_overlap(spans)
         confidences = [float(dict(ranked[q]).get(word, 0.0)) for q, word in enumerate(better) if word != 0]
-        return Decoded(words, confidences, spans, ranked, times, word_times, risk)
+        forms, marks = [dict(each.forms) for each in bins], [dict(each.marks) for each in bins]
+        return Decoded(words, confidences, spans, ranked, times, word_times, risk, forms, marks)
 
 
 def part_overlap(spans: list[list[float]]) -> None:
@@ -207,6 +224,8 @@ def slow_decode(
     *,
     decode_mbr: bool = True,
     hypothesis: list[int] | None = None,
+    form: Sequence[int] = (),
 ) -> Decoded:
-    slow = SlowConsensus(lattice, acoustic_scale, lm_scale, word_penalty)
+    """Decode a lattice; `form` is the written form of each arc."""
+    slow = SlowConsensus(lattice, acoustic_scale, lm_scale, word_penalty, form)
     return slow.decode(slow.best_words() if hypothesis is None else hypothesis, decode_mbr)

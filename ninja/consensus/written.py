@@ -1,0 +1,158 @@
+"""Consensus of lexical words, written as their most probable written forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.graph.lexical import lexical_lattice
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, offsets
+from ninja.lattice.batch import Batch, as_batch
+from ninja.lattice.symbols import EPSILON
+from ninja.lattice.text import LexicalTable
+
+Integers = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArcForms:
+    """The lexical lattices of a batch, and the written forms of their arcs as the kernel takes them."""
+
+    table: LexicalTable
+    batch: Batch
+    form: Integers  # [arcs of all lattices], a written word, 0 = none, or -1 - n = parts[n]
+    parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the place of one of its lexical words
+
+
+def arc_forms(lattices: Lattice | Batch, table: LexicalTable) -> ArcForms | None:
+    """Return the lexical lattices of a batch; None if all words are their own lexical forms.
+
+    Raises:
+        SymbolError: A word id is not in the symbol table.
+    """
+    batch = as_batch(lattices)
+    written = list(batch)
+    if not any([table.changes(lattice) for lattice in written]):
+        return None
+    lexical = [lexical_lattice(lattice, table) for lattice in written]
+    form = np.concatenate([lattice.word[one.source_arc] for lattice, one in zip(written, lexical, strict=True)])
+    piece = np.concatenate([_pieces(one.source_arc) for one in lexical])
+    length = np.concatenate(
+        [table.columns(lattice)[0][one.source_arc] for lattice, one in zip(written, lexical, strict=True)]
+    )
+    is_part = length > 1
+    parts, number = np.unique(np.stack((form[is_part], piece[is_part]), axis=1), axis=0, return_inverse=True)
+    form[is_part] = -1 - number.reshape(-1)
+    return ArcForms(table, Batch.of([one.lattice for one in lexical]), form, parts)
+
+
+def _pieces(source_arc: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the place of each arc among the arcs of its written arc."""
+    order = np.argsort(source_arc, kind="stable")
+    piece = np.empty_like(source_arc)
+    piece[order] = np.arange(len(source_arc)) - offsets(np.bincount(source_arc))[source_arc[order]]
+    return piece
+
+
+@dataclass(slots=True)
+class WrittenWords:
+    """Words under construction, with their confidences and times."""
+
+    words: list[int] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)
+    times: list[tuple[float, float]] = field(default_factory=list)
+
+    def add(self, word: int, confidence: float, begin: float, end: float) -> None:
+        """Add a word."""
+        self.words.append(word)
+        self.confidences.append(confidence)
+        self.times.append((begin, end))
+
+    def arrays(self) -> tuple[Integers, Floats, Floats]:
+        """Return words, confidences and times as arrays."""
+        times = frozen(np.array(self.times, np.float32).reshape(-1, 2))
+        return frozen(np.array(self.words, np.int32)), frozen(np.array(self.confidences, np.float32)), times
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinForms:
+    """The written forms in the bins of a lattice."""
+
+    bin: npt.NDArray[np.int64]  # [num_words]
+    form: Integers  # [num_entries], the most probable one
+    whole: Integers  # [num_entries], the most probable one that is a whole word, 0 = none
+    mark: Integers  # [num_bins], a word without lexical words, 0 = none
+    mark_share: Floats  # [num_bins]
+    mark_times: Floats  # [num_bins, 2]
+
+    def entries(self, arcs: ArcForms, word: Integers) -> Integers:
+        """Return the written words of the entries of all bins, whose lexical words are `word`."""
+        written = self.whole.copy()
+        unwritten = np.flatnonzero((written == 0) & (word != EPSILON))
+        written[unwritten] = arcs.table.written_ids(word[unwritten].tolist())
+        return frozen(written)
+
+    def words(
+        self,
+        arcs: ArcForms,
+        words: Integers,
+        confidences: Floats,
+        times: Floats,
+        bin_begin: npt.NDArray[np.int64],
+        word: Integers,
+    ) -> tuple[Integers, Floats, Floats]:
+        """Return the written words of the decoded lexical words, with their confidences and times."""
+        entry = _entries_of(words, self.bin, bin_begin, word)
+        form = [0 if place < 0 else int(self.form[place]) for place in entry]
+        result = WrittenWords()
+        marks = np.flatnonzero(self.mark).tolist()[::-1]  # the last first
+        place = 0
+        while place < len(words):
+            while marks and marks[-1] < self.bin[place]:
+                self._add_mark(marks.pop(), result)
+            joined = _joined(arcs, form, place)
+            last = place + joined - 1
+            confidence = float(confidences[place : last + 1].min())
+            if joined > 1:
+                number = int(arcs.parts[-1 - form[place], 0])
+                marks = [mark for mark in marks if not self.bin[place] <= mark < self.bin[last]]
+            elif words[place] == EPSILON:
+                number = EPSILON
+            else:
+                number = 0 if entry[place] < 0 else int(self.whole[entry[place]])
+                number = number or arcs.table.written_ids([int(words[place])])[0]
+            result.add(number, confidence, float(times[place, 0]), float(times[last, 1]))
+            place += joined
+        while marks:
+            self._add_mark(marks.pop(), result)
+        return result.arrays()
+
+    def _add_mark(self, mark: int, result: WrittenWords) -> None:
+        result.add(int(self.mark[mark]), float(self.mark_share[mark]), *map(float, self.mark_times[mark]))
+
+
+def _entries_of(
+    words: Integers, bins: npt.NDArray[np.int64], bin_begin: npt.NDArray[np.int64], word: Integers
+) -> list[int]:
+    """Return the entry of each decoded word in its bin, -1 if it is not there."""
+    entries = []
+    for number, place in zip(words.tolist(), bins.tolist(), strict=True):
+        first, last = bin_begin[place : place + 2].tolist()
+        same = np.flatnonzero(word[first:last] == number)
+        entries.append(first + int(same[0]) if len(same) else -1)
+    return entries
+
+
+def _joined(arcs: ArcForms, form: Sequence[int], place: int) -> int:
+    """Return how many words from a place on are the lexical words of one written word, at least 1."""
+    if form[place] >= 0:
+        return 1
+    number, piece = arcs.parts[-1 - form[place]].tolist()
+    length = len(arcs.table.form(number))
+    following = [tuple(arcs.parts[-1 - one].tolist()) for one in form[place : place + length] if one < 0]
+    return length if piece == 0 and following == [(number, part) for part in range(length)] else 1
