@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 
+from ninja.graph.lexical import lexical_lattice
 from ninja.graph.nbest import nbest
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.text import LexicalTable
 
 
-def sentence_confidence(lattice: Lattice, scales: Scales = Scales()) -> float:
+def sentence_confidence(lattice: Lattice, scales: Scales = Scales(), *, forms: LexicalTable | None = None) -> float:
     """Return by how much the second-best word sequence costs more than the best.
+
+    Args:
+        scales: Factors of the costs.
+        forms: Lexical forms of the words, by which they are compared.  [default: words are compared as they are]
 
     Returns:
         A difference of natural-log costs, ≥ 0; +inf if there is but one word sequence.
@@ -19,6 +25,8 @@ def sentence_confidence(lattice: Lattice, scales: Scales = Scales()) -> float:
 
     Source: Kaldi, lat/confidence.cc, SentenceLevelConfidence.
     """
+    if forms is not None:
+        lattice = lexical_lattice(lattice, forms).lattice
     paths = nbest(lattice, 2, scales)
     if len(paths) == 1:
         return math.inf

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import overload
 
 from ninja import _graph
-from ninja.errors import check_range
+from ninja.errors import NinjaError, check_range
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
+from ninja.graph.best_path import path_lattice
+from ninja.graph.lexical import lexical_lattice
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.batch import Batch
+from ninja.lattice.arrays import frozen
+from ninja.lattice.batch import Batch, as_batch
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import LexicalTable
 from ninja.lattice.times import state_times
 
 __all__ = ["lattice_nbest", "nbest", "nbest_lattice", "nbest_lattices"]
 
 
 @overload
-def nbest(lattices: Lattice, n: int, scales: Scales = Scales()) -> list[Path]: ...
+def nbest(lattices: Lattice, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None) -> list[Path]: ...
 @overload
-def nbest(lattices: Batch, n: int, scales: Scales = Scales()) -> Batch: ...
-def nbest(lattices: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[Path] | Batch:
+def nbest(lattices: Batch, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None) -> Batch: ...
+def nbest(
+    lattices: Lattice | Batch, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None
+) -> list[Path] | Batch:
     """Find the n best different word sequences, exactly, with the best path of each.
 
     The search determinizes the lattice as far as it looks, so epsilons and several paths with the same words are
@@ -32,6 +39,8 @@ def nbest(lattices: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[
         lattices: A lattice or a batch; lattices of a batch without a path become its faults.
         n: At least 1.
         scales: Scales of the comparison.
+        forms: Lexical forms of the words: of the paths with the same lexical words, only the best is kept. A word
+            penalty then counts lexical words.  [default: words are compared as they are]
 
     Returns:
         Paths with unscaled costs, in order of increasing total cost; fewer than n if the lattice has fewer sequences.
@@ -45,16 +54,48 @@ def nbest(lattices: Lattice | Batch, n: int, scales: Scales = Scales()) -> list[
     ext/graph/nbest.hpp describes the rest.
     """
     check_range("n", n, least=1)
-    return _graph.nbest(lattices, n, scales)
+    if forms is None or not any([forms.changes(lattice) for lattice in as_batch(lattices)]):
+        return _graph.nbest(lattices, n, scales)
+    if isinstance(lattices, Lattice):
+        return _lexical_nbest(lattices, n, scales, forms)
+    paths: list[tuple[str, Lattice | NinjaError]] = []
+    for key, lattice in lattices.entries():
+        try:
+            if isinstance(lattice, NinjaError):
+                raise lattice
+            several = enumerate(_lexical_nbest(lattice, n, scales, forms), start=1)
+            paths += [(f"{key}-{number}", path_lattice(lattice, path)) for number, path in several]
+        except NinjaError as error:
+            paths.append((key, error))
+    return Batch.of_entries(paths, size=lattices.size, position=lattices.position)
 
 
-def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words: SymbolTable | None = None) -> NBest:
+def _lexical_nbest(lattice: Lattice, n: int, scales: Scales, forms: LexicalTable) -> list[Path]:
+    """Return the paths of a lattice that are best for their lexical words."""
+    lexical = lexical_lattice(lattice, forms)
+    paths = []
+    for path in nbest(lexical.lattice, n, scales):
+        arcs = lexical.written_arcs(path.arcs)
+        word = lattice.word[arcs]
+        paths.append(replace(path, arcs=frozen(arcs), words=frozen(word[word != EPSILON])))
+    return paths
+
+
+def lattice_nbest(
+    lattice: Lattice,
+    n: int,
+    scales: Scales = Scales(),
+    *,
+    words: SymbolTable | None = None,
+    forms: LexicalTable | None = None,
+) -> NBest:
     """Return the n best word sequences of a lattice as a list, with the cost and the time of each word.
 
     Costs and labels of arcs without a word are added to the next word, or to the end.
 
     Args:
         words: Symbol table; by default that of the lattice. Without any, words are ids.
+        forms: Lexical forms, as for ``nbest``.
 
     Returns:
         Hypotheses with unscaled costs, and with times and labels where the lattice has them. A lattice that was made
@@ -67,7 +108,7 @@ def lattice_nbest(lattice: Lattice, n: int, scales: Scales = Scales(), *, words:
     """
     table = lattice.words if words is None else words
     times = None if lattice.time is None else state_times(lattice).tolist()
-    hypotheses = tuple(_hypothesis(lattice, path, table, times) for path in nbest(lattice, n, scales))
+    hypotheses = tuple(_hypothesis(lattice, path, table, times) for path in nbest(lattice, n, scales, forms=forms))
     record = lattice.record if isinstance(lattice, ListLattice) else None
     return NBest(lattice.key, hypotheses, lattice.frame_shift, record)
 

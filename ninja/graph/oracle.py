@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -11,11 +11,14 @@ import numpy.typing as npt
 
 from ninja import _graph
 from ninja.errors import LatticeError
+from ninja.graph.lexical import LexicalLattice, lexical_lattice
 from ninja.graph.path import no_path
 from ninja.graph.split import Words, without_words
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import Batch, as_batch
+from ninja.lattice.symbols import EPSILON
+from ninja.lattice.text import LexicalTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,11 +40,19 @@ class Oracle:
 
 
 @overload
-def oracle(lattices: Lattice, reference: Words, wildcards: Collection[int] = ()) -> Oracle: ...
-@overload
-def oracle(lattices: Batch, reference: Sequence[Words], wildcards: Collection[int] = ()) -> list[Oracle]: ...
 def oracle(
-    lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int] = ()
+    lattices: Lattice, reference: Words, wildcards: Collection[int] = (), *, forms: LexicalTable | None = None
+) -> Oracle: ...
+@overload
+def oracle(
+    lattices: Batch, reference: Sequence[Words], wildcards: Collection[int] = (), *, forms: LexicalTable | None = None
+) -> list[Oracle]: ...
+def oracle(
+    lattices: Lattice | Batch,
+    reference: Words | Sequence[Words],
+    wildcards: Collection[int] = (),
+    *,
+    forms: LexicalTable | None = None,
 ) -> Oracle | list[Oracle]:
     """Find the path with the fewest word errors, regardless of its cost.
 
@@ -56,6 +67,8 @@ def oracle(
         reference: Word ids of the reference, without epsilon (0); an id that no arc carries, such as -1, never matches.
             For a batch, a sequence of references.
         wildcards: Word ids that are treated as epsilons in the lattice and in the reference, such as those of noises.
+        forms: Lexical forms of the words, by which they are compared and counted. Ids of the reference are then those
+            of ``forms.ids(words)``.  [default: words are compared as they are]
 
     Returns:
         The path, for a batch that of each lattice. Of several equally near paths, the order of arcs decides which is
@@ -66,6 +79,8 @@ def oracle(
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """
+    if forms is not None:
+        return _lexical_oracle(lattices, reference, wildcards, forms)
     references: list[Any] = list(reference) if isinstance(lattices, Batch) else [reference]
     begin = offsets([len(words) for words in references])
     ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(words, np.int32) for words in references)])
@@ -86,3 +101,25 @@ def oracle(
         )
     ]
     return oracles if isinstance(lattices, Batch) else oracles[0]
+
+
+def _lexical_oracle(
+    lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int], forms: LexicalTable
+) -> Oracle | list[Oracle]:
+    """Find the paths that are nearest by lexical words, and return them with their written words."""
+    written = list(as_batch(lattices))
+    lexical = [lexical_lattice(lattice, forms) for lattice in written]
+    batch = Batch.of([one.lattice for one in lexical])
+    references: Any = reference if isinstance(lattices, Batch) else [reference]
+    wild_forms = [form[0] for number in wildcards if len(form := forms.form(number)) == 1]
+    oracles = [
+        _written(lattice, one, path, wildcards)
+        for lattice, one, path in zip(written, lexical, oracle(batch, references, wild_forms), strict=True)
+    ]
+    return oracles if isinstance(lattices, Batch) else oracles[0]
+
+
+def _written(written: Lattice, lexical: LexicalLattice, path: Oracle, wildcards: Collection[int]) -> Oracle:
+    arcs = lexical.written_arcs(path.arcs)
+    word = written.word[arcs]
+    return replace(path, words=word[(word != EPSILON) & ~np.isin(word, list(wildcards))], arcs=arcs)
