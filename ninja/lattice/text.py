@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import string
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from itertools import compress, islice
 from typing import Literal, get_args
 
 import numpy as np
@@ -33,7 +34,9 @@ NORMALIZER_HELP = (
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
-_PLAIN = re.compile(r"[a-z]+")  # equal to its lexical form
+_PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)*'?|'[a-z]+(?:'[a-z]+)*")  # its own basic form
+_SIGNS = string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"  # at the ends of ASCII words
+_LETTERS = string.ascii_lowercase.encode()
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
 _JOINERS = "\u200c\u200d"  # they separate letters of a word in Persian and in Indic scripts
@@ -75,6 +78,12 @@ class Normalizer:
         if missing:
             known.update(zip(missing, self._compute(missing), strict=True))
         return [known[word] for word in words]
+
+    def changes(self, words: Sequence[str]) -> list[tuple[int, Form]]:
+        """Return the position and the form of each word that is not its own form."""
+        places = odd_places(words) if self.name == "basic" else range(len(words))
+        forms = self.forms([words[place] for place in places])
+        return [(place, form) for place, form in zip(places, forms, strict=True) if form != (words[place],)]
 
     def words(self, text: Iterable[str]) -> list[str]:
         """Return the lexical words of a sequence of written words."""
@@ -142,15 +151,29 @@ def read_forms(path: str) -> dict[str, Form]:
     return forms
 
 
+def odd_places(words: Collection[str]) -> list[int]:
+    """Return the positions of the words whose basic form may differ from them."""
+    others = "\n".join(words).encode("utf-8", "surrogatepass").translate(None, _LETTERS).split(b"\n")
+    if len(others) != len(words):  # a word has a line break, or there is none
+        return [place for place, word in enumerate(words) if not _PLAIN.fullmatch(word)]
+    candidates = zip(compress(range(len(words)), others), compress(words, others), strict=True)
+    return [place for place, word in candidates if not _PLAIN.fullmatch(word)]
+
+
 def _basic_forms(words: Sequence[str]) -> list[Form]:
-    return [(word,) if _PLAIN.fullmatch(word) else _basic_form(word) for word in words]
+    forms: list[Form] = [(word,) for word in words]
+    for place in odd_places(words):
+        forms[place] = _basic_form(words[place])
+    return forms
 
 
 def _basic_form(word: str) -> Form:
     if LABEL.fullmatch(word):
         return (word,)
-    if word.isascii() and word.isalpha():
-        return (word.lower(),)
+    if word.isascii():
+        pieces = _DIVIDER.split(word.lower())
+        bare = (piece.strip(_SIGNS) for piece in pieces)
+        return tuple(piece for piece in bare if piece.strip("'")) if "'" not in word else _divided(word.lower())
     form = _divided(word)
     for _ in range(_MAX_REPEATS):  # in rare scripts a change of case changes other characters
         again = tuple(part for piece in form for part in _divided(piece))
@@ -312,6 +335,11 @@ class LexicalForms:
         self._normalizer = None if name == AUTO else make_normalizer(name)
         self._tables: dict[int, LexicalTable] = {}  # by the id of their symbol table, which they keep alive
         self._judged: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
+
+    @property
+    def are_identical(self) -> bool:
+        """Whether all words are their own forms, because ``none`` was named."""
+        return self._normalizer is not None and self._normalizer.is_identity
 
     def normalizer(self, words: SymbolTable | None) -> Normalizer:
         """Return the normalizer for the words of lattices."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,6 @@ from ninja.lm.units import Ids, UnitLM
 
 FIRST_FORM = 1 << 30  # id of the form of no words; larger ids are forms of several words
 LMText = Literal["auto", "written", "lexical"]
-_ODD = re.compile(r"^.*[^a-z\n].*$", re.MULTILINE)  # words that may differ from their forms
 
 
 class LexicalLM(UnitLM):
@@ -29,8 +27,6 @@ class LexicalLM(UnitLM):
     several words is a single word of the model if its vocabulary has a word of this form, and a sequence otherwise. A
     word is unknown if the model lacks a word of its form.
     """
-
-    empty = FIRST_FORM
 
     def __init__(self, lm: LanguageModel, forms: LexicalForms) -> None:
         """Let a model read the forms of written words."""
@@ -59,6 +55,11 @@ class LexicalLM(UnitLM):
         return other
 
     @property
+    def empty(self) -> int | None:
+        """See `LanguageModel.empty`."""
+        return None if self.forms.normalizer(None).is_identity else FIRST_FORM
+
+    @property
     def end_of_ids(self) -> int:
         """See `LanguageModel.end_of_ids`."""
         return FIRST_FORM + self._forms.num_forms
@@ -79,22 +80,26 @@ class LexicalLM(UnitLM):
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        if not (words >= FIRST_FORM).any():
+        plain = words < FIRST_FORM
+        if plain.all():
             return self._units.advance(slots, words)
-        is_empty = words == FIRST_FORM
         new = np.empty(len(slots), np.int64)
-        new[~is_empty] = super().advance(slots[~is_empty], words[~is_empty])
+        new[plain] = self._units.advance(slots[plain], words[plain])
+        several, is_empty = words > FIRST_FORM, words == FIRST_FORM
+        new[several] = super().advance(slots[several], words[several])
         new[is_empty] = slots[is_empty]
         self._shared.update(new[is_empty].tolist())
         return new
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        if not (words >= FIRST_FORM).any():
+        plain = words < FIRST_FORM
+        if plain.all():
             return self._units.logprob(slots, words)
-        is_word = words != FIRST_FORM
         score = np.zeros(len(slots), np.float32)
-        score[is_word] = super().logprob(slots[is_word], words[is_word])
+        score[plain] = self._units.logprob(slots[plain], words[plain])
+        several = words > FIRST_FORM
+        score[several] = super().logprob(slots[several], words[several])
         return score
 
     def release(self, slots: np.ndarray) -> None:
@@ -140,10 +145,6 @@ class LexicalLM(UnitLM):
         return place, count, np.concatenate([words, units])
 
 
-def _or_lacking(number: int | None) -> int:
-    return -1 if number is None else number
-
-
 class _Forms(SymbolTable):
     """The vocabulary of a model, looked up by written words; forms of several words are added when they occur."""
 
@@ -171,19 +172,14 @@ class _Forms(SymbolTable):
         ids = self._inner.ids(names)
         if normalizer is NONE:
             return ids
-        if normalizer is BASIC:  # does not change plain words
-            odd = [name for name in names if not (name.islower() and name.isalpha() and name.isascii())]
-        else:
-            odd = [name for name, form in zip(names, normalizer.forms(names), strict=True) if form != (name,)]
-        if odd:
-            id_of = {name: self._id_by(name, normalizer) for name in odd}
-            ids = [
-                number if name not in id_of else _or_lacking(id_of[name])
-                for name, number in zip(names, ids, strict=True)
-            ]
+        for place, _ in normalizer.changes(names):
+            number = self._id_by(names[place], normalizer)
+            ids[place] = -1 if number is None else number
         return ids
 
     def _id_by(self, word: str, normalizer: Normalizer) -> int | None:
+        if normalizer is NONE:
+            return self._inner.id(word)
         form = normalizer(word)
         if not form:
             return FIRST_FORM
@@ -221,10 +217,12 @@ class _Forms(SymbolTable):
         if len(form) > 1 and (number := self._inner.id("-".join(form))) is not None:
             return number
         if self._by_form is None:
-            odd = _ODD.findall("\n".join(self._inner.names))
+            names = list(self._inner.names)
+            if normalizer is not BASIC:  # other rules are slower, and seldom change words of letters
+                names = [name for name in names if not name.isalpha()]
             by_form: dict[Form, int] = {}
-            for word, word_form in zip(odd, normalizer.forms(odd), strict=True):
-                by_form.setdefault(word_form, self._inner._id[word])
+            for place, word_form in normalizer.changes(names):
+                by_form.setdefault(word_form, self._inner._id[names[place]])
             self._by_form = by_form
         return self._by_form.get(form)
 
@@ -257,15 +255,18 @@ def models_of(lm: LanguageModel | Mixture | None) -> list[LanguageModel]:
 
 
 def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: Normalizer) -> npt.NDArray[np.int32]:
-    """Return the id of the first word of each form instead of the word's, and -1 for words without lexical words.
+    """Return one id for all words of equal form, and -1 for words without lexical words.
 
     Args:
         lm_word: The id in a mixture of each word id, int32 [size], -1 = no word.
     """
     merged = lm_word.copy()
     first: dict[Form, int] = {}
-    names = [(word, number) for word, number in words if lm_word[number] >= 0]
-    forms = normalizer.forms([word for word, _ in names])
-    for (_, number), form in zip(names, forms, strict=True):
-        merged[number] = first.setdefault(form, int(lm_word[number])) if form else -1
+    names = list(words.names)
+    for place, form in normalizer.changes(names):
+        number = words.id(names[place])
+        if number is not None and lm_word[number] >= 0:
+            plain = words.id(form[0]) if len(form) == 1 else None
+            known = int(lm_word[number if plain is None else plain])
+            merged[number] = first.setdefault(form, known) if form else -1
     return merged

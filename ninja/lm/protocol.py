@@ -81,7 +81,6 @@ class LanguageModel(Protocol):
     whole_sentences: bool = False  # only whole sentences have scores, and only `score_trie` gives them
     classes: tuple[str, ...] = ()  # words that are classes, by the class definitions
     spells_words: bool = False  # scores any word that its pieces spell; `vocabulary` has the words looked up so far
-    empty: int | None = None  # id of words that have no lexical words: histories and scores ignore them
     takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
     state_size: int | None = None  # size of the hidden state that `states` returns, if it does
     takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a list of phrases
@@ -108,6 +107,11 @@ class LanguageModel(Protocol):
     @property
     def normalized(self) -> bool | None:
         """True if scores are normalised exactly; None if that is unknown."""
+        return None
+
+    @property
+    def empty(self) -> int | None:
+        """Id of words without lexical words, which change no history and cost nothing, if the model reads forms."""
         return None
 
     @property

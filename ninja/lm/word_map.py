@@ -235,7 +235,7 @@ class WordMap:
                 (how, frozenset(spelled[number] for number in spelled.keys() & set(numbers)))
                 for how, numbers in self.mapped.items()
             ),
-            other_case=frozenset() if "case" in self.mapped else frozenset(filter(self._has_in_case, lacking)),
+            other_case=frozenset(filter(self._has_in_case, lacking if self._compares_case else ())),
         )
 
     def unknown_share(self, lattice: Lattice) -> float:
@@ -244,6 +244,10 @@ class WordMap:
         unknown = ~self._known[word]
         num_words = int(np.count_nonzero(unknown | (self.lm_word[word] != NO_WORD)))
         return int(np.count_nonzero(unknown)) / max(num_words, 1)
+
+    @property
+    def _compares_case(self) -> bool:
+        return "case" not in self.mapped and self.lm.empty is None
 
     def _has_in_case(self, word: str) -> bool:
         return _first_known((word.lower(), word.upper()), self.lm) is not None

@@ -245,14 +245,13 @@ class Rescorer:
         if not isinstance(report, RescoreReport):
             name = type(report).__name__
             raise OptionError(f"log is of type {name}, but a Rescorer needs a RescoreReport; give RescoreReport()")
-        passes = self._new_passes() if self._models else []
-        return self._measured(source, report, passes, num_threads)
+        if self._models:
+            self._new_passes()
+        return self._measured(source, report, num_threads)
 
-    def _measured(
-        self, source: Source, report: RescoreReport, passes: list[_Pass], num_threads: int
-    ) -> Iterator[Keyed]:
+    def _measured(self, source: Source, report: RescoreReport, num_threads: int) -> Iterator[Keyed]:
         start = time.perf_counter()
-        utterances = self._rescored(source, report, passes, num_threads)
+        utterances = self._rescored(source, report, [], num_threads)
         with closing(source), closing(utterances):  # type: ignore[type-var]
             for utterance in utterances:
                 assert utterance.result is not None
@@ -279,7 +278,7 @@ class Rescorer:
             return
         if not self._models:  # not loaded by the check of words
             self._load(first.lattice.words, report)
-        self._read_forms(first.lattice.words, report)
+        self._read_forms(report)
         if not passes:
             passes += self._new_passes()
         with ExitStack() as stack:
@@ -303,17 +302,16 @@ class Rescorer:
 
     def _forms_of(self, lattice: Lattice, report: RescoreReport) -> LexicalTable | None:
         """Return the lexical forms of a lattice's words, unless a model reads them as they are written."""
-        forms = self._read_forms(lattice.words, report)
+        forms = self._read_forms(report)
         lms = [model for lm, _ in self._models for model in models_of(lm)]
         return forms.table(lattice) if all(isinstance(lm, LexicalLM) for lm in lms) else None
 
-    def _read_forms(self, words: SymbolTable | None, report: RescoreReport) -> LexicalForms:
-        """Let the models read the lexical forms of words, unless all words are their own forms."""
+    def _read_forms(self, report: RescoreReport) -> LexicalForms:
+        """Let the models read the lexical forms of words."""
         if self._forms is None:
             self._forms = LexicalForms(self.options.normalizer, report.note)
-        forms = self._forms
-        if words is not None and (words.grows or not forms.normalizer(words).is_identity):
-            text = self.options.lm_text
+        forms, text = self._forms, self.options.lm_text
+        if not forms.are_identical:
             self._models = [(with_lexical_forms(lm, forms, text), options) for lm, options in self._models]
             self.old_lm = with_lexical_forms(self.old_lm, forms, text)
         return forms
@@ -346,7 +344,7 @@ class Rescorer:
             return self._maps[2]
         if not self._models:
             self._load(words, report)
-        self._read_forms(words, report)
+        self._read_forms(report)
         old_lm, maps = self.old_lm, []
         for lm, options in self._models:
             models = BoundModels(self._over(lm), old_lm, options)

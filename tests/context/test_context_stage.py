@@ -290,7 +290,7 @@ def test_the_first_passs_model_is_loaded_once_and_knows_added_words(file):
     entities, lexicon = file("e.json", '{"@name": ["zed"]}'), file("lex.txt", "a Z EH D\nb B\nc S IY\nzed Z EH D\n")
     old = SlowNgram(1, {(each,): (-1.0, 0.0) for each in ("<s>", "</s>", "a", "b", "c")})
     models = ModelFiles((), file("old.arpa", write_arpa(old)))
-    options = RescoreOptions(lm_weight=0.5, max_unknown=1.0)
+    options = RescoreOptions(lm_weight=0.5, max_unknown=1.0, normalizer="none")
     context = Context(entities, augmentation=Augmentation(lexicon=lexicon))
     contextual = Contextual.before(context, models, options)
     rescorer = Rescorer(models, options, context=contextual)
