@@ -149,3 +149,18 @@ def test_lexical_words_cost_nothing(name):
     lm = FakeLM()
     names = ["w1", "w2", "lacking"]
     assert lexical(lm, name).vocabulary.ids(names) == lm.vocabulary.ids(names)
+
+
+@pytest.mark.parametrize("kind", ["byte_level_bpe", "metaspace_unigram", "word_piece"])
+@pytest.mark.parametrize("is_written", [False, True])
+def test_pieces_with_capitals_or_commas_are_those_of_written_text(kind, is_written, monkeypatch):
+    pytest.importorskip("transformers")
+    import tiny_hf
+
+    from ninja.lm.huggingface.spelling import Spelling
+
+    if is_written:
+        text = [f"{line}, said Tom Chen." for line in tiny_hf.TEXT]
+        monkeypatch.setattr(tiny_hf, "TEXT", text if kind != "word_piece" else [line.lower() for line in text])
+    tokenizer = getattr(tiny_hf, kind)()
+    assert Spelling(tokenizer, 0, 1, len(tokenizer)).has_written_pieces is is_written
