@@ -36,6 +36,7 @@ from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
@@ -172,7 +173,13 @@ def _tune_first_pass(inputs: Inputs, ref: str, options: RescoreOptions, output_f
     references = read_text(ref)
     inputs.need_table().complete()
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
-    tuned = tune_first_pass(inputs.lattices(), references, options.scales, log=inputs.log)
+    tuned = tune_first_pass(
+        inputs.lattices(),
+        references,
+        options.scales,
+        forms=LexicalForms(options.normalizer, inputs.log.note),
+        log=inputs.log,
+    )
     comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
     values = {"acoustic_scale": tuned.scales.acoustic, "word_penalty": tuned.scales.word_penalty}
     write_config(output_file, values, comments)

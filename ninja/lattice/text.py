@@ -309,6 +309,10 @@ class LexicalTable:
         """The symbol table of written words, and of the lexical ones that were added to it."""
         return self._extended or self.words
 
+    def lexical_ids(self, numbers: Iterable[int]) -> list[int]:
+        """Return the lexical ids of a sequence of written words' ids."""
+        return [lexical for number in numbers for lexical in self.form(number)]
+
     def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return the number of lexical words of each arc, and the first one (0 = none), int32 [num_arcs] each."""
         self.learn(lattice.word)

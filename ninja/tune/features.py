@@ -16,15 +16,16 @@ import numpy.typing as npt
 
 from ninja import _search
 from ninja.errors import FormatError, LatticeError, NinjaError
-from ninja.evaluate import edits
 from ninja.graph import best_path, nbest
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.trie import WordTrie, score_trie
 from ninja.lm.word_map import NO_WORD, WordMap
 from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
+from ninja.tune.word_errors import Reference
 
 MAX_TOKENS = 500_000  # words scored at once
 LEAST_WEIGHT = 0.05  # LM weight below which scores cannot be recovered from the costs of the rescored lattice
@@ -74,6 +75,7 @@ def features(
     *,
     old_lm: LanguageModel | Mixture | None = None,
     num_best: int,
+    forms: LexicalForms | None = None,
     log: Log | None = None,
 ) -> Features:
     """Collect the n best sentences of the lattices that `rescored` returns, with the parts of their costs.
@@ -94,7 +96,7 @@ def features(
             pending.popleft()  # a lattice that failed
         _, source = pending.popleft()
         try:
-            sentences.append(_sentences_of(source, result, references[key], options, num_best))
+            sentences.append(_sentences_of(source, result, references[key], forms or LexicalForms(), options, num_best))
         except NinjaError as error:
             (log or Log()).fail(error)
     if not sentences:
@@ -144,7 +146,12 @@ class _Sentences:
 
 
 def _sentences_of(
-    source: Lattice, rescored: Lattice, reference: Sequence[str], options: RescoreOptions, num_best: int
+    source: Lattice,
+    rescored: Lattice,
+    reference_words: Sequence[str],
+    forms: LexicalForms,
+    options: RescoreOptions,
+    num_best: int,
 ) -> _Sentences:
     scale, penalty = options.acoustic_scale, options.word_penalty
     words = source.words
@@ -155,7 +162,7 @@ def _sentences_of(
     graph, acoustic = _search.sentence_costs(source, word, begin, scale, penalty)
     if not np.isfinite(graph).all():
         raise LatticeError("a sentence of the rescored lattice is not in the lattice itself", key=source.key)
-    ids = [-1 if (number := words.id(word)) is None else number for word in reference]  # -1: not in the table
+    reference = Reference.of(source, reference_words, forms)
     return _Sentences(
         words,
         word,
@@ -163,9 +170,9 @@ def _sentences_of(
         graph,
         acoustic,
         new=np.array([path.graph_cost for path in paths]),
-        errors=np.array([edits(ids, path.words.tolist()) for path in paths]),
-        reference_words=len(reference),
-        first_pass_errors=edits(ids, best_path(source, Scales(scale, word_penalty=penalty)).words.tolist()),
+        errors=np.array([reference.errors(path.words) for path in paths]),
+        reference_words=len(reference.ids),
+        first_pass_errors=reference.errors(best_path(source, Scales(scale, word_penalty=penalty)).words),
     )
 
 
@@ -183,7 +190,7 @@ def _scored(
             maps = [WordMap(bound, model, look_up[0], map_words=look_up[1]) for model in bare]
         begin = np.cumsum([0, *chain.from_iterable(np.diff(sentence.begin) for sentence in batch)])
         word = np.concatenate([sentence.word for sentence in batch])
-        spoken = maps[0].lm_word[word] != NO_WORD
+        spoken = np.any([word_map.lm_word[word] != NO_WORD for word_map in maps], axis=0)
         token_begin = np.concatenate([[0], np.cumsum(spoken)])[begin] + np.arange(begin.size)
         scores = [_logprob(words, word[spoken], token_begin, backward=options.backward) for words in maps]
         yield np.diff(token_begin), np.stack(scores)
@@ -213,7 +220,8 @@ def _logprob(words: WordMap, tokens: Int32s, token_begin: Int64s, *, backward: b
         last = np.repeat(ends, np.diff(token_begin)) - 1
         order = np.where(is_end, order, first + last - order)
     token = np.full(is_end.size, words.lm.eos, np.int32)
-    token[~is_end] = words.lm_word[tokens]
+    lm_word = words.lm_word[tokens]
+    token[~is_end] = lm_word if words.lm.empty is None else np.where(lm_word == NO_WORD, words.lm.empty, lm_word)
     trie = WordTrie()
     node = trie.add(np.ascontiguousarray(token[order]), token_begin)
     score = np.empty(is_end.size, np.float32)

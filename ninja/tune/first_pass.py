@@ -9,12 +9,13 @@ from itertools import product
 from typing import Any
 
 from ninja.errors import FormatError, NinjaError, OptionError
-from ninja.evaluate import edits
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.text import LexicalForms
 from ninja.log import Log
 from ninja.tune.search import Axis, Search
 from ninja.tune.weights import ACOUSTIC_FACTORS, DIGITS, WORD_PENALTIES
+from ninja.tune.word_errors import Reference
 
 Keyed = tuple[str, Lattice]
 
@@ -40,6 +41,7 @@ def tune_first_pass(
     references: Mapping[str, Sequence[str]],
     start: Scales = Scales(0.1),
     *,
+    forms: LexicalForms | None = None,
     log: Log | None = None,
 ) -> TunedScales:
     """Choose the acoustic scale and the word penalty with the fewest word errors of the best paths.
@@ -52,6 +54,7 @@ def tune_first_pass(
             ignored.
         references: Reference words by key.
         start: The initial scales; the LM scale is kept.
+        forms: Lexical forms, by which words are compared.
         log: Log of lattices without a path.
 
     Raises:
@@ -66,7 +69,7 @@ def tune_first_pass(
         if key not in references:
             continue
         try:
-            utterances.append(_Utterance.of(lattice, references[key], start))
+            utterances.append(_Utterance.of(lattice, references[key], start, forms or LexicalForms()))
         except NinjaError as error:
             (log or Log()).fail(error)
     if not utterances:
@@ -78,7 +81,7 @@ def tune_first_pass(
     edges = tuple(search.edges(best))
     best = replace(best, acoustic=round(best.acoustic, DIGITS), word_penalty=round(best.word_penalty, DIGITS))
     fewest, initial = search.ranks([best, start])
-    words = max(sum(len(utterance.reference) for utterance in utterances), 1)
+    words = max(sum(len(utterance.reference.ids) for utterance in utterances), 1)
     return TunedScales(best, 100.0 * fewest / words, 100.0 * initial / words, edges, len(utterances))
 
 
@@ -87,14 +90,12 @@ class _Utterance:
     """A lattice with its reference, and the cached errors of its transcripts."""
 
     lattice: Lattice
-    reference: list[int]  # -1 for words that are not in the symbol table
+    reference: Reference
     errors_of: dict[bytes, int] = field(default_factory=dict)  # by the bytes of the words
 
     @classmethod
-    def of(cls, lattice: Lattice, reference: Sequence[str], start: Scales) -> _Utterance:
-        words = lattice.words
-        numbers = (None if words is None else words.id(word) for word in reference)
-        utterance = cls(lattice, [-1 if number is None else number for number in numbers])
+    def of(cls, lattice: Lattice, reference: Sequence[str], start: Scales, forms: LexicalForms) -> _Utterance:
+        utterance = cls(lattice, Reference.of(lattice, reference, forms))
         utterance.errors(start)  # raises if there is no path
         return utterance
 
@@ -102,7 +103,7 @@ class _Utterance:
         words = best_path(self.lattice, scales).words
         name = words.tobytes()
         if name not in self.errors_of:
-            self.errors_of[name] = edits(self.reference, words.tolist())
+            self.errors_of[name] = self.reference.errors(words)
         return self.errors_of[name]
 
 

@@ -8,14 +8,15 @@ from itertools import product
 
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError
-from ninja.evaluate import edits
 from ninja.graph import best_path
 from ninja.lattice import Lattice
+from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel
 from ninja.lm.mixture import Mixture
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.preparation import ContextStage
 from ninja.rescoring.rescorer import Rescorer
+from ninja.tune.word_errors import Reference
 
 PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # all combinations with WEIGHTS are tried
 WEIGHTS = (1.0, 0.5, 1.5)
@@ -36,11 +37,11 @@ class PointerSet:
         """Return the word error rate with some weights, percent."""
         rescorer = Rescorer(lm, replace(options, output="best"), context=self.stage(context))
         errors = words = 0
+        forms = LexicalForms(options.normalizer)
         for key, lattice in rescorer(pair for pair in self.lattices if pair[0] in self.references):
-            assert lattice.words is not None
-            reference = self.references[key]
-            errors += edits(reference, lattice.words.spell(best_path(lattice, options.scales).words))
-            words += len(reference)
+            reference = Reference.of(lattice, self.references[key], forms)
+            errors += reference.errors(best_path(lattice, options.scales).words)
+            words += len(reference.ids)
         if not words:
             raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
         return 100.0 * errors / words

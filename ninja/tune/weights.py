@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError
-from ninja.evaluate import score
+from ninja.errors import FormatError, OptionError
 from ninja.graph import best_path
 from ninja.lattice import Scales
 from ninja.lattice.batch import Keyed
+from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
+from ninja.lm.lexical import with_lexical_forms
 from ninja.lm.mixture import How
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
 from ninja.tune.features import Features, features
 from ninja.tune.search import EDGE, Axis, Search
+from ninja.tune.word_errors import Reference
 
 # The initial grid. Acoustic scales are factors of the initial one.
 LM_WEIGHTS = np.linspace(0.0, 1.0, 11)
@@ -131,12 +133,25 @@ def tune_weights(
     models, model_weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
     shares = np.array(model_weights)
     log = RescoreReport() if report is None else report
+    lattices = [(key, lattice) for key, lattice in lattices if key in references]
+    normalizer = LexicalForms(options.normalizer, log.note).normalizer(lattices[0][1].words if lattices else None)
+    options, forms = replace(options, normalizer=normalizer.name), LexicalForms(normalizer)
 
     def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:
         return rescore(source, lm, options, old_lm=old_lm, report=log)
 
-    lattices = [(key, lattice) for key, lattice in lattices if key in references]
-    sentences = features(lattices, rescored, references, models, options, old_lm=old_lm, num_best=num_best, log=log)
+    bound = [with_lexical_forms(model, forms, options.lm_text) for model in (*models, old_lm)]
+    sentences = features(
+        lattices,
+        rescored,
+        references,
+        [model for model in bound[:-1] if model is not None],
+        options,
+        old_lm=bound[-1],
+        num_best=num_best,
+        forms=forms,
+        log=log,
+    )
     mixture = tuple((shares / shares.sum()).tolist()) if shares.sum() > 0 else (1 / len(models),) * len(models)
     start = Weights(options.lm_weight, options.acoustic_scale, options.word_penalty, mixture)
     tuned = choose(sentences, start, how)
@@ -148,17 +163,25 @@ def tune_weights(
     best_lm = parts[0][0] if len(parts) == 1 else Mixture(tuple(parts), how)
     checked = RescoreReport(on_error=None if log.on_error is None else lambda error: None)  # already reported
     results = rescore(lattices, best_lm, chosen, old_lm=old_lm, report=checked)
-    return replace(tuned, weights=weights, wer_rescored=word_error_rate(results, references, chosen.scales))
+    return replace(tuned, weights=weights, wer_rescored=word_error_rate(results, references, chosen.scales, forms))
 
 
-def word_error_rate(results: Iterable[Keyed], references: Mapping[str, Sequence[str]], scales: Scales) -> float:
+def word_error_rate(
+    results: Iterable[Keyed],
+    references: Mapping[str, Sequence[str]],
+    scales: Scales,
+    forms: LexicalForms | None = None,
+) -> float:
     """Return the word error rate of the best paths of lattices with references, percent."""
-    hypotheses = {}
+    errors = num_words = 0
     for key, lattice in results:
         if key in references:
-            assert lattice.words is not None
-            hypotheses[key] = lattice.words.spell(best_path(lattice, scales).words)
-    return score({key: references[key] for key in hypotheses}, hypotheses).wer
+            reference = Reference.of(lattice, references[key], forms or LexicalForms())
+            errors += reference.errors(best_path(lattice, scales).words)
+            num_words += len(reference.ids)
+    if not num_words:
+        raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
+    return 100.0 * errors / num_words
 
 
 def choose(sentences: Features, start: Weights, how: How = "loglinear") -> Tuned:
