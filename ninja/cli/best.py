@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.console import current_console, results, run_lines
-from ninja.cli.options import command, output_file, section, writes
+from ninja.cli.console import current_console, lexical_forms, results, run_lines
+from ninja.cli.options import command, normalizer_option, output_file, section, writes
 from ninja.cli.scales import say_default, scales
 from ninja.cli.source import reads_lattices
 from ninja.files.output import text_output
@@ -22,6 +22,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalForms
 from ninja.pipeline.stages import OnLattices
 
 
@@ -34,9 +35,12 @@ class Transcript(NamedTuple):
     acoustic_cost: float
 
 
-def transcripts(lattice: Lattice, n: int, scales: Scales) -> list[Transcript]:
+def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | None) -> list[Transcript]:
     """Return the n best transcripts of a lattice, best first."""
-    paths = [graph.best_path(lattice, scales)] if n == 1 else graph.nbest(lattice, n, scales)
+    if n == 1:
+        paths = [graph.best_path(lattice, scales)]
+    else:
+        paths = graph.nbest(lattice, n, scales, forms=None if forms is None else forms.table(lattice))
     return [
         Transcript(spelled(path.words, lattice.words), path.alignment, path.graph_cost, path.acoustic_cost)
         for path in paths
@@ -83,35 +87,46 @@ def best(inputs: Inputs, **values: Any) -> None:
     Example:
       ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1
     """
-    _transcribe(inputs, 1, numbered=False, **values)
+    _transcribe(inputs, 1, None, **values)
 
 
 @command
 @click.option("--n", "-n", type=click.IntRange(1), default=10, help="Number of word sequences for each lattice.")
+@normalizer_option
 @transcript_options
-def nbest(inputs: Inputs, n: int, **values: Any) -> None:
+def nbest(inputs: Inputs, n: int, normalizer: str, **values: Any) -> None:
     """Print the n best word sequences of each lattice.
 
     Each line is a key with -1, -2, … and the words, or word ids without a symbol table. The sequences of a lattice are
-    different, the best first.
+    different, the best first. With a normalizer, their lexical forms are different, and of those with the same lexical
+    form the best is printed.
 
     \b
     Example:
       ninja nbest lat.ark.gz -n 5 --words words.txt --acoustic-scale 0.1 --cost costs.txt
     """
-    _transcribe(inputs, n, numbered=True, **values)
+    _transcribe(inputs, n, lexical_forms(normalizer), **values)
 
 
 def _transcribe(
-    inputs: Inputs, n: int, *, numbered: bool, output_file: str, alignment: str | None, cost: str | None, scales: Scales
+    inputs: Inputs,
+    n: int,
+    forms: LexicalForms | None,
+    *,
+    output_file: str,
+    alignment: str | None,
+    cost: str | None,
+    scales: Scales,
 ) -> None:
+    """Write transcripts, several of each lattice if there are lexical forms, by which they differ."""
+    numbered = forms is not None
     inputs.spells_words = True
     to_stdout = output_file == "-"
     if not numbered and alignment is None is cost:
         run_lines(partial(best_lines, scales=scales), inputs, output_file)
         say_default(inputs)
         current_console().close()
-    utterances = results(OnLattices(partial(transcripts, n=n, scales=scales)), inputs, to_stdout=to_stdout)
+    utterances = results(OnLattices(partial(transcripts, n=n, scales=scales, forms=forms)), inputs, to_stdout=to_stdout)
     with ExitStack() as stack:
         text, alignments, costs = (
             None if name is None else stack.enter_context(text_output(name)) for name in (output_file, alignment, cost)

@@ -19,6 +19,7 @@ from ninja.files.threads import num_cores
 from ninja.io.inputs import Inputs
 from ninja.lattice import Kind
 from ninja.lattice.batch import Batch
+from ninja.lattice.text import LexicalForms
 from ninja.log import Log
 from ninja.pipeline import OnBatches, Output, Summary, TextOutput
 from ninja.pipeline.execution import Progress, Stage
@@ -196,6 +197,16 @@ class Console:
 def _with_option_names(message: str) -> str:
     context = click.get_current_context(silent=True)
     return message if context is None else with_option_names(message, context.command)
+
+
+def lexical_forms(name: str) -> LexicalForms:
+    """Return the lexical forms of a run by its option ``--normalizer``; an automatic choice is printed.
+
+    Raises:
+        NinjaError: As for ``make_normalizer``.
+    """
+    console = current_console()
+    return LexicalForms(name, lambda line: console.log.note(line))  # the log of the run may be set later
 
 
 def write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress
@@ -12,14 +12,14 @@ import click
 
 from ninja import evaluate
 from ninja.cli.best import spelled
-from ninja.cli.console import current_console, results
+from ninja.cli.console import current_console, lexical_forms, results
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
-from ninja.cli.options import command, output_file, reads, section, writes
+from ninja.cli.options import command, normalizer_option, output_file, reads, section, writes
 from ninja.cli.source import reads_lattices
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
-from ninja.evaluate.scoring import NEVER, number, word_id
+from ninja.evaluate.scoring import NEVER, lexical_ids, number, word_id
 from ninja.files import text as utf8
 from ninja.files.output import text_output
 from ninja.graph.oracle import Oracle
@@ -29,6 +29,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalForms
 from ninja.pipeline import Output
 from ninja.pipeline.outputs import open_output
 from ninja.pipeline.stages import OnBatches
@@ -44,12 +45,22 @@ class NearestPath(NamedTuple):
 
 
 def nearest(
-    batch: Batch, references: Numbered, wildcards: tuple[int, ...], keep_lattices: bool
+    batch: Batch,
+    references: Numbered,
+    texts: Mapping[str, Sequence[str]],
+    oov: int,
+    forms: LexicalForms,
+    wildcards: tuple[int, ...],
+    keep_lattices: bool,
 ) -> list[NearestPath | None]:
     """Find the nearest path of each lattice of a batch; None without a reference."""
     has_reference = [lattice.key in references.ids for lattice in batch]
     scored = batch if all(has_reference) else Batch.of(compress(batch, has_reference))
-    paths = iter(nearest_path(scored, [references.of(lattice) for lattice in scored], wildcards))
+    table = forms.common_table(scored)
+    ids = [
+        references.of(lattice) if table is None else lexical_ids(texts[lattice.key], table, oov) for lattice in scored
+    ]
+    paths = iter(nearest_path(scored, ids, wildcards, forms=table))
 
     def result(lattice: Lattice, path: Oracle) -> NearestPath:
         path_lattice = paths_of(lattice, path.words, wildcards) if keep_lattices else None
@@ -73,6 +84,7 @@ def nearest(
 @click.option(
     "--strict", is_flag=True, help="Exit with code 1 if a lattice has no reference, or a reference no lattice."
 )
+@normalizer_option
 @section(
     "Input and output",
     output_file("Text file for the nearest paths"),
@@ -91,12 +103,14 @@ def oracle(
     oov: str | None,
     word_symbol_table: str | None,
     strict: bool,
+    normalizer: str,
     **wildcards_by: Any,
 ) -> None:
     """Find the path of each lattice with the fewest errors.
 
     Prints a line for each lattice: its key and the words of the path with the fewest errors. Without --words, words
     are ids, also in references. The word error rate of these paths, a lower bound for rescoring, is printed on stderr.
+    With a normalizer, errors are those of lexical words, and paths are printed in their written words.
 
     \b
     Example:
@@ -113,6 +127,9 @@ def oracle(
     unknown = NEVER if oov is None else word_id(oov, table)
     texts = evaluate.read_text(ref)
     references = number(texts, table, unknown)
+    forms = lexical_forms(normalizer)
+    if table is not None:
+        forms.normalizer_of([word for words in texts.values() for word in words])  # written references suffice
 
     total, approximate = evaluate.ErrorRate(), []
     scored, unreferenced = set(), []
@@ -122,7 +139,15 @@ def oracle(
         archive = None
         if write_lattices is not None:
             archive = stack.enter_context(open_output(Output(write_lattices, kind="compact"), inputs))
-        search = partial(nearest, references=references, wildcards=wildcards, keep_lattices=archive is not None)
+        search = partial(
+            nearest,
+            references=references,
+            texts=texts,
+            oov=unknown,
+            forms=forms,
+            wildcards=wildcards,
+            keep_lattices=archive is not None,
+        )
         for key, path in results(OnBatches(search), inputs, to_stdout=output_file == "-"):
             if path is None:
                 unreferenced.append(key)
@@ -147,7 +172,9 @@ def oracle(
     console.say_keys(unreferenced, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
     console.say_keys(approximate, "lattices are too long and flat for an exact search, and may have nearer paths")
-    _report_unknown(inputs, number(texts, table, unknown), [key for key in texts if key in scored], oov)
+    _report_unknown(
+        inputs, number(texts, table, unknown, forms=forms.table_of(table)), [key for key in texts if key in scored], oov
+    )
     console.close(failed=strict and bool(unreferenced or missing))
 
 

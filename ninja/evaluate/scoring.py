@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
 from ninja.lattice.batch import bare
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
+from ninja.lattice.text import NONE, LexicalForms, LexicalTable, Normalizer
 
 Mode = Literal["strict", "all", "present"]
 
@@ -45,7 +47,13 @@ class Numbered:
         return Counter(word for key in keys for word in self.unknown.get(key, ()))
 
 
-def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, oov: int = NEVER) -> Numbered:
+def number(
+    references: Mapping[str, Sequence[str]],
+    words: SymbolTable | None,
+    oov: int = NEVER,
+    *,
+    forms: LexicalTable | None = None,
+) -> Numbered:
     """Convert references to word ids.
 
     Args:
@@ -53,6 +61,7 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
         words: Symbol table of the lattices, if the references are words. If it grows, the result looks up its current
             words in ``of``.
         oov: Id of words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        forms: Lexical forms of the words in the table; the result has the ids of lexical words.
 
     Raises:
         FormatError: Without a table, a word is not an id.
@@ -60,6 +69,14 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
     Source: Kaldi, egs/wsj/s5/utils/sym2int.pl, ``--map-oov``.
     """
     ids, unknown = {}, {}
+    if forms is not None:
+        known = forms.vocabulary()
+        for key, reference in references.items():
+            numbers = forms.ids(reference)
+            if missing := [number for number in numbers if number not in known]:
+                unknown[key] = tuple(forms.lexical.spell(missing))
+            ids[key] = lexical_ids(reference, forms, oov)
+        return Numbered(ids, unknown)
     for key, reference in references.items():
         if words is None:
             wrong = next((word for word in reference if not is_id(word)), None)
@@ -72,6 +89,15 @@ def number(references: Mapping[str, Sequence[str]], words: SymbolTable | None, o
             numbers = [oov if number == NEVER else number for number in numbers]
         ids[key] = np.array(numbers, np.int32)
     return Numbered(ids, unknown, references if words is not None and words.grows and oov == NEVER else None)
+
+
+def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER) -> npt.NDArray[np.int32]:
+    """Return the ids of the lexical words of a reference; those that the table lacks become the form of `oov`."""
+    numbers = forms.ids(reference)
+    if oov != NEVER:
+        known, other = forms.vocabulary(), forms.form(oov)
+        numbers = [part for number in numbers for part in ([number] if number in known else other)]
+    return np.array(numbers, np.int32)
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
@@ -150,6 +176,7 @@ def oracle_score(
     wildcards: Collection[int] = (),
     *,
     word_filter: WordFilter | None = None,
+    normalizer: str | os.PathLike[str] | Normalizer = NONE,
 ) -> ErrorRate:
     """Count the errors of the nearest path of each lattice, a lower bound for rescoring.
 
@@ -162,13 +189,17 @@ def oracle_score(
         wildcards: Word ids that are never errors; see ``ninja.graph.oracle``.
         word_filter: Filter of the words of lattices; the references are already filtered. `unknown` and `wildcards` are
             ignored then.
+        normalizer: Compares and counts lexical words, as ``ninja.lattice.text.LexicalForms``; it is applied after the
+            filter.
 
     Raises:
         LatticeError: A lattice has no path to a final state.
         FormatError: No lattice has a reference.
         OptionError: Rules of the global mapping file replace several words at once.
+        NinjaError: As for ``make_normalizer``.
     """
     total, keys = ErrorRate(), set()
+    forms = LexicalForms(normalizer)
     lattice_filter = None if word_filter is None else LatticeFilter(word_filter)
     numbered = number(references, words, unknown) if lattice_filter is None else None
     for lattice in bare(lattices):
@@ -177,8 +208,16 @@ def oracle_score(
             continue
         keys.add(lattice.key)
         if lattice_filter is not None:
+            lattice = lattice_filter.lattice(lattice, words).replace(words=lattice_filter.table)
+        elif lattice.words is None:
+            lattice = lattice.replace(words=words)
+        table = forms.table(lattice)
+        if table is not None:
+            reference = lexical_ids(references[lattice.key], table, NEVER if lattice_filter is not None else unknown)
+            total += oracle_rate(oracle(lattice, reference, () if lattice_filter else wildcards, forms=table))
+        elif lattice_filter is not None:
             reference = np.array(lattice_filter.table.intern(references[lattice.key]), np.int32)
-            total += oracle_rate(oracle(lattice_filter.lattice(lattice, words), reference))
+            total += oracle_rate(oracle(lattice, reference))
         elif numbered is not None:
             total += oracle_rate(oracle(lattice, numbered.of(lattice), wildcards))
     if not keys:

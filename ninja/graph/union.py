@@ -93,8 +93,9 @@ def combine(
             1, instead of multiplying by the weight.
 
     Returns:
-        All paths, also those with equal words. If the times of the systems cannot be compared because one has none, or
-        frames of another length, the result has neither times nor alignments.
+        All paths, also those with equal words, or with words of the same lexical form. If the times of the systems
+        cannot be compared because one has none, or frames of another length, the result has neither times nor
+        alignments.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of a float.

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError, VocabularyError
+from ninja.errors import FormatError, LatticeError, OptionError, VocabularyError
 from ninja.files import text as utf8
 from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.lattice.english import english_forms
@@ -242,6 +242,8 @@ class LexicalTable:
         self._first = np.zeros(1, np.int32)  # [size], the first of them, 0 = none
         self._is_changed = np.zeros(1, np.bool_)  # [size], whether the form differs from the word
         self._extended: SymbolTable | None = None  # see `written_ids`
+        self._vocabulary: set[int] = set()
+        self._vocabulary_size = -1  # words of the symbol table when it was made
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # of words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
@@ -303,6 +305,16 @@ class LexicalTable:
                     self._extended = SymbolTable.growing(self.words)
             ids = self._extended.intern(words)
         return ids
+
+    def vocabulary(self) -> set[int]:
+        """Return the ids of the lexical words of all words of the symbol table."""
+        if self._vocabulary_size != (size := len(self.words)):
+            ids = np.array([number for _, number in self.words], np.int64)
+            self.learn(ids)
+            several = [part for form in list(self._forms.values()) for part in form.tolist()]
+            self._vocabulary = {*self._first[ids].tolist(), *several} - {EPSILON}
+            self._vocabulary_size = size
+        return self._vocabulary
 
     @property
     def spelling(self) -> SymbolTable:
@@ -370,15 +382,34 @@ class LexicalForms:
         Raises:
             VocabularyError: The lattice has no symbol table, but a normalizer was named.
         """
-        words = lattice.words
-        normalizer = self.normalizer(words)
-        if normalizer.is_identity:
-            return None
-        if words is None:
-            message = f"the lattice has no symbol table for the normalizer {normalizer.name}; give its words"
+        table = self.table_of(lattice.words)
+        if table is None and lattice.words is None and not self.normalizer(None).is_identity:
+            message = f"the lattice has no symbol table for the normalizer {self.normalizer(None).name}; give its words"
             raise VocabularyError(message, key=lattice.key)
+        return table
+
+    def table_of(self, words: SymbolTable | None) -> LexicalTable | None:
+        """Return the lexical forms of the words of a table; None if there is none, or every word is its own form."""
+        normalizer = self.normalizer(words)
+        if words is None or normalizer.is_identity:
+            return None
         with self._lock:
             table = self._tables.get(id(words))
             if table is None:
                 table = self._tables[id(words)] = LexicalTable(words, normalizer)
         return table
+
+    def common_table(self, lattices: Iterable[Lattice]) -> LexicalTable | None:
+        """Return the lexical forms of the words of several lattices; None if every word is its own form.
+
+        Raises:
+            LatticeError: The lattices have several symbol tables.
+            VocabularyError: As for `table`.
+        """
+        tables = {}
+        for lattice in lattices:
+            table = self.table(lattice)
+            tables[id(table)] = table
+            if len(tables) > 1:
+                raise LatticeError("lattices of several symbol tables; take them one by one", key=lattice.key)
+        return next(iter(tables.values()), None)

@@ -9,12 +9,12 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from ninja.cli.console import current_console, results, run_lines
+from ninja.cli.console import current_console, lexical_forms, results, run_lines
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, close_with_risk, frame_shift_option
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.kaldi.paths import check_only_path
-from ninja.cli.options import command, output_file, reads, switch
+from ninja.cli.options import command, normalizer_option, output_file, reads, switch
 from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus, consensus_ctm, mbr_decode, path_ctm
 from ninja.errors import LatticeError
@@ -24,6 +24,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.number_tables import read_integers
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
+from ninja.lattice.text import LexicalForms
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
 from ninja.pipeline.stages import OnBatches, Pairs
@@ -37,6 +38,7 @@ def word_lines(
     frame_shift: float | None,
     hypotheses: dict[str, npt.NDArray[np.int32]] | None,
     hypotheses_file: str | None,
+    forms: LexicalForms,
 ) -> list[tuple[str, Consensus]]:
     """Decode the lattices of a batch; return the CTM lines and the consensus of each."""
     start = None
@@ -45,9 +47,11 @@ def word_lines(
             if key not in hypotheses:
                 raise LatticeError(f"{hypotheses_file} lacks its words", key=key)
         start = [hypotheses[key] for key in batch.keys]
-    results = mbr_decode(batch, scales, decode_mbr=decode_mbr, print_silence=print_silence, hypothesis=start)
+    table = forms.common_table(batch)
+    how: dict[str, Any] = {"decode_mbr": decode_mbr, "print_silence": print_silence}
+    results = mbr_decode(batch, scales, hypothesis=start, forms=table, **how)
     return [
-        (consensus_ctm(result, _frame_shift(lattice, frame_shift), lattice.words), result)
+        (consensus_ctm(result, _frame_shift(lattice, frame_shift), result.symbols or lattice.words), result)
         for lattice, result in zip(batch, results, strict=True)
     ]
 
@@ -57,13 +61,18 @@ def word_lines(
 @switch("--decode-mbr", True, "Decode for least expected word error rather than keep the words of the best path.")
 @switch("--print-silence", False, "Print bins whose most probable entry is epsilon, too.")
 @reads("--one-best", "Table of word ids to start from instead of the best paths.")
+@normalizer_option
 @output_file("Text file for the lines")
 @combines_systems
-def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, **values: Any) -> None:
+def to_ctm_conf(
+    inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, normalizer: str, **values: Any
+) -> None:
     """Print each word of lattices with its time and confidence.
 
     Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times are right only if each arc
     has the transition ids of its word (ninja align-words).
+
+    With a normalizer, words are compared by their lexical forms, and each is printed in its most probable written form.
 
     \b
     Example:
@@ -71,7 +80,8 @@ def to_ctm_conf(inputs: Inputs, output_file: str, lattices: Pairs | None, one_be
     """
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=inputs.allow_pipes))
     inputs.spells_words = True
-    lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, **values)
+    forms = lexical_forms(normalizer)
+    lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, forms=forms, **values)
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
     with text_output(output_file) as stream:

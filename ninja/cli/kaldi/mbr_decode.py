@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
-from ninja.cli.console import current_console, results
+from ninja.cli.console import current_console, lexical_forms, results
 from ninja.cli.files import OutputFolder
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Command, command, output_file, section, switch, writes
+from ninja.cli.options import Command, command, normalizer_option, output_file, section, switch, writes
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus
@@ -33,6 +33,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
+from ninja.lattice.text import LexicalForms
 from ninja.pipeline.stages import OnBatches, OnLattices, Pairs
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
@@ -66,10 +67,16 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    batch: Batch, scales: Scales, one_best_times: bool, frame_shift: float | None, requested: Sequence[str], **how: Any
+    batch: Batch,
+    scales: Scales,
+    forms: LexicalForms,
+    one_best_times: bool,
+    frame_shift: float | None,
+    requested: Sequence[str],
+    **how: Any,
 ) -> list[Decoded]:
     """Decode the lattices of a batch and format the requested results."""
-    results = consensus.mbr_decode(batch, scales, **how)
+    results = consensus.mbr_decode(batch, scales, forms=forms.common_table(batch), **how)
     format_one = partial(_format, one_best_times=one_best_times, frame_shift=frame_shift, requested=requested)
     return list(map(format_one, batch, results))
 
@@ -81,10 +88,11 @@ def _format(
         _check_file_name(lattice.key)
     if "times" in requested and len(result.words) and not result.bin_times.max(initial=0) > 0:
         raise LatticeError(NO_TIMES, key=lattice.key)
+    table = result.symbols or lattice.words
     network = None
     if "mesh_dir" in requested or "json_file" in requested:
         shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
-        network = consensus.confusion_network(result, shift, lattice.words)
+        network = consensus.confusion_network(result, shift, table)
     outputs: dict[str, Any] = {}
     for name in requested:
         if name == "bayes_risk":
@@ -96,10 +104,10 @@ def _format(
         elif network is not None:
             is_mesh = name == "mesh_dir"
             outputs[name] = write_mesh(consensus.without_empty_bins(network)) if is_mesh else write_network(network)
-    if lattice.words is None:
+    if table is None:
         outputs["ids"] = result.words
     else:
-        outputs["words"] = [lattice.words.word(word) for word in result.words.tolist()]
+        outputs["words"] = [table.word(word) for word in result.words.tolist()]
     return Decoded(result.words, result.bayes_risk, result.touches_band, outputs)
 
 
@@ -107,6 +115,7 @@ def _format(
 @switch("--decode-mbr", True, "Decode rather than keep the words of the best path and build the bins around them.")
 @switch("--print-silence", False, "Print id 0 for bins whose most probable entry is epsilon.")
 @frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
+@normalizer_option
 @section(
     "Input and output",
     output_file("Text file for the word sequences, or ark:FILE"),
@@ -120,13 +129,20 @@ def _format(
 )
 @combines_systems
 def mbr_decode(
-    inputs: Inputs, output_file: str, word_symbol_table: str | None, lattices: Pairs | None, **values: Any
+    inputs: Inputs,
+    output_file: str,
+    word_symbol_table: str | None,
+    lattices: Pairs | None,
+    normalizer: str,
+    **values: Any,
 ) -> None:
     """Print the word sequence of least expected word error of each lattice.
 
     Each line is a key and its words, or word ids without a symbol table. With --with, the lattices of several systems
     are first combined as by ninja combine. Times are right only if each arc has the transition ids of its word (ninja
     align-words).
+
+    With a normalizer, words are compared by their lexical forms, and each is printed in its most probable written form.
 
     \b
     Examples:
@@ -143,7 +159,7 @@ def mbr_decode(
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file, inputs.guard) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
-        decoding = partial(decode, requested=tuple(files), **values)
+        decoding = partial(decode, forms=lexical_forms(normalizer), requested=tuple(files), **values)
         for key, decoded in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
             for name, output in decoded.outputs.items():
                 write[name](key, output)
@@ -178,11 +194,17 @@ def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[s
     console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
 
 
+def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -> float:
+    """Return the cost difference between the two best sequences of lexical words."""
+    return consensus.sentence_confidence(lattice, scales, forms=forms.table(lattice))
+
+
 @command
 @scales
+@normalizer_option
 @output_file("Text file for the confidences, or ark:FILE")
 @reads_lattices
-def confidence(inputs: Inputs, output_file: str, scales: Scales) -> None:
+def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str) -> None:
     """Print the cost difference between the two best word sequences.
 
     Each line is a key and the difference, which is 1e+10 if there is only one word sequence.
@@ -191,7 +213,7 @@ def confidence(inputs: Inputs, output_file: str, scales: Scales) -> None:
     Example:
       ninja confidence lat.ark.gz --acoustic-scale 0.1
     """
-    difference_of = partial(consensus.sentence_confidence, scales=scales)
+    difference_of = partial(sentence_confidence, scales=scales, forms=lexical_forms(normalizer))
     single, probability = 0, 0.0
     with NumberWriter(output_file) as table:
         for key, difference in results(OnLattices(difference_of), inputs, to_stdout=output_file == "-"):

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import click
 
 from ninja import graph
-from ninja.cli.console import current_console, results, run
+from ninja.cli.console import current_console, lexical_forms, results, run
 from ninja.cli.console import write as write_all
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import command, lattice_output, output_file, section, switch, writes
+from ninja.cli.options import command, lattice_output, normalizer_option, output_file, section, switch, writes
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
 from ninja.errors import LatticeError
@@ -24,6 +24,7 @@ from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
+from ninja.lattice.text import LexicalForms
 from ninja.pipeline import Output
 from ninja.pipeline.outputs import open_output
 from ninja.pipeline.stages import OnBatches, OnLattices
@@ -56,23 +57,34 @@ def random_paths(batch: Batch, n: int, seed: int) -> Batch:
     )
 
 
+def nbest_paths(batch: Batch, n: int, scales: Scales, forms: LexicalForms) -> Batch:
+    """Return the n best paths of each lattice as lattices."""
+    return graph.nbest(batch, n, scales, forms=forms.common_table(batch))
+
+
 @command
 @scales
 @click.option("--n", type=click.IntRange(1), default=1, help="Number of paths for each lattice.")
 @switch("--random", False, "Draw random paths, with equal probabilities of all arcs that leave a state.")
 @click.option("--srand", default=0, help="Seed of the random numbers.")
+@normalizer_option
 @lattice_output(resume=False)
 @reads_lattices
-def to_nbest(inputs: Inputs, destination: Output, scales: Scales, n: int, random: bool, srand: int) -> None:
+def to_nbest(
+    inputs: Inputs, destination: Output, scales: Scales, n: int, random: bool, srand: int, normalizer: str
+) -> None:
     """Write the n best paths of each lattice as lattices.
 
-    Their keys end in -1, -2, …; costs remain the same. The paths of a lattice have different words.
+    Their keys end in -1, -2, …; costs remain the same. The paths of a lattice have different words, with a normalizer
+    different lexical words.
 
     \b
     Example:
       ninja to-nbest lat.ark.gz --n 10 --acoustic-scale 0.1 -o nbest.ark.gz
     """
-    paths = partial(random_paths, n=n, seed=srand) if random else partial(graph.nbest, n=n, scales=scales)
+    paths = partial(nbest_paths, n=n, scales=scales, forms=lexical_forms(normalizer))
+    if random:
+        paths = partial(random_paths, n=n, seed=srand)
     total = write_all(OnBatches(paths, is_expanding=True), inputs, destination).written
     current_console().close_counting(f"lattices, {total} paths")
 

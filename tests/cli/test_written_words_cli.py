@@ -1,0 +1,105 @@
+"""Commands that compare words: lexical forms by --normalizer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ninja.lattice.text import LOOKS_WRITTEN
+
+FIRST = ("Kathy Clendenin, has twenty-three .", "kathy Clendenin has twenty three", "Cathy Clendenin has Twenty four .")
+SECOND = ("kathy clendenin has twenty three", "Cathy Clendenin, Has")
+
+
+def write_list(path, texts, key="utt"):
+    hypotheses = [{"text": text, "score": -1.0 - 0.2 * place} for place, text in enumerate(texts)]
+    path.write_text(json.dumps({"key": key, "nbest": hypotheses}) + "\n")
+    return path
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_list(tmp_path / "a.jsonl", FIRST)
+
+
+def test_mbr_decode_prints_the_most_probable_written_forms(ninja, source, tmp_path):
+    code, out, err = ninja("mbr-decode", source, "--json", tmp_path / "networks")
+    assert (code, out) == (0, "utt Kathy Clendenin has twenty-three .\n")
+    assert LOOKS_WRITTEN in err
+    (network,) = map(json.loads, (tmp_path / "networks").read_text().splitlines())
+    words = [{entry["word"] for entry in entries} - {None} for entries in network["bins"]]
+    assert [entries for entries in words if entries] == [
+        {"Kathy", "Cathy"}, {"Clendenin"}, {"has"}, {"twenty"}, {"three", "four"},
+    ]  # fmt: skip
+
+
+def test_without_a_normalizer_words_are_compared_as_they_are(ninja, source, tmp_path):
+    code, _, err = ninja("mbr-decode", source, "--normalizer", "none", "--json", tmp_path / "networks")
+    assert code == 0
+    assert LOOKS_WRITTEN not in err
+    (network,) = map(json.loads, (tmp_path / "networks").read_text().splitlines())
+    assert {"Kathy", "kathy", "Cathy"} <= {entry["word"] for entries in network["bins"] for entry in entries}
+
+
+def test_systems_are_combined_by_lexical_words(ninja, source, tmp_path):
+    second = write_list(tmp_path / "b.jsonl", SECOND)
+    code, out, _ = ninja("mbr-decode", source, "--with", second)
+    assert (code, out) == (0, "utt kathy Clendenin, has twenty three\n")
+
+
+def test_ctm_lines_have_written_words(ninja, tmp_path):
+    words = [{"word": "Ann,", "start": 0.0, "end": 0.5}, {"word": "yes.", "start": 0.5, "end": 1.0}]
+    other = [words[0] | {"word": "ann"}, words[1] | {"word": "Yes!"}]
+    lists = {"key": "utt", "nbest": [{"words": words, "score": -1.0}, {"words": other, "score": -1.5}]}
+    (tmp_path / "list.jsonl").write_text(json.dumps(lists) + "\n")
+    code, out, _ = ninja("to-ctm-conf", tmp_path / "list.jsonl")
+    assert code == 0
+    assert [line.split()[4:] for line in out.splitlines()] == [["Ann,", "1.00"], ["yes.", "1.00"]]
+
+
+def test_nbest_prints_each_sequence_of_lexical_words_once(ninja, source, tmp_path):
+    lines = "utt-1 Kathy Clendenin, has twenty-three .\nutt-2 Cathy Clendenin has Twenty four .\n"
+    assert ninja("nbest", source)[:2] == (0, lines)
+    assert ninja("nbest", source, "--normalizer", "none")[1].count("\n") == 3
+    assert ninja("to-nbest", source, "--n", "5", "-o", tmp_path / "paths.jsonl")[0] == 0
+    assert ninja("best", tmp_path / "paths.jsonl")[1].count("Clendenin") == 2
+
+
+def test_sentence_confidence_is_that_of_lexical_words(ninja, source):
+    assert ninja("confidence", source)[1].split() == ["utt", "0.4"]
+    assert ninja("confidence", source, "--normalizer", "none")[1].split() == ["utt", "0.2"]
+
+
+def test_oracle_counts_lexical_words(ninja, source, tmp_path):
+    (tmp_path / "text").write_text("utt KATHY Clendenin had Twenty-Three, zzz\n")
+    code, out, err = ninja("oracle", source, "--ref", tmp_path / "text", "--edits", tmp_path / "edits")
+    assert (code, out) == (0, "utt Kathy Clendenin, has twenty-three .\n")
+    assert (tmp_path / "edits").read_text() == "utt 2\n"
+    assert "%WER 33.3333 [ 2 / 6, 0 insertions, 1 deletions, 1 substitutions ]" in err
+    assert (
+        "2 words of references, 2 different, are in no lattice and match nothing; --oov gives them an id: had, zzz"
+        in err
+    )
+    code, _, err = ninja("oracle", source, "--ref", tmp_path / "text", "--oov", "Twenty")
+    assert "[ 2 / 6" in err
+
+
+def test_written_references_of_lexical_lattices_suffice(ninja, tmp_path):
+    lattices = write_list(tmp_path / "a.jsonl", ["ann is here", "anne is here"])
+    (tmp_path / "text").write_text("utt Anne is here.\n")
+    code, out, err = ninja("oracle", lattices, "--ref", tmp_path / "text")
+    assert (code, out) == (0, "utt anne is here\n")
+    assert "%WER 0 [ 0 / 3" in err
+
+
+def test_a_normalizer_needs_words(ninja, small):
+    code, _, err = ninja("mbr-decode", small, "--normalizer", "basic")
+    assert code == 1
+    assert "the lattice has no symbol table for the normalizer basic; give its words" in err
+
+
+def test_an_unknown_normalizer_is_refused(ninja, source):
+    code, _, err = ninja("mbr-decode", source, "--normalizer", "basics")
+    assert code != 0
+    assert "normalizer is 'basics', but must be one of none, basic, english, or an existing file" in err
