@@ -22,6 +22,7 @@ from ninja.cli.options import (
     from_fields,
     given_on_command_line,
     lattice_output,
+    normalizer_option,
     reads,
     section,
     writes,
@@ -162,7 +163,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
     """Write the symbol table of a stage's lattices to a file, if there is a path."""
     if path is not None:
         with text_output(path) as output:
-            output.writelines(f"{word} {number}\n" for word, number in stage.tracker.words)
+            output.writelines(f"{word} {number}\n" for word, number in stage.result_words)
 
 
 @command
@@ -175,6 +176,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
     reads("--old-lm", "N-gram model of the first pass, to mix the class model with."),
 )
 @word_options("oov_score")
+@section("Words", normalizer_option)
 @section(
     "Scales",
     click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
@@ -193,6 +195,7 @@ def context(
     report: str | None,
     map_words: tuple[WordMapping, ...],
     load_options: LoadOptions,
+    normalizer: str,
 ) -> None:
     """Make names, places and titles that are relevant to an utterance more probable.
 
@@ -219,6 +222,7 @@ def context(
     context = with_acoustic_scale(context, acoustic_scale)
     log = use_log(inputs, RescoreReport())
     context = replace(context, options=replace(context.options, map_words=map_words), load_options=load_options)
+    context = replace(context, normalizer=normalizer)
 
     stage = Contextual(context, old_lm)
     stage.bind(words, log)

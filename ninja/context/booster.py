@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ninja.context.grammar.compile import ListCompiler
 from ninja.context.grammar.tracker import Tracker
 from ninja.context.loader import ContextModels
 from ninja.context.options import ContextOptions
@@ -12,13 +13,22 @@ from ninja.lattice.symbols import SymbolTable
 
 
 def make_booster(
-    words: SymbolTable, models: ContextModels, options: ContextOptions, *, lm_weight: float | None, has_old_lm: bool
+    words: SymbolTable,
+    models: ContextModels,
+    options: ContextOptions,
+    *,
+    lm_weight: float | None,
+    has_old_lm: bool,
+    compiler: ListCompiler | None = None,
+    num_symbols: int | None = None,
 ) -> Tracker:
     """Make a tracker whose boosts have their full size after rescoring.
 
     Args:
         lm_weight: Share of the graph costs that another language model takes afterwards; None without rescoring.
         has_old_lm: Rescoring subtracts the old model, so that graph costs keep their weight.
+        compiler: As for `Tracker`.
+        num_symbols: As for `Tracker`.
 
     Raises:
         OptionError: ``lm_weight`` is 1, which would remove the boosts together with the graph costs.
@@ -35,4 +45,6 @@ def make_booster(
         else:
             raise OptionError("lm_weight 1 leaves nothing of the costs that carry the context; make it smaller")
     old_lm = models.old_lm if models.class_lm is not None else None
-    return Tracker(words, models.class_lm, options, old_lm=old_lm, lm_scale=lm_scale)
+    return Tracker(
+        words, models.class_lm, options, old_lm=old_lm, lm_scale=lm_scale, compiler=compiler, num_symbols=num_symbols
+    )

@@ -12,6 +12,7 @@ from ninja.context.settings import DEFAULT_MODEL, Context, Name
 from ninja.errors import ModelError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import Normalizer
 from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
@@ -42,12 +43,12 @@ def load_models(context: Context, old_lm: Name | NgramLM | None, words: SymbolTa
     return ContextModels(class_lm, old)
 
 
-def load_entities(context: Context, words: SymbolTable) -> Entities:
+def load_entities(context: Context, words: SymbolTable, normalizer: Normalizer) -> Entities:
     """Read the entities of a context for a symbol table."""
     if isinstance(context.entities, Entities):
         return context.entities
     groups = None if context.groups is None else read_speakers(context.groups)
-    return Entities.read(context.entities, words=words, groups=groups, guard=context.guard)
+    return Entities.read(context.entities, words=words, groups=groups, guard=context.guard, normalizer=normalizer)
 
 
 def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: LoadOptions = DEFAULTS) -> NgramLM:

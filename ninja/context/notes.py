@@ -11,17 +11,20 @@ from ninja.context.grammar.tracker import NO_CLASS, class_words
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Augmentation
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import Normalizer
 from ninja.lm.ngram.model import NgramLM
 
 MANY_PHRASES = 10_000  # finding the pronunciations of more takes so long that it is announced
 NUM_LETTERS = 20  # named in a note
 
 
-def entity_notes(entities: Entities, words: SymbolTable, *, is_augmenting: bool) -> Iterator[str]:
+def entity_notes(
+    entities: Entities, words: SymbolTable, normalizer: Normalizer, *, is_augmenting: bool
+) -> Iterator[str]:
     """Note faults of the entities and words that the lattices' symbol table lacks."""
     yield from entities.problems
     new = "; they get symbols of their own" if is_augmenting else ""
-    for unknown in entities.unknown(words):
+    for unknown in entities.unknown(words, normalizer):
         yield f"{_name(entities)}: {unknown}{new}"
 
 

@@ -11,6 +11,7 @@ from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
 from ninja.files.output import Guard
+from ninja.lattice.text import AUTO, Normalizer
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 
@@ -52,6 +53,7 @@ class Context:
     augmentation: Augmentation | None = None
     load_options: LoadOptions = DEFAULTS  # of the n-gram models
     context_model: Name | ContextPointer | None = None  # reads the phrases during rescoring; replaces boosts
+    normalizer: Name | Normalizer = AUTO  # by whose lexical forms phrases match; in a rescoring, that of its options
     guard: Guard | None = None  # notes the files that the entities name, which no output may replace
 
     def __post_init__(self) -> None:

@@ -7,11 +7,14 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ninja.context.augmentation.augment import Added, Augmenter, with_phrase_words
 from ninja.context.augmenter import make_augmenter
 from ninja.context.booster import make_booster
 from ninja.context.deep.phrase_list_ids import PhraseSet
 from ninja.context.entities.lists import Entities, PhraseList
+from ninja.context.grammar.lexical import LexicalContext
 from ninja.context.grammar.tracker import Match, Tracker, add_context
 from ninja.context.loader import ContextModels, load_entities, load_models
 from ninja.context.notes import augmenter_notes, class_notes, entity_notes, pointer_notes
@@ -19,12 +22,16 @@ from ninja.context.pointer import PointerStage
 from ninja.context.settings import Context, Name
 from ninja.errors import NinjaError, OptionError, VocabularyError
 from ninja.files.threads import in_order
+from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch, collect_batches
 from ninja.lattice.lattice import as_list_of
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import NONE, LexicalForms, Normalizer
+from ninja.lm.lexical import LexicalLM
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.word_map import WordMap
+from ninja.lm.word_map import WordMap, complete
 from ninja.log import Log
 from ninja.rescoring.models import Model, ModelFiles
 from ninja.rescoring.options import RescoreOptions
@@ -33,6 +40,7 @@ from ninja.rescoring.utterances import Utterance
 
 Keyed = tuple[str, Lattice]
 MAX_ARCS, MAX_LATTICES = 100_000, 100  # of a thread's batch
+SPARE_SYMBOLS = 1000  # of a tracker of lexical words, which grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class _Binding:
     entities: Entities
     tracker: Tracker
     augmenter: Augmenter | None
+    normalizer: Normalizer
+    lexical: LexicalContext | None  # None if every word is its own lexical form
 
 
 class Contextual:
@@ -59,6 +69,7 @@ class Contextual:
         self.context = context
         self.old_lm = old_lm
         self.lm_weight = lm_weight
+        self.forms: LexicalForms | None = None  # the normalizer of the run
         self.added: tuple[Added, ...] = ()  # phrases added to the last lattice
         self._models: ContextModels | None = None  # once they are loaded
         self._binding: _Binding | None = None  # to the last symbol table
@@ -77,7 +88,7 @@ class Contextual:
             max_unknown=options.max_unknown,
             map_words=options.map_words,
         )
-        context = replace(context, options=shared, load_options=models.load_options)
+        context = replace(context, options=shared, load_options=models.load_options, normalizer=options.normalizer)
         return cls(context, models.old_lm, options.lm_weight)
 
     @property
@@ -93,9 +104,15 @@ class Contextual:
 
     @property
     def tracker(self) -> Tracker:
-        """The tracker, of a stage that is bound to a symbol table; its words include those of the phrases."""
+        """The tracker, of a stage that is bound to a symbol table."""
         assert self._binding is not None
         return self._binding.tracker
+
+    @property
+    def result_words(self) -> SymbolTable:
+        """The symbol table of the results, of a stage that is bound; it has the words of added phrases, too."""
+        assert self._binding is not None
+        return self._binding.tracker.words if self._binding.lexical is None else self._binding.lexical.words
 
     @property
     def old_model(self) -> NgramLM | None:
@@ -136,7 +153,7 @@ class Contextual:
         checked = lattices if log.vocabulary is not None else self.vocabulary_check(log)(lattices)
         for results, part in in_order(work, collect_batches(checked, MAX_ARCS, MAX_LATTICES), num_threads):
             log.merge(part)
-            yield from results
+            yield from ((key, self._in_table(lattice)) for key, lattice in results)
         if log.vocabulary is None:
             log.tell_coverage()
 
@@ -149,7 +166,8 @@ class Contextual:
         lattice, entities = utterance.lattice, utterance.entities
         self._bind_to(lattice, log)
         if entities is not None and not isinstance(entities, Entities):
-            entities = Entities.from_dict(entities, words=lattice.words)
+            normalizer = NONE if self._binding is None else self._binding.normalizer
+            entities = Entities.from_dict(entities, words=lattice.words, normalizer=normalizer)
         more = () if entities is None else entities.of(lattice.key)
         utterance.lattice = self.add_context(lattice, more)
         utterance.phrases = self.phrases_of(lattice, more)
@@ -160,13 +178,16 @@ class Contextual:
             raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         assert self._binding is not None
         lists = (*self.entities.of(lattice.key), *more)
-        augmenter = self._binding.augmenter
+        augmenter, lexical = self._binding.augmenter, self._binding.lexical
         if augmenter is not None:
             lattice, self.added = augmenter(lattice, lists)
-        if self._pointer is None:
-            boosted = add_context(lattice, self.tracker, lists)
-            return as_list_of(lattice, boosted) if augmenter is None else boosted
-        return lattice
+        if self._pointer is not None:
+            return lattice
+        if lexical is not None:
+            of_forms = lexical.lattice(lattice)
+            return lexical.add_context(lattice, of_forms, self._tracker_of(of_forms, lexical), lists)
+        boosted = add_context(lattice, self.tracker, lists)
+        return as_list_of(lattice, boosted) if augmenter is None else boosted
 
     def over(self, lm: Model) -> Model:
         """Return the language model that reads the phrases; without a context model, the same."""
@@ -189,6 +210,9 @@ class Contextual:
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
         """Return the phrases on the best path of the grammar through an utterance's words."""
+        assert self._binding is not None
+        if self._binding.lexical is not None:
+            return self._binding.lexical.matches(self.tracker, self.entities.of(key), words)
         self.tracker.clear()
         start = self.tracker.start(self.entities.of(key))
         return self.tracker.matches(start, self.tracker.words.ids(words))
@@ -199,9 +223,17 @@ class Contextual:
         The first time, suspicious contents of the files are noted. In a growing table, the word id `largest` must be
         known.
         """
+        if self.forms is None:
+            self.forms = LexicalForms(self.context.normalizer, log.note)
+        normalizer = self.forms.normalizer(words)
         binding = self._binding
-        if binding is None or binding.words is not words or (words.grows and largest >= binding.num_words):
-            self._binding = self._bound(words, log)
+        if (
+            binding is None
+            or binding.words is not words
+            or binding.normalizer is not normalizer
+            or (binding.lexical is None and words.grows and largest >= binding.num_words)
+        ):
+            self._binding = self._bound(words, log, normalizer)
             # Only once, and later for a growing table: the search for unpronounceable phrases is slow.
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
@@ -219,7 +251,7 @@ class Contextual:
 
         def old_maps(words: SymbolTable) -> Sequence[WordMap]:
             tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
-            return [] if tracker.old_map is None else [tracker.old_map]
+            return [] if tracker.old_map is None else [self._written_map(words, tracker.old_map)]
 
         return VocabularyCheck(
             old_maps,
@@ -231,19 +263,38 @@ class Contextual:
     def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
         """Return the map of a symbol table to the words of the class model, if there is one."""
         tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
-        return [] if tracker.class_map is None else [tracker.class_map]
+        return [] if tracker.class_map is None else [self._written_map(words, tracker.class_map)]
+
+    def _written_map(self, words: SymbolTable, lexical_map: WordMap) -> WordMap:
+        """Return the map of written words to those of a model, given that of their lexical words."""
+        assert self._binding is not None
+        if self._binding.lexical is None:
+            return lexical_map
+        assert self.forms is not None
+        lm = LexicalLM(lexical_map.lm, self.forms)
+        options = self.context.options
+        return WordMap(words, lm, lexical_map.unk_penalty, map_words=options.map_words, name=lexical_map.name)
 
     def note_late(self, log: Log) -> None:
         """Note suspicious contents of the files once all lattices are read whose words make the table."""
         if self._binding is not None and self._binding.words.grows:
             self._note(log)
 
-    def _bound(self, words: SymbolTable, log: Log) -> _Binding:
+    def _bound(self, words: SymbolTable, log: Log, normalizer: Normalizer) -> _Binding:
         context, known = self.context, words
         num_words = len(words) if words.grows else 0
-        entities = load_entities(context, words)
+        entities = load_entities(context, words, normalizer)
         if self._models is None:
             self._models = load_models(context, self.old_lm, words, log)
+        lexical = None
+        if not normalizer.is_identity:
+            lexical = LexicalContext(words, normalizer)
+            models = [lm for lm in (self._models.class_lm, self._models.old_lm) if lm is not None]
+            if models:
+                complete(words, context.options.unk_penalty, *models)
+                lexical.learn_all()
+            tracker = self._lexical_tracker(lexical)
+            return _Binding(known, num_words, entities, tracker, None, normalizer, lexical)
         if context.augmentation is not None:
             words = with_phrase_words(words, entities.all_lists)
         weight = None if self._pointer is not None else self.lm_weight
@@ -253,7 +304,37 @@ class Contextual:
         augmenter = None
         if context.augmentation is not None:
             augmenter = make_augmenter(context.augmentation, context.options, words, entities, self._models, tracker)
-        return _Binding(known, num_words, entities, tracker, augmenter)
+        return _Binding(known, num_words, entities, tracker, augmenter, normalizer, lexical)
+
+    def _lexical_tracker(self, lexical: LexicalContext) -> Tracker:
+        """Make a tracker of the lexical words so far, without models of twice as many."""
+        assert self._models is not None
+        words = lexical.table.lexical
+        return make_booster(
+            words,
+            self._models,
+            self.context.options,
+            lm_weight=None if self._pointer is not None else self.lm_weight,
+            has_old_lm=self.old_lm is not None,
+            compiler=lexical.compiler,
+            num_symbols=2 * len(words) + SPARE_SYMBOLS,
+        )
+
+    def _tracker_of(self, of_forms: LexicalLattice, lexical: LexicalContext) -> Tracker:
+        """Return the tracker, or a new one if a lattice has further lexical words."""
+        assert self._binding is not None
+        if int(of_forms.lattice.word.max(initial=0)) >= self.tracker.num_symbols:
+            self._binding = replace(self._binding, tracker=self._lexical_tracker(lexical))
+        return self.tracker
+
+    def _in_table(self, lattice: Lattice) -> Lattice:
+        """Return the result of a thread with the symbol table of this stage's results."""
+        lexical = None if self._binding is None else self._binding.lexical
+        if lexical is None or lattice.words is None or lattice.words is lexical.words:
+            return lattice
+        used, place = np.unique(lattice.word, return_inverse=True)
+        word = np.array(lexical.written.ids(map(lattice.words.word, used.tolist())), np.int32)[place]
+        return lattice.replace(word=frozen(word), words=lexical.words)
 
     def _unbound(self) -> Contextual:
         """Return a stage for another thread, which shares the models."""
@@ -269,7 +350,8 @@ class Contextual:
         assert self._binding is not None
         assert self._models is not None
         entities, augmenter = self._binding.entities, self._binding.augmenter
-        yield from entity_notes(entities, self._binding.words, is_augmenting=augmenter is not None)
+        normalizer = self._binding.normalizer
+        yield from entity_notes(entities, self._binding.words, normalizer, is_augmenting=augmenter is not None)
         if self._pointer is not None:
             yield from pointer_notes(self._pointer, entities)
         if augmenter is not None and self.context.augmentation is not None:

@@ -20,6 +20,7 @@ class LexicalLattice:
     lattice: Lattice
     source_arc: npt.NDArray[np.int64]  # [num_arcs]
     is_first: npt.NDArray[np.bool_]  # [num_arcs], False for the second and later words of a form
+    state: npt.NDArray[np.int64]  # the state of each state of the written lattice
 
     def written_arcs(self, arcs: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the written arcs of a sequence of arcs, each once."""
@@ -40,7 +41,8 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
     arc = np.arange(lattice.num_arcs)
     if lattice.num_arcs == 0 or int(length.max()) <= 1:
         word = frozen(first)
-        return LexicalLattice(lattice.replace(word=word, words=table.lexical), arc, np.ones(len(arc), np.bool_))
+        lexical = lattice.replace(word=word, words=table.lexical)
+        return LexicalLattice(lexical, arc, np.ones(len(arc), np.bool_), np.arange(lattice.num_states))
     count = np.maximum(length, 1).astype(np.int64)  # arcs of each written arc
     source_arc = np.repeat(arc, count)
     begin = offsets(count)
@@ -92,4 +94,4 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
         time=time,
         words=table.lexical,
     )
-    return LexicalLattice(as_list_of(lattice, lexical), source_arc[order], is_first[order])
+    return LexicalLattice(as_list_of(lattice, lexical), source_arc[order], is_first[order], state)

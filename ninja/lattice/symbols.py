@@ -124,6 +124,13 @@ class SymbolTable:
                 ids = [self._add(word) if number < 0 else number for word, number in zip(names, ids, strict=True)]
         return ids
 
+    def growing_copy(self) -> SymbolTable:
+        """Return a growing table with the entries and the path of this one."""
+        copy = SymbolTable((), self.path)
+        copy._id, copy._word, copy._free = self._id.copy(), self._word.copy(), self._free
+        copy.grows = True
+        return copy
+
     def snapshot(self) -> SymbolTable:
         """Return a table that does not grow: this one, or a copy of its present words."""
         return SymbolTable(self) if self.grows else self

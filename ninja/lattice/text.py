@@ -226,6 +226,14 @@ def looks_written(words: Collection[str]) -> bool:
     return len(_ENDS.findall("\n".join(sample))) >= max(1, MIN_SHARE * len(sample))
 
 
+def lexical_words(words: SymbolTable, normalizer: Normalizer) -> Collection[str]:
+    """Return the lexical words of all words of a symbol table."""
+    names = list(words.names)
+    changes = normalizer.changes(names)
+    changed = {names[place] for place, _ in changes}
+    return ({*names} - changed).union(*(form for _, form in changes))
+
+
 class LexicalTable:
     """The lexical forms of the words of a symbol table; each word is normalised when it first occurs.
 

@@ -120,7 +120,7 @@ class Trials:
         self._old_lm = old_lm
         self._options = options
         self._margin = margin
-        self._compiler = ListCompiler(words, keep_all=True)
+        self._compiler = ListCompiler(words.ids, keep_all=True)
         self._tracker = Tracker(words, class_lm, options, old_lm=old_lm, compiler=self._compiler)
         self.contextual = self._load(contextual, "contextual", log or Log())
         self.general = self._load(general, "general", log or Log())

@@ -338,7 +338,7 @@ def test_matches_pass_over_epsilons():
 def test_equal_ends_of_phrases_are_stored_once():
     words = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(102))])
     phrases = [Phrase(f"w{i} w100 w101") for i in range(100)]
-    compiled = compile_list(PhraseList("", {"@c": tuple(phrases)}), words)
+    compiled = compile_list(PhraseList("", {"@c": tuple(phrases)}), words.ids)
     assert compiled.boosted["@c"].num_states == 4
     assert compiled.num_phrases == 100
 

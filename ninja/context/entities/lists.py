@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ninja.context.entities.normalise import AS_TABLE, Normalisation, Normaliser
+from ninja.context.entities.normalise import AS_TABLE, AsListed, Normalisation, Normaliser
 from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.evaluate.entities import Phrases
 from ninja.evaluate.entity_report import Entity
 from ninja.files.output import Guard
 from ninja.files.place import identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import NONE, Normalizer, lexical_words
 
 MAX_WORDS = 32  # of a phrase
 MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
@@ -27,7 +28,7 @@ _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase in the spelling of the symbol table."""
+    """A phrase in the spelling of the symbol table, or of its list if it is compared by its lexical form."""
 
     text: str  # words separated by single blanks
     weight: float = 1.0  # factor of its boosts; a negative one makes it less probable
@@ -45,6 +46,11 @@ class PhraseList:
     def num_phrases(self) -> int:
         """Number of phrases of all classes."""
         return sum(map(len, self.classes.values()))
+
+    @cached_property
+    def has_capitals(self) -> bool:
+        """Whether the list distinguishes case: a phrase has a capital."""
+        return any(phrase.text.lower() != phrase.text for phrases in self.classes.values() for phrase in phrases)
 
     @cached_property
     def spotted(self) -> Phrases:
@@ -124,6 +130,7 @@ class Entities:
         rules: Normalisation = AS_TABLE,
         groups: Mapping[str, str] | None = None,
         guard: Guard | None = None,
+        normalizer: Normalizer = NONE,
     ) -> Entities:
         """Read an entity file; ``.gz`` is decompressed. The format is detected from the content.
 
@@ -134,6 +141,8 @@ class Entities:
             words: Symbol table of the lattices, to whose spelling phrases are normalised.
             groups: Group of each utterance in addition to the file's, see ``ninja.evaluate.read_speakers``.
             guard: Notes the files of phrases that the file names, which no output may replace.
+            normalizer: Phrases are compared by their lexical forms, and keep their spelling; `words` and `rules` are
+                not used then.
 
         Raises:
             FormatError: The format is violated, a phrase is empty, too long or twice in a list with different weights,
@@ -146,7 +155,7 @@ class Entities:
         if guard is not None:
             for listed in (listed for section in sections for listed in section.files):
                 guard.read(listed, identity_of(listed))
-        return cls(sections, Normaliser(words, rules), groups or {}, name)
+        return cls(sections, _speller(words, rules, normalizer), groups or {}, name)
 
     @classmethod
     def from_dict(
@@ -156,12 +165,13 @@ class Entities:
         words: SymbolTable | None = None,
         rules: Normalisation = AS_TABLE,
         groups: Mapping[str, str] | None = None,
+        normalizer: Normalizer = NONE,
     ) -> Entities:
         """Make entities of the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
 
         Arguments and errors are those of ``read``; paths are relative to the current directory.
         """
-        return cls(sections_of(content, None), Normaliser(words, rules), groups or {}, None)
+        return cls(sections_of(content, None), _speller(words, rules, normalizer), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
         """Return the lists of an utterance: shared ones, that for all utterances, that of its group, its own.
@@ -192,15 +202,20 @@ class Entities:
         """Number of phrases of all lists; one of several lists counts in each."""
         return sum(phrases.num_phrases for phrases in self.all_lists)
 
-    def unknown(self, words: SymbolTable) -> tuple[UnknownWords, ...]:
-        """Return the phrases with words that a symbol table lacks, by class, sorted; they stay in the lists."""
+    def unknown(self, words: SymbolTable, normalizer: Normalizer = NONE) -> tuple[UnknownWords, ...]:
+        """Return the phrases with words that a symbol table lacks, by class, sorted; they stay in the lists.
+
+        Args:
+            normalizer: A word is unknown if one of its lexical words is part of no word of the table.
+        """
         texts: dict[str, dict[str, None]] = {}
         for phrases in self.all_lists:
             for name, members in phrases.classes.items():
                 texts.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
         reports = []
         for name in sorted(texts):
-            known = {word: words.id(word) not in (None, EPSILON) for text in texts[name] for word in text.split(" ")}
+            spelled = {word for text in texts[name] for word in text.split(" ")}
+            known = dict.fromkeys(spelled, True) | dict.fromkeys(_unknown(spelled, words, normalizer), False)
             missing = ((text, tuple(word for word in text.split(" ") if not known[word])) for text in texts[name])
             if unknown := tuple(pair for pair in missing if pair[1]):
                 reports.append(UnknownWords(name, len(texts[name]), unknown))
@@ -249,11 +264,12 @@ class _Builder:
         first: dict[tuple[str, str], Entry] = {}
         for entry in section.entries:
             phrase = self._phrase(section, entry)
-            earlier = first.setdefault((entry.class_name, phrase.text), entry)
+            form = self.spell.form(phrase.text)
+            earlier = first.setdefault((entry.class_name, form), entry)
             phrases = classes.setdefault(entry.class_name, {})
             if earlier is not entry:
-                phrase = self._merged(section, phrases[phrase.text], earlier, phrase, entry)
-            phrases[phrase.text] = phrase
+                phrase = self._merged(section, phrases[form], earlier, phrase, entry)
+            phrases[form] = phrase
         return PhraseList(name, {cls: tuple(phrases.values()) for cls, phrases in classes.items()})
 
     def duplicates_found(self) -> str:
@@ -304,6 +320,19 @@ def _phones(section: Section, entry: Entry) -> Iterator[str]:
             wrong = f"{len(phones)} characters; {MAX_CHARACTERS} are the most" if phones else "no phones"
             section.refuse_entry(f"a pronunciation of {entry.text[:60]!r} has {wrong}", entry)
         yield _STRESS.sub("", phones)
+
+
+def _speller(words: SymbolTable | None, rules: Normalisation, normalizer: Normalizer) -> Normaliser:
+    return Normaliser(words, rules) if normalizer.is_identity else AsListed(normalizer)
+
+
+def _unknown(spelled: Iterable[str], words: SymbolTable, normalizer: Normalizer) -> list[str]:
+    """Return the words that a symbol table lacks."""
+    missing = [word for word in spelled if words.id(word) in (None, EPSILON)]
+    if not missing or normalizer.is_identity:
+        return missing
+    known = lexical_words(words, normalizer)
+    return [word for word in missing if any(part not in known for part in normalizer(word))]
 
 
 def _counted(names: Sequence[str], one: str, many: str, predicate: str) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from ninja.errors import OptionError
 from ninja.lattice.characters import APOSTROPHES
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import Normalizer
 
 Case = Literal["keep", "lower", "upper", "words"]
 
@@ -51,6 +52,10 @@ class Normaliser:
         self.rules = rules
         self._cache: dict[str, str] = {}
         self._table_case: Case | None = None
+
+    def form(self, text: str) -> str:
+        """Return the words by which a normalised phrase is compared with others: itself."""
+        return text
 
     def __call__(self, text: str) -> str:
         """Return the words of a phrase separated by single blanks; "" if nothing remains."""
@@ -130,6 +135,22 @@ class Normaliser:
             share = lower / (lower + upper) if lower + upper else 0.5
             self._table_case = "lower" if share >= _ONE_CASE else "upper" if share <= 1 - _ONE_CASE else "keep"
         return self._table_case
+
+
+class AsListed(Normaliser):
+    """Leaves phrases as they are written; they are compared by their lexical forms."""
+
+    def __init__(self, normalizer: Normalizer) -> None:
+        super().__init__()
+        self._normalizer = normalizer
+
+    def form(self, text: str) -> str:
+        """Return the lexical words of a phrase."""
+        return " ".join(self._normalizer.words(text.split()))
+
+    def __call__(self, text: str) -> str:
+        """Return the words of a phrase separated by single blanks; "" if it has no lexical word."""
+        return " ".join(text.split()) if self.form(text) else ""
 
 
 def _in_case(word: str, case: Case) -> str:

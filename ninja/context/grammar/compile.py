@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -13,8 +13,9 @@ from ninja import _context
 from ninja._core import WordTrie
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import SymbolTable
 from ninja.openfst import from_fst, pywrapfst_module, to_fst
+
+Spell = Callable[[Sequence[str]], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,14 +32,17 @@ class CompiledList:
         return sum(acceptor.num_bytes for acceptor in (*self.boosted.values(), *self.suppressed))
 
 
-def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
-    """Compile a list for a symbol table; the order of the phrases does not matter.
+def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
+    """Compile a list; the order of the phrases does not matter.
 
-    Phrases with a word that the table lacks are left out (`Entities.unknown` reports them).
+    Phrases with an unknown word are left out (`Entities.unknown` reports them).
+
+    Args:
+        spell: Returns the ids of the words of a phrase, -1 for unknown ones.
     """
     boosted, suppressed, count = {}, [], 0
     for name, members in phrases.classes.items():
-        spelled = _spelled(members, words)
+        spelled = _spelled(members, spell)
         count += len(spelled)
         good = {ids: weight for ids, weight in spelled.items() if weight >= 0}
         if good:
@@ -48,11 +52,11 @@ def compile_list(phrases: PhraseList, words: SymbolTable) -> CompiledList:
     return CompiledList(boosted, tuple(suppressed), count)
 
 
-def _spelled(phrases: Iterable[Phrase], words: SymbolTable) -> dict[tuple[int, ...], float]:
+def _spelled(phrases: Iterable[Phrase], spell: Spell) -> dict[tuple[int, ...], float]:
     """Return the weight of each word sequence; of duplicates, the largest."""
     weight_of: dict[tuple[int, ...], float] = {}
     for phrase in phrases:
-        ids = tuple(words.ids(phrase.text.split()))
+        ids = tuple(spell(phrase.text.split()))
         if ids and min(ids) >= 0:
             weight_of[ids] = max(phrase.weight, weight_of.get(ids, phrase.weight))
     return weight_of
@@ -104,10 +108,14 @@ def _minimal(
 
 
 class ListCompiler:
-    """A cache of compiled lists as long as they live: of shared ones, or of all."""
+    """A cache of compiled lists as long as they live: of shared ones, or of all.
 
-    def __init__(self, words: SymbolTable, *, keep_all: bool = False) -> None:
-        self.words = words
+    Args:
+        spell: Returns the ids of the words of a phrase, -1 for unknown ones.
+    """
+
+    def __init__(self, spell: Spell, *, keep_all: bool = False) -> None:
+        self._spell = spell
         self._keep_all = keep_all
         self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
@@ -116,7 +124,7 @@ class ListCompiler:
         return [self._of_list(phrases) for phrases in lists]
 
     def _of_list(self, phrases: PhraseList) -> CompiledList:
-        compiled = self._compiled.get(phrases) or compile_list(phrases, self.words)
+        compiled = self._compiled.get(phrases) or compile_list(phrases, self._spell)
         if phrases.name or self._keep_all:
             self._compiled[phrases] = compiled
         return compiled

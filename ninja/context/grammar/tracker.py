@@ -57,6 +57,7 @@ class Tracker:
         old_lm: NgramLM | None = None,
         lm_scale: float = 1.0,
         compiler: ListCompiler | None = None,
+        num_symbols: int | None = None,
     ) -> None:
         """Make a tracker.
 
@@ -69,6 +70,8 @@ class Tracker:
             lm_scale: A factor of both models' log-probabilities, but not of boosts: the share that remains beside
                 another language model. Without an old model, it also scales the graph costs of lattices.
             compiler: Compiler of the lists, to share compiled lists between trackers of the same symbols.
+            num_symbols: Largest symbol id of histories plus 1, if a growing table will add words; models score the
+                present words only.
 
         Raises:
             OptionError: There is an old model, but no class model; or ``lm_scale`` is negative or not finite.
@@ -81,8 +84,9 @@ class Tracker:
         self.class_lm = class_lm
         self.options = options
         complete(words, options.unk_penalty, *(lm for lm in (class_lm, old_lm) if lm is not None))
-        words = words.snapshot()
-        self._compiler = compiler or ListCompiler(words)
+        if num_symbols is None or class_lm is not None:
+            words = words.snapshot()
+        self._compiler = compiler or ListCompiler(words.ids)
         mapping: dict[str, Any] = {"unk_penalty": options.unk_penalty, "map_words": options.map_words}
         self.class_map = None if class_lm is None else WordMap(words, class_lm, name=CLASS_LM, **mapping)
         self.old_map = None if old_lm is None else WordMap(words, old_lm, name=OLD_LM, **mapping)
@@ -91,7 +95,8 @@ class Tracker:
         share = options.class_weight if alone else 1.0
         # Share of the graph costs that remains; the scores of an old model are subtracted word by word instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
-        no_word = np.zeros(words.end_of_ids(), np.uint8)  # words that do not change a history
+        self.num_symbols = words.end_of_ids() if num_symbols is None or class_lm is not None else num_symbols
+        no_word = np.zeros(self.num_symbols, np.uint8)  # words that do not change a history
         no_word[[EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]] = 1
         self._tracker = _context.Tracker(
             no_word,

@@ -1,0 +1,166 @@
+"""Context by lexical forms: phrases match the lexical forms of the words of a lattice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import PhraseList
+from ninja.context.entities.written import WrittenWords
+from ninja.context.grammar.compile import ListCompiler
+from ninja.context.grammar.respell import PhraseTrie, Respelling
+from ninja.context.grammar.tracker import Match, Tracker, add_context
+from ninja.graph.lexical import LexicalLattice, lexical_lattice
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen, gather, offsets
+from ninja.lattice.lattice import as_list_of
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import LexicalTable, Normalizer
+from ninja.lm.word_map import MARKS
+
+
+class LexicalContext:
+    """Phrases of written text, and the forms by which they match the words of lattices.
+
+    Args:
+        words: Symbol table of the lattices.
+    """
+
+    def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
+        self.written = WrittenWords(words)
+        self.table = LexicalTable(self.written.table, normalizer)
+        self.table.lexical.intern(MARKS)  # trackers of a growing table must know them
+        self.compiler = ListCompiler(self.table.ids)
+        self._tries: WeakKeyDictionary[PhraseList, PhraseTrie] = WeakKeyDictionary()
+
+    @property
+    def words(self) -> SymbolTable:
+        """The symbol table of results, which has the words of the lattices and those written in respelled phrases."""
+        return self.written.table
+
+    def learn_all(self) -> None:
+        """Normalise all words of the table, for models that count the words that they lack."""
+        self.table.learn(np.array([number for _, number in self.words], np.int64))
+
+    def lattice(self, lattice: Lattice) -> LexicalLattice:
+        """Return the lattice of the lexical forms of a lattice's words."""
+        return lexical_lattice(lattice, self.table)
+
+    def add_context(
+        self, lattice: Lattice, lexical: LexicalLattice, tracker: Tracker, lists: Sequence[PhraseList]
+    ) -> Lattice:
+        """Give every path of a lattice the score of the contextual grammar, see `tracker.add_context`.
+
+        A phrase occurs where its lexical words do. It is written as its list does, with the punctuation of the words in
+        its place, see `written.in_place_of`; words of a list without capitals, which tells no case, stay as they are.
+
+        Args:
+            lexical: The lattice of its lexical forms.
+            tracker: The grammar, over the lexical words.
+        """
+        composed, arc_map = add_context(lexical.lattice, tracker, lists, return_arc_map=True)
+        is_last = self._is_last(lexical)
+        written = lattice.word[lexical.source_arc]
+        word = np.where(lexical.is_first, written, EPSILON)[arc_map]
+        cased = [phrases for phrases in lists if phrases.has_capitals]
+        if cased:
+            respelling = Respelling([self._trie(phrases) for phrases in cased], self.table, self.written)
+            respelled = respelling(composed, written[arc_map], lexical.is_first[arc_map], is_last[arc_map])
+            if respelled is not None:
+                composed, arcs, word = respelled
+                arc_map = arc_map[arcs]
+        return as_list_of(lattice, self._contracted(lattice, lexical, composed, arc_map, word, is_last[arc_map]))
+
+    def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
+        """Return the phrases on the best path of the grammar through written words, with their places there."""
+        forms = self.table.normalizer.forms(words)
+        place = [at for at, form in enumerate(forms) for _ in form]
+        tracker.clear()
+        start = tracker.start(lists)
+        ids = self.table.lexical.ids(word for form in forms for word in form)
+        return [
+            Match(
+                place[match.begin],
+                place[match.end - 1] + 1,
+                match.cls,
+                " ".join(words[place[match.begin] : place[match.end - 1] + 1]),
+            )
+            for match in tracker.matches(start, ids)
+        ]
+
+    def _trie(self, phrases: PhraseList) -> PhraseTrie:
+        if phrases not in self._tries:
+            self._tries[phrases] = PhraseTrie(phrases, self.table)
+        return self._tries[phrases]
+
+    @staticmethod
+    def _is_last(lexical: LexicalLattice) -> npt.NDArray[np.bool_]:
+        """Tell which arcs have the last lexical word of their written word."""
+        is_end = np.zeros(lexical.lattice.num_states, np.bool_)
+        is_end[lexical.state] = True
+        return is_end[lexical.lattice.dst]
+
+    def _contracted(
+        self,
+        source: Lattice,
+        lexical: LexicalLattice,
+        composed: Lattice,
+        arc_map: npt.NDArray[np.int64],
+        word: npt.NDArray[np.integer],
+        is_last: npt.NDArray[np.bool_],
+    ) -> Lattice:
+        """Return a lattice of written words, in which arcs without one are joined to the one before.
+
+        Args:
+            source: The written lattice.
+            composed: Copies of arcs of the lexical lattice.
+            arc_map: The lexical arc of each of them.
+            word: The written word of each.
+        """
+        word = frozen(word.astype(np.int32))
+        if is_last.all():
+            return composed.replace(word=word, words=self.words)
+        is_joined = np.zeros(composed.num_states, np.bool_)  # states inside of words
+        is_joined[composed.dst[~is_last]] = True
+        exit_arc = np.minimum(composed.arc_begin[:-1], composed.num_arcs - 1)  # the only one of such a state
+        is_joined &= word[exit_arc] == EPSILON
+        keep = ~is_joined[composed.src]
+        dst = composed.dst[keep].astype(np.int64)
+        graph, acoustic = composed.graph[keep].astype(np.float64), composed.acoustic[keep].astype(np.float64)
+        last = np.flatnonzero(keep)  # the last arc that is joined
+        while (inside := is_joined[dst]).any():
+            last[inside] = exit_arc[dst[inside]]
+            graph[inside] += composed.graph[last[inside]]
+            acoustic[inside] += composed.acoustic[last[inside]]
+            dst[inside] = composed.dst[last[inside]]
+        number = np.cumsum(~is_joined) - 1
+        begin, end = _label_ranges(source, lexical)
+        first = arc_map[keep]
+        label_begin, ali = gather(source.ali, begin[first], end[arc_map[last]] - begin[first])
+        states = ~is_joined
+        return composed.replace(
+            arc_begin=offsets(np.bincount(number[composed.src[keep]], minlength=int(states.sum()))),
+            dst=frozen(number[dst].astype(np.int32)),
+            word=frozen(word[keep]),
+            graph=frozen(graph.astype(np.float32)),
+            acoustic=frozen(acoustic.astype(np.float32)),
+            ali_begin=label_begin,
+            ali=ali,
+            final_graph=frozen(composed.final_graph[states]),
+            final_acoustic=frozen(composed.final_acoustic[states]),
+            final_ali_begin=offsets(np.diff(composed.final_ali_begin)[states]),
+            time=None if composed.time is None else frozen(composed.time[states]),
+            words=self.words,
+        )
+
+
+def _label_ranges(source: Lattice, lexical: LexicalLattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first label of each lexical arc in the written lattice, and the one after its last."""
+    length = np.diff(lexical.lattice.ali_begin)
+    order = np.argsort(lexical.source_arc, kind="stable")  # pieces of a word are in their order
+    end = np.empty(len(length), np.int64)
+    end[order] = np.cumsum(length[order])
+    return end - length, end

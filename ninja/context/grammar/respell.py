@@ -1,0 +1,262 @@
+"""Respelling of lattices: where the words of a phrase occur, its words are written as the list writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.entities.lists import PhraseList
+from ninja.context.entities.written import WrittenWords, ends_sentence, in_place_of, is_capitalised
+from ninja.graph.split import copied_lattice
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import EPSILON
+from ninja.lattice.text import LexicalTable
+
+Ids = npt.NDArray[np.integer]
+_Nodes = tuple[tuple[int, int], ...]  # (list, node) of phrases in progress
+_Place = tuple[_Nodes, bool]  # phrases in progress, and whether the next word may begin a sentence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spelling:
+    """A phrase as a list writes it."""
+
+    words: tuple[str, ...]
+    start: dict[int, int]  # the written word that begins at each lexical word
+    length: int  # lexical words
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """The first words of a phrase, of which the last are respelled."""
+
+    spelling: _Spelling
+    length: int  # lexical words still to be respelled
+    last: str  # the word in place of the phrase's last
+
+
+class PhraseTrie:
+    """The phrases of a list by their lexical words; suppressed phrases are left out."""
+
+    def __init__(self, phrases: PhraseList, table: LexicalTable) -> None:
+        self.step: dict[tuple[int, int], int] = {}  # (node, lexical word) -> node; 0 is the root
+        self.spelling: dict[int, _Spelling] = {}  # of the phrase that ends at a node, the first of equal form
+        self._num_nodes = 1
+        for members in phrases.classes.values():
+            for phrase in members:
+                if phrase.weight >= 0:
+                    self._add(phrase.text.split(), table)
+
+    def _add(self, words: Sequence[str], table: LexicalTable) -> None:
+        forms = table.normalizer.forms(words)
+        node = 0
+        for word in table.ids(words):
+            node = self.step.setdefault((node, word), self._num_nodes)
+            self._num_nodes += node == self._num_nodes
+        lengths = [len(form) for form in forms]
+        if node and all(lengths):  # a word without lexical words has no place in a lattice
+            starts = np.cumsum([0, *lengths[:-1]]).tolist()
+            self.spelling.setdefault(
+                node, _Spelling(tuple(words), {at: i for i, at in enumerate(starts)}, sum(lengths))
+            )
+
+
+class Respelling:
+    """The respelling of the lattices of an utterance.
+
+    Of the phrases that end with a word, the longest counts; going backwards from the end of a path, the next phrase is
+    looked for before its first word.
+
+    Args:
+        tries: The phrases of each list.
+        table: Lexical forms of the written words.
+        words: Written words, to which those of phrases are added.
+    """
+
+    def __init__(self, tries: Sequence[PhraseTrie], table: LexicalTable, words: WrittenWords) -> None:
+        self._tries = tries
+        self._table = table
+        self._words = words
+        self._first = {word for trie in tries for node, word in trie.step if node == 0}
+
+    def __call__(
+        self, lattice: Lattice, written: Ids, is_first: npt.NDArray[np.bool_], is_last: npt.NDArray[np.bool_]
+    ) -> tuple[Lattice, Ids, Ids] | None:
+        """Respell a lattice of lexical words.
+
+        States are split where the same words are part of a phrase on one path only; the set of paths and their costs
+        stay the same.
+
+        Args:
+            written: Written word of each arc; every arc of a word with several lexical words has it, int [num_arcs].
+            is_first: Whether an arc has the first lexical word of its written word, bool [num_arcs].
+            is_last: Whether it has the last one.
+
+        Returns:
+            The lattice, the old arc of each arc, and its written word: 0 for the second and later arcs of a word; both
+            int64 [num_arcs]. None if nothing is respelled.
+        """
+        word = lattice.word
+        if not np.isin(word, list(self._first)).any():
+            return None
+        forward = _Forward(self, lattice, written, is_first, is_last)
+        if not forward.has_phrases:
+            return None
+        backward = _Backward(self, forward)
+        if not backward.has_changes:
+            return None
+        return backward.result()
+
+    def spell(self, word: int) -> str:
+        """Return a written word."""
+        return self._table.words.word(word)
+
+    def id(self, word: str) -> int:
+        """Return the id of a written word."""
+        return self._words.ids([word])[0]
+
+    def advance(self, nodes: _Nodes, word: int, *, begins: bool) -> _Nodes:
+        """Return the phrases in progress after a lexical word, at which others may begin."""
+        after = [(at, node) for at, before in nodes if (node := self._tries[at].step.get((before, word)))]
+        if begins and word in self._first:
+            after += [(at, node) for at, trie in enumerate(self._tries) if (node := trie.step.get((0, word)))]
+        return tuple(after)
+
+    def ending(self, nodes: _Nodes) -> _Spelling | None:
+        """Return the longest phrase that ends at some nodes, of equals that of the first list."""
+        spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
+        return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
+
+
+class _Forward:
+    """Copies of the states of a lattice that tell the phrases in progress."""
+
+    def __init__(
+        self,
+        phrases: Respelling,
+        lattice: Lattice,
+        written: Ids,
+        is_first: npt.NDArray[np.bool_],
+        is_last: npt.NDArray[np.bool_],
+    ) -> None:
+        self.lattice = lattice
+        self.written, self.word = written.tolist(), lattice.word.tolist()
+        self.is_first = is_first.tolist()
+        self.states: list[int] = []  # of the lattice, in ascending order, by copy
+        self.begins_sentence: list[bool] = []  # by copy
+        self.incoming: list[list[tuple[int, int, _Spelling | None]]] = []  # copy before, arc, phrase that ends
+        self.has_phrases = False
+        number: list[dict[_Place, int]] = [{} for _ in range(lattice.num_states)]
+        copies: list[list[tuple[_Place, list[tuple[int, int, _Spelling | None]]]]] = [
+            [] for _ in range(lattice.num_states)
+        ]
+        copies[0].append((((), True), []))
+        begin, dst, last = lattice.arc_begin.tolist(), lattice.dst.tolist(), is_last.tolist()
+        ends_at = cache(lambda word: ends_sentence(phrases.spell(word)))
+        capitals = self._capitals(phrases, lattice)
+        for state in range(lattice.num_states):
+            for (nodes, is_start), incoming in copies[state]:
+                copy = len(self.states)
+                self.states.append(state)
+                self.begins_sentence.append(is_start)
+                self.incoming.append(incoming)
+                for arc in range(begin[state], begin[state + 1]):
+                    word, after, starts, phrase = self.word[arc], nodes, is_start, None
+                    if word != EPSILON:
+                        after = phrases.advance(nodes, word, begins=self.is_first[arc])
+                        starts = ends_at(self.written[arc])
+                        phrase = phrases.ending(after) if after and last[arc] else None
+                        self.has_phrases |= phrase is not None
+                    elif self.written[arc] != EPSILON:
+                        starts = starts or ends_at(self.written[arc])
+                    place = after, starts and capitals[dst[arc]]
+                    known, entries = number[dst[arc]], copies[dst[arc]]
+                    if place not in known:
+                        known[place] = len(entries)
+                        entries.append((place, []))
+                    entries[known[place]][1].append((copy, arc, phrase))
+
+    def _capitals(self, phrases: Respelling, lattice: Lattice) -> list[bool]:
+        """Tell from which states a capitalised first word of a phrase may follow, after epsilons or at once."""
+        begins = np.isin(lattice.word, list(phrases._first))
+        names = {word: is_capitalised(phrases.spell(word)) for word in set(np.array(self.written)[begins].tolist())}
+        capitals = [False] * lattice.num_states
+        begin, dst = lattice.arc_begin.tolist(), lattice.dst.tolist()
+        for state in reversed(range(lattice.num_states)):
+            capitals[state] = any(
+                capitals[dst[arc]] if self.word[arc] == EPSILON else begins[arc] and names[self.written[arc]]
+                for arc in range(begin[state], begin[state + 1])
+            )
+        return capitals
+
+
+class _Backward:
+    """Copies of copies that tell the phrase of which words are respelled."""
+
+    def __init__(self, phrases: Respelling, forward: _Forward) -> None:
+        self._forward = forward
+        self.has_changes = False
+        lattice = forward.lattice
+        is_final = (lattice.final_graph < np.inf).tolist()
+        rests: list[dict[_Rest | None, int]] = [{} for _ in forward.states]
+        arcs: list[tuple[int, int, int, int, int, int]] = []  # copy, its rest, copy, its rest, arc, written word
+        for copy in reversed(range(len(forward.states))):
+            if is_final[forward.states[copy]]:
+                rests[copy].setdefault(None, len(rests[copy]))
+            for rest, number in list(rests[copy].items()):
+                for before, arc, phrase in forward.incoming[copy]:
+                    earlier, word = self._respelled(phrases, before, arc, phrase, rest)
+                    at = rests[before].setdefault(earlier, len(rests[before]))
+                    arcs.append((before, at, copy, number, arc, word))
+        begin = np.cumsum([0, *map(len, rests)])
+        columns = np.array(arcs, np.int64).reshape(-1, 6).T
+        src, dst = begin[columns[0]] + columns[1], begin[columns[2]] + columns[3]
+        order = np.lexsort((columns[4], src))
+        self._src, self._dst, self._arc, self._word = src[order], dst[order], columns[4][order], columns[5][order]
+        self._state = np.repeat(forward.states, np.diff(begin))
+        self._is_end = np.array([rest is None for by_rest in rests for rest in by_rest], np.bool_)
+
+    def _respelled(
+        self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, rest: _Rest | None
+    ) -> tuple[_Rest | None, int]:
+        """Return what is respelled before an arc, and the written word of the arc."""
+        forward = self._forward
+        written, word = forward.written[arc], forward.word[arc]
+        if rest is None and phrase is None:
+            return None, written if forward.is_first[arc] else EPSILON
+        if word == EPSILON:
+            return rest, written if rest is None else EPSILON
+        if rest is None:
+            assert phrase is not None
+            rest = _Rest(phrase, phrase.length, phrases.spell(written))
+        place = rest.length - 1
+        at = rest.spelling.start.get(place)
+        number = EPSILON
+        if at is not None:
+            words = rest.spelling.words
+            if place == 0 or at == len(words) - 1:
+                first = phrases.spell(written) if place == 0 else ""
+                begins = place == 0 and forward.begins_sentence[before]
+                words = in_place_of(words, first, rest.last, begins_sentence=begins)
+            number = phrases.id(words[at])
+        self.has_changes |= number != (written if forward.is_first[arc] else EPSILON)
+        return (_Rest(rest.spelling, place, rest.last) if place else None), number
+
+    def result(self) -> tuple[Lattice, Ids, Ids]:
+        """Return the lattice, the old arc and the written word of each arc."""
+        source = self._forward.lattice
+        state_map = self._state.astype(np.int32)
+        lattice = copied_lattice(
+            source,
+            state_map,
+            np.searchsorted(self._src, np.arange(len(state_map) + 1)),
+            self._dst.astype(np.int32),
+            self._arc,
+            source.graph[self._arc],
+            np.where(self._is_end, source.final_graph[state_map], np.float32(np.inf)),
+        )
+        return lattice, self._arc, self._word

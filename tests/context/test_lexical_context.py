@@ -1,0 +1,153 @@
+"""Phrases match the words of a lattice by lexical form, and are written as their lists write them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_context import SlowContext
+from reference_graph import costs_of, labels_of, paths, words_of
+from reference_written import slow_respelled
+from strategies import lattices
+
+import ninja
+from ninja.context.entities.lists import Entities
+from ninja.context.entities.written import affixes, ends_sentence, in_place_of
+from ninja.context.options import ContextOptions
+from ninja.context.settings import Context
+from ninja.context.stage import Contextual
+from ninja.graph import best_path
+from ninja.lattice.lattice import ListLattice, check
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import BASIC
+from ninja.rescoring import RescoreReport
+
+WORDS = SymbolTable.from_words(["<eps>", "Ann-Lee,", "ann", "lee.", ",", "Ann", "no!"])
+PHRASES = ["Ann", "Ann Lee", "ann-lee", "Lee", "lee no", "Ann-Lee-No", "no", "Lee Ann."]
+
+
+def stage_of(entities, normalizer="auto", **options):
+    return Contextual(Context(Entities.from_dict(entities, normalizer=BASIC), normalizer=normalizer, **options))
+
+
+def text_of(lattice):
+    return " ".join(lattice.words.spell(best_path(lattice).words))
+
+
+def listed(*hypotheses):
+    scored = [(text.split(), -float(rank)) for rank, text in enumerate(hypotheses)]
+    return ninja.from_nbest("utt", scored)
+
+
+def test_a_phrase_matches_words_with_other_case_and_punctuation():
+    lattice = listed("Call Cathy Clendening, now.", "Call Kathy Clendenin, now.")
+    stage = stage_of({"@name": ["Kathy Clendenin"]})
+    ((_, result),) = stage([("utt", lattice)])
+    assert text_of(result) == "Call Kathy Clendenin, now."
+    assert [match.text for match in stage.matches("utt", text_of(result).split())] == ["Kathy Clendenin,"]
+    stage = stage_of({"@name": ["Kathy Clendenin"]}, normalizer="none")
+    ((_, result),) = stage([("utt", lattice)])
+    assert text_of(result) == "Call Cathy Clendening, now."
+
+
+def test_a_match_is_written_as_the_list_writes_it():
+    lattice = listed("call kathy-clendenin, now.", "(Apple music?) plays.")
+    ((_, result),) = stage_of({"phrases": ["Kathy Clendenin", "apple Music", "iPhone"]})([("utt", lattice)])
+    assert isinstance(result, ListLattice)
+    texts = {" ".join(result.words.spell(words_of(result, path))) for path in paths(result)}
+    assert texts == {"call Kathy Clendenin, now.", "(Apple Music?) plays."}
+
+
+def test_words_of_a_list_without_capitals_keep_their_case():
+    ((_, result),) = stage_of({"phrases": ["kathy clendenin"]})([("utt", listed("Call Kathy Clendenin, now."))])
+    assert text_of(result) == "Call Kathy Clendenin, now."
+
+
+def test_normalizer_and_matches_are_noted():
+    notes = []
+    stage = stage_of({"phrases": ["Zoe"]})
+    report = RescoreReport(on_note=notes.append)
+    list(stage([("utt", listed("Call Kathy Clendenin, now.", "Call me now."))], report))
+    stage.note_late(report)
+    assert notes[0].startswith("words look written")
+    assert "no class: 1 of 1 phrases have words that the symbol table lacks: 'Zoe' ('Zoe')" in notes[1]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "first", "last", "begins", "expected"),
+    [
+        ("Kathy Clendenin", "kathy", "clendenin,", False, "Kathy Clendenin,"),
+        ("Kathy Clendenin", "“Kathy", "Clendenin”?!", False, "“Kathy Clendenin”?!"),
+        ("folder", "Folder", "Folder.", True, "Folder."),
+        ("folder", "Folder", "Folder.", False, "folder."),
+        ("iPhone", "Iphone", "Iphone", True, "iPhone"),
+        ("Dr. Dre", "dr", "dre", False, "Dr. Dre"),
+        ("Martin Jr.", "martin", "jr.", False, "Martin Jr."),
+        ("Martin Jr.", "martin", "jr.,", False, "Martin Jr.,"),
+        ("Yahoo!", "yahoo", "yahoo", False, "Yahoo!"),
+        ("Yahoo!", "yahoo", "yahoo,", False, "Yahoo!,"),
+        ("Clendenin,", "clendenin", "clendenin.", False, "Clendenin."),
+        ("Köln", "köln…", "köln…", False, "Köln…"),
+        ("東京", "東京。", "東京。", True, "東京。"),
+    ],
+)
+def test_a_phrase_takes_punctuation_and_sentence_capital_of_what_it_replaces(phrase, first, last, begins, expected):
+    assert " ".join(in_place_of(phrase.split(), first, last, begins_sentence=begins)) == expected
+
+
+def test_affixes_are_punctuation():
+    assert affixes("“don't,”") == ("“", ",”")
+    assert affixes("...") == ("", "...")
+    assert affixes("$20") == ("", "")
+    assert [ends_sentence(word) for word in ("no.”", "no,", "no", "?", "No")] == [True, False, False, True, False]
+
+
+@settings(deadline=None)
+@given(lattice=lattices(max_word=6, max_states=5), lists=st.lists(st.sampled_from(PHRASES), min_size=1, max_size=4))
+def test_scores_are_those_of_the_lexical_words_and_texts_those_of_the_slow_respelling(lattice, lists):
+    lattice = lattice.with_words(WORDS)
+    lists = list({tuple(BASIC.words(phrase.split())): phrase for phrase in lists}.values())
+    weights = {"": {tuple(BASIC.words(phrase.split())): 1.0 for phrase in lists}}
+    slow = SlowContext(weights, keyword_boost=1.5)
+    options = ContextOptions(keyword_boost=1.5, max_tokens=0)
+    ((_, result),) = stage_of({"phrases": lists}, "basic", options=options)([(lattice.key, lattice)])
+    check(result)
+
+    def entries(source, path, words, gain):
+        graph, acoustic = costs_of(source, path)
+        return " ".join(words), round(graph - gain, 3), round(acoustic, 3), tuple(labels_of(source, path))
+
+    expected, found = Counter(), Counter()
+    for path in paths(lattice):
+        words = WORDS.spell(words_of(lattice, path))
+        gain = slow.score(BASIC.words(words))
+        expected[entries(lattice, path, slow_respelled(words, [lists], BASIC), gain)] += 1
+    for path in paths(result):
+        found[entries(result, path, result.words.spell(words_of(result, path)), 0.0)] += 1
+    assert found == expected
+
+
+@settings(deadline=None)
+@given(lattice=lattices(max_word=6, max_states=5))
+def test_words_without_phrases_stay_as_they_are(lattice):
+    lattice = lattice.with_words(WORDS)
+    ((_, result),) = stage_of({"phrases": ["Zoe"]}, "basic")([(lattice.key, lattice)])
+    assert Counter(words_of(result, path) for path in paths(result)) == Counter(
+        words_of(lattice, path) for path in paths(lattice)
+    )
+    assert len(result.words) == len(WORDS)
+
+
+def test_results_of_threads_have_one_table():
+    words = SymbolTable.from_words(["<eps>", "call", "kathy,", "Now."])
+    lattices = [
+        ninja.from_nbest(f"utt{number}", [(["call", "kathy,", "Now."], -1.0)], words=words) for number in range(250)
+    ]
+    stage = stage_of({"phrases": ["Kathy"]})
+    report = RescoreReport()
+    results = [lattice for _, lattice in stage.on_threads(((one.key, one) for one in lattices), report, 3)]
+    assert {text_of(lattice) for lattice in results} == {"call Kathy, Now."}
+    assert {id(lattice.words) for lattice in results} == {id(stage.result_words)}
+    assert "Kathy," not in words
