@@ -6,9 +6,9 @@ import functools
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import click
@@ -16,19 +16,22 @@ import click
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile, OutputFile
 from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, word_options
-from ninja.cli.options import Command, Sectioned, output_file, reads, writes
+from ninja.cli.options import Command, Sectioned, normalizer_option, output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
 from ninja.files.output import text_output
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalForms
 from ninja.libraries import needed_for
 from ninja.lm import LanguageModel
+from ninja.lm.lexical import LexicalLM
 from ninja.lm.load import CHECKPOINT, detect_format, open_model, place_of, refuse_unused_classes
 from ninja.lm.perplexity import Perplexity
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.trie import word_logprobs
 
 BATCH = 256  # sentences scored side by side
+HEAD_LINES = 1000  # of a text, by which its words are judged to be written or lexical
 MANY = 0.5  # of the first words of lines, when they are the model's words: then these are no keys
 
 
@@ -122,8 +125,16 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
 @click.option("--keys/--no-keys", default=True, help="Lines of TEXT begin with a key, or not.")
 @click.option("--int", "as_ids", is_flag=True, help="TEXT has the model's word ids instead of words.")
 @click.option("--unk-penalty", default=0.0, help="Cost of an unknown word beyond <unk>.")
+@normalizer_option
 def score(
-    name: str, model: LanguageModel, text: str, output_file: str, keys: bool, as_ids: bool, unk_penalty: float
+    name: str,
+    model: LanguageModel,
+    text: str,
+    output_file: str,
+    keys: bool,
+    as_ids: bool,
+    unk_penalty: float,
+    normalizer: str,
 ) -> None:
     """Print the natural-log probability of each word of a text.
 
@@ -133,7 +144,7 @@ def score(
 
     The counts and perplexities of SRILM's ngram -ppl are printed on stderr: OOVs are unknown words, zeroprobs words of
     probability zero; logprob is to base 10, ppl per word and end of sentence, ppl1 per word. If OOVs have scores, a
-    third line has the figures without them.
+    third line has the figures without them. A written word has one number, the sum over its lexical words.
 
     \b
     Example:
@@ -142,7 +153,13 @@ def score(
     if model.unk is None and model.takes_oov_score:
         model.score_oovs("skip")
         click.echo(f"ninja: {name} has no <unk>: OOVs are left out, as SRILM does; see --oov-score", err=True)
-    sentences = _sentences(model, text, keys, as_ids)
+    lines = _lines(text)
+    head = list(islice(lines, HEAD_LINES))
+    if not as_ids and not model.reads_written:
+        forms = LexicalForms(normalizer, lambda note: click.echo(f"ninja: {note}", err=True))
+        if not forms.normalizer_of([word for _, _, fields in head for word in fields[keys:]]).is_identity:
+            model = LexicalLM(model, forms)
+    sentences = _sentences(model, chain(head, lines), text, keys, as_ids)
     totals = Perplexity(skips_unknown=model.oov_score == "skip" and not unk_penalty)
     to_stdout = output_file == "-"
     with text_output(output_file) as stream, Console().progress("sentences", to_stdout=to_stdout) as bar:
@@ -201,10 +218,12 @@ def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
     click.echo(f"ninja: warning: the first word of each line is taken as its key, but {why}; {advice}", err=True)
 
 
-def _sentences(network: LanguageModel, path: str, keyed: bool, as_ids: bool) -> Iterator[Sentence]:
-    """Read a text as word ids of a model."""
+def _sentences(
+    network: LanguageModel, lines: Iterable[tuple[int, float, list[str]]], path: str, keyed: bool, as_ids: bool
+) -> Iterator[Sentence]:
+    """Look up the words of the lines of a text in a model."""
     marks = {network.eos} if network.bos is None else {network.bos, network.eos}
-    for line, share, fields in _lines(path):
+    for line, share, fields in lines:
         if keyed and not fields:
             raise FormatError("the line is empty; a key is needed, or give --no-keys", path, line=line)
         key = fields.pop(0) if keyed else ""

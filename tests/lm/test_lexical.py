@@ -164,3 +164,17 @@ def test_pieces_with_capitals_or_commas_are_those_of_written_text(kind, is_writt
         monkeypatch.setattr(tiny_hf, "TEXT", text if kind != "word_piece" else [line.lower() for line in text])
     tokenizer = getattr(tiny_hf, kind)()
     assert Spelling(tokenizer, 0, 1, len(tokenizer)).has_written_pieces is is_written
+
+
+def test_written_text_has_the_perplexity_of_its_lexical_words(ninja, tmp_path):
+    (tmp_path / "written").write_text("a The cat sat, on the twenty-three mats.\nb Hello there , friend!\n")
+    (tmp_path / "lexical").write_text("a the cat sat on the twenty three mats\nb hello there friend\n")
+    written = ninja("lm", "score", "english-ngram", tmp_path / "written")
+    lexical = ninja("lm", "score", "english-ngram", tmp_path / "lexical")
+    assert "words look written" in written[2]
+    assert written[2].splitlines()[-2:] == lexical[2].splitlines()[-2:]
+    scores = [[float(number) for number in line.split()[1:]] for line in written[1].splitlines()]
+    assert [len(row) for row in scores] == [8, 5]
+    assert scores[1][2] == 0  # the comma
+    unchanged = ninja("lm", "score", "english-ngram", tmp_path / "written", "--normalizer", "none")
+    assert "7 OOVs" in unchanged[2]
