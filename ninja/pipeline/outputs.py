@@ -215,7 +215,8 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
     try:
         format = reader(inputs.format).format if inputs.format is not None else _format_of(files[0])
         head = files[0].inspect().head(HEAD)
-        has_lines = no_document(head[: head.rfind(b"\n") + 1], encoding=inputs.encoding) is not None
+        lines = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
+        has_lines = no_document(lines, encoding=inputs.encoding) is not None
     except NinjaError:  # reading reports it
         return output
     if format is None or format.write is None or not format.write.as_it_came or (len(files) > 1 and not has_lines):

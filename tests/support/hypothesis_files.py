@@ -1,5 +1,6 @@
 """Hypothesis files of recognisers, of each format that is written as it came, and changes of their words."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,8 @@ FILES = {
     path: form.name
     for form in formats()
     if form.write is not None and form.write.as_it_came
-    for path in sorted(FOLDER.glob(f"{form.name}*.json*"))
-    if path.name.removeprefix(form.name)[0] in ".-"
+    for path in sorted(FOLDER.glob("*.json*"))
+    if re.fullmatch(re.escape(form.name) + r"(-[a-z]+)?\.jsonl?", path.name)
 }
 Fix = Callable[[str, list[str]], list[str]]  # key and words of a hypothesis -> its new words
 

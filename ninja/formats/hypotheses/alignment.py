@@ -68,16 +68,20 @@ class Correspondence:
     Args:
         words: The words of the text.
         others: The words of the other form, such as one without capitals and punctuation.
+        least_share: Share of the words that must agree in their order; else no word belongs to another.
     """
 
-    def __init__(self, words: Sequence[str], others: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], others: Sequence[str], least_share: float = 0.0) -> None:
         self.is_equal = list(words) == list(others)
         self._after: list[int | None] = [None] * (len(words) + 1)  # where the others of each boundary begin, if known
         self._before: list[int | None] = [None] * (len(words) + 1)  # where those before it end
         if self.is_equal:
             self._after = self._before = list(range(len(words) + 1))
             return
-        for begin, end, first, last, _ in blocks(words, others, lexical):
+        stretches = list(blocks(words, others, lexical))
+        if sum(one.end - one.begin for one in stretches if one.is_equal) < least_share * len(words):
+            return
+        for begin, end, first, last, _ in stretches:
             if end - begin == last - first:
                 for step in range(end - begin):
                     self._after[begin + step] = first + step

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ninja.formats.hypotheses.alignment import Change, Correspondence, lexical
+from ninja.formats.hypotheses.alignment import Change, Correspondence
 from ninja.formats.hypotheses.json_spans import (
     Edits,
     ItemSplice,
@@ -18,12 +18,11 @@ from ninja.formats.hypotheses.json_spans import (
     spans,
     values_at,
 )
-from ninja.formats.hypotheses.places import Item, ItemList, Times, divided
+from ninja.formats.hypotheses.places import NANOS, PIECE_MARK, SECONDS, Item, ItemList, Times, divided
 from ninja.formats.hypotheses.texts import form_of, text_splices
 from ninja.formats.nbest.text_rows import split
 
 _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # of the text of an item, without blanks around it
-_SECONDS = re.compile(r"[0-9]*\.?[0-9]*(?=[sS]?$)")
 
 
 class ItemRevision:
@@ -38,9 +37,12 @@ class ItemRevision:
         words: The words of the utterance before the changes, which the list may have in another form.
         text: The document.
         value: The document, parsed.
+        least_share: Share of the words that the list must have in their order; else nothing is changed.
     """
 
-    def __init__(self, entries: ItemList, words: Sequence[str], text: str, value: Any) -> None:
+    def __init__(
+        self, entries: ItemList, words: Sequence[str], text: str, value: Any, least_share: float = 0.0
+    ) -> None:
         self.edits = Edits()
         self.num_unmatched = 0
         self._entries = entries
@@ -48,11 +50,11 @@ class ItemRevision:
         self._text = text
         self._value = value
         self._forms: dict[str | int, Callable[[str], str]] = {}
-        self._replaced: dict[Path, list[ItemSplice]] = {}
+        self._least_share = least_share
 
     def change(self, changes: Sequence[Change]) -> None:
         """Change words of the utterance, in order."""
-        matching = Correspondence(self._words, self._entries.words)
+        matching = Correspondence(self._words, self._entries.words, self._least_share)
         for change in changes:
             stretch = matching.stretch(change.begin, change.end)
             if stretch is None:
@@ -72,8 +74,8 @@ class ItemRevision:
         elif end - begin == last - first == len(new):
             for item, word in zip(items[begin:end], new, strict=True):
                 self._set_word(item, word)
-        elif self._entries.fields.join == "punctuation" and last - first == len(new) == 1:
-            self._change_punctuated(begin, end, new[0])
+        elif self._entries.fields.join != "words" and last - first == len(new) == 1:
+            self._change_parts(begin, end, new[0])
         else:
             self._replace(begin, end, new)
 
@@ -84,7 +86,7 @@ class ItemRevision:
             texts = [text for item in self._entries.items for place, text in item.texts if _is_named(place, name)]
             others = [word for text in texts for word in split(text)]
             if self._entries.fields.join != "words":
-                others = self._entries.words
+                others = self._entries.words  # items are parts of words
             self._forms[name] = form_of(self._words, others)
         return self._forms[name]
 
@@ -109,23 +111,22 @@ class ItemRevision:
             for place, string_splices in splices.items():
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
-    def _change_punctuated(self, begin: int, end: int, word: str) -> None:
-        """Change a word whose punctuation has items of its own."""
+    def _change_parts(self, begin: int, end: int, word: str) -> None:
+        """Change a word that several items spell; items at its begin and its end that it still has stay."""
         items = self._entries.items
-        tail = "".join(item.texts[0][1].strip() for item in items[begin + 1 : end])
-        if len(word) > len(tail) and word.endswith(tail):
-            self._set_word(items[begin], word.removesuffix(tail))
-            return
-        size = len(word)
-        while size > 1 and not lexical(word[size - 1]):
-            size -= 1
-        self._set_word(items[begin], word[:size])
-        kept = begin + 1
-        if word[size:]:
-            self._set_word(items[kept], word[size:])
-            kept += 1
-        if kept < end:
-            self._splice(kept, end, [])
+        texts = ["".join(split(item.texts[0][1].replace(PIECE_MARK, " "))) for item in items[begin:end]]
+        word = self._form(items[begin].texts[0][0])(word)
+        first, last = 0, len(texts)
+        while last > 1 and word.endswith(texts[last - 1]) and word != texts[last - 1]:
+            last -= 1
+            word = word.removesuffix(texts[last])
+        while first < last - 1 and word.startswith(texts[first]) and word != texts[first]:
+            word = word.removeprefix(texts[first])
+            first += 1
+        if last - first == 1:
+            self._set_word(items[begin + first], word)
+        else:
+            self._replace(begin + first, begin + last, [word])
 
     def _replace(self, begin: int, end: int, new: Sequence[str]) -> None:
         """Replace items by other items."""
@@ -209,8 +210,11 @@ def _span(items: Sequence[Item]) -> Times | None:
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
     """Return the JSON text of a time, in the form and with the decimals of another."""
+    if isinstance(old, dict):
+        whole, rest = divmod(round(seconds * 1e9), 10**9)
+        return json.dumps({SECONDS: str(whole), NANOS: rest})
     if isinstance(old, int):
-        return str(round(seconds / unit))
+        return str(round(seconds / unit)) if unit < 1 else repr(round(seconds, 3))
     if isinstance(old, float):
         text = repr(old)
         decimals = len(text.partition(".")[2]) if "e" not in text else 3

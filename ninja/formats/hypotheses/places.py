@@ -21,7 +21,9 @@ Text = tuple[Path, str]
 Times = tuple[float, float]
 _SECONDS = re.compile(r"(?:PT)?(?:([0-9]+)H)?(?:([0-9]+)M)?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)?[sS]?")
 _CLOCK = re.compile(r"([0-9]+):([0-5][0-9]):([0-5][0-9](?:[.,][0-9]+)?)")
-_PIECE_BEGIN = (" ", "▁", "\t", "\n")
+PIECE_MARK = "▁"  # in place of a blank
+_PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
+SECONDS, NANOS = "seconds", "nanos"  # fields of a time in Google's protocol buffers
 LATEST = 1e9  # seconds, the largest time
 
 
@@ -134,14 +136,15 @@ def _utterance(path: Path, value: Any, document: Any, preset: Preset) -> PlacedU
 
 
 def _hypothesis(path: Path, value: Any, preset: Preset) -> PlacedHypothesis:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | list):
         raise FormatError(f"expected a hypothesis as {spelled_path(path)}, found {shown(value)}")
     texts = [group for name in preset.text if (group := _texts(value, path, name))]
-    lists = [entries for fields in preset.words if (entries := _item_list(value, path, fields)) is not None]
+    spelled = split(" ".join(text for _, text in texts[0])) if texts else None
+    lists = [entries for fields in preset.words if (entries := _item_list(value, path, fields, spelled)) is not None]
     if not texts and not lists:
         names = " or ".join(repr(name) for name in preset.text)
         raise FormatError(f"{spelled_path(path)} has neither {names} nor words")
-    words = split(" ".join(text for _, text in texts[0])) if texts else list(lists[0].words)
+    words = list(lists[0].words) if spelled is None else spelled
     score = _score(value, preset)
     return PlacedHypothesis(path, words, texts, lists, score)
 
@@ -218,6 +221,9 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
             raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")
         hours, minutes, rest = (float((part or "0").replace(",", ".")) for part in match.groups())
         seconds = 3600 * hours + 60 * minutes + rest
+    elif isinstance(value, dict):
+        parts = (_number(value.get(name, 0), (*path, name)) for name in (SECONDS, NANOS))
+        seconds = next(parts) + 1e-9 * next(parts)
     else:
         seconds = _number(value, path) * unit
     if not 0 <= seconds <= LATEST:
@@ -243,10 +249,10 @@ def _bounds(
     return start, end
 
 
-def _item_list(value: Any, begin: Path, fields: WordFields) -> ItemList | None:
+def _item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None = None) -> ItemList | None:
     """Return a list of words; None if there is none."""
     if not fields.items:
-        return _columns(value, begin, fields)
+        return _columns(value, begin, fields, words)
     entries: list[Item] = []
     steps = parsed_path(fields.items)
     if not any(True for _ in values_at(value, steps[: steps.index(-1)])):
@@ -261,7 +267,7 @@ def _item_list(value: Any, begin: Path, fields: WordFields) -> ItemList | None:
         start, end = _bounds(entry, path, fields.start, fields.end, fields.duration, fields.unit)
         times = None if start is None or end is None else (start, end)
         entries.append(Item(texts, [path], times, _confidence(entry, fields), _label(entry, fields.speaker)))
-    return _with_words(ItemList(fields, entries))
+    return _with_words(ItemList(fields, entries), words)
 
 
 def _reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
@@ -276,7 +282,7 @@ def _confidence(entry: Any, fields: WordFields) -> float | None:
     return None
 
 
-def _columns(value: Any, begin: Path, fields: WordFields) -> ItemList | None:
+def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None) -> ItemList | None:
     """Return the words of a hypothesis that has a list for each field of them."""
 
     def column(names: Sequence[str]) -> list[tuple[Path, Any]] | None:
@@ -291,12 +297,13 @@ def _columns(value: Any, begin: Path, fields: WordFields) -> ItemList | None:
     texts = column(fields.text)
     if texts is None:
         return None
-    others = [column(names) for names in (fields.start, fields.duration, fields.confidence)]
+    beside = ((name,) for name in fields.beside)
+    others = [column(names) for names in (fields.start, fields.duration, fields.confidence, *beside)]
     for other in others:
         if other is not None and len(other) != len(texts):
             message = f"{spelled_path(texts[0][0][:-1])} has {len(texts)} items, but {spelled_path(other[0][0][:-1])}"
             raise FormatError(f"{message} has {len(other)}")
-    starts, durations, confidences = others
+    starts, durations, confidences, *_ = others
     entries = []
     for number, (path, text) in enumerate(texts):
         times = None
@@ -311,18 +318,25 @@ def _columns(value: Any, begin: Path, fields: WordFields) -> ItemList | None:
         paths = [path, *(other[number][0] for other in others if other is not None)]
         confidence = None if confidences is None else _number(confidences[number][1], confidences[number][0])
         entries.append(Item([(path, _text(text, path))], paths, times, confidence, None))
-    return _with_words(ItemList(fields, entries))
+    return _with_words(ItemList(fields, entries), words)
 
 
-def _with_words(entries: ItemList) -> ItemList:
-    """Add the words of the items of a list."""
+def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
+    """Add the words of the items of a list.
+
+    Args:
+        words: The words of the text, which items may spell in parts.
+    """
     join = entries.fields.join
+    if join == "text" and words is not None and (bounds := _spelled_by(entries.items, words)) is not None:
+        entries.words, entries.bounds = list(words), bounds
+        return entries
     is_begin = True  # of a word
     for number, item in enumerate(entries.items):
         text = item.texts[0][1]
         is_begin |= join == "words" or (join == "punctuation" and item.times is not None)
-        is_begin |= join == "pieces" and text.startswith(_PIECE_BEGIN)
-        parts = split(text.replace("▁", " ") if join == "pieces" else text)
+        is_begin |= join == "text" and text.startswith(_PIECE_BEGIN)
+        parts = split(text.replace(PIECE_MARK, " ") if join == "text" else text)
         if not parts:  # a blank of pieces begins the next word
             continue
         if not is_begin:
@@ -332,6 +346,24 @@ def _with_words(entries: ItemList) -> ItemList:
         entries.bounds += [(number, number + 1)] * len(parts)
         is_begin = False
     return entries
+
+
+def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Return the items that spell each word; None if they do not spell the words, or an item has parts of several."""
+    bounds: list[tuple[int, int]] = []
+    begin = number = 0
+    for word in words:
+        spelled = ""
+        while number < len(items) and len(spelled) < len(word):
+            spelled += "".join(split(items[number].texts[0][1].replace(PIECE_MARK, " ")))
+            begin = begin if spelled else number + 1
+            number += 1
+        if spelled != word:
+            return None
+        bounds.append((begin, number))
+        begin = number
+    rest = any(split(item.texts[0][1].replace(PIECE_MARK, " ")) for item in items[number:])
+    return None if rest else bounds
 
 
 def spelled_path(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Join = Literal["words", "pieces", "punctuation"]
+Join = Literal["words", "text", "punctuation"]
 Meaning = Literal["probability", "logprob"]
 
 
@@ -25,7 +25,10 @@ class WordFields:
     unit: float = 1.0  # seconds of a number; texts such as "1.2s", "PT1.2S", "1.2" are seconds
     confidence: tuple[str, ...] = ()
     speaker: tuple[str, ...] = ()
-    join: Join = "words"  # pieces: words begin with a blank or "▁"; punctuation: items without times end a word
+    # Items that are parts of words. "text": those of a word of the text spell it, or words begin with a blank or "▁";
+    # "punctuation": items without times belong to the word before them.
+    join: Join = "words"
+    beside: tuple[str, ...] = ()  # other lists of the same length, where fields are lists
     skip: str | None = None  # expression of texts that are no words
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Encoder, Format, Read, Write, WriteSettings
@@ -15,20 +17,348 @@ from ninja.formats.hypotheses.reading import PresetOptions, entries
 from ninja.formats.hypotheses.rewriting import rewrite
 from ninja.lattice.symbols import SymbolTable
 
-PRESETS = (
-    Preset(
-        "whisper",
-        "segments of OpenAI's Whisper, faster-whisper and their kin, in JSON",
-        aliases=("openai-whisper", "faster-whisper"),
-        marks=(("segments[].text", "segments[].no_speech_prob"), ("segments[].text", "segments[].words[].probability")),
-        utterances="segments[]",
-        text=("text",),
-        words=(WordFields("words[]", confidence=("probability",), speaker=("speaker",)),),
-        start=("start",),
-        end=("end",),
-        speaker=("speaker",),
-        all_text=("text",),
+Marks = tuple[tuple[str, ...], ...]
+_LISTED_SEGMENTS = (("[].text", "[].words[].probability"), ("[].text", "[].no_speech_prob"))
+
+
+def _always(document: Any) -> bool:
+    return True
+
+
+def _has(name: str) -> Callable[[Any], bool]:
+    """Return a test whether a document has a field that is no null."""
+    return lambda document: isinstance(document, dict) and document.get(name) is not None
+
+
+def _of_words(name: str) -> Callable[[Any], bool]:
+    """Return a test whether the texts of a list are single words."""
+
+    def applies(document: Any) -> bool:
+        items = document.get(name) if isinstance(document, dict) else None
+        texts = [item.get("text") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return bool(texts) and all(isinstance(text, str) and len(text.split()) <= 1 for text in texts)
+
+    return applies
+
+
+def _is_list(document: Any) -> bool:
+    return isinstance(document, list)
+
+
+def _listed(preset: Preset) -> Preset:
+    """Return the variant of a preset whose document is a list of the documents of the preset."""
+
+    def below(fields: WordFields) -> WordFields:
+        return replace(fields, items=f"[].{fields.items}")
+
+    return replace(
+        preset,
+        utterances=f"[].{preset.utterances}".removesuffix("."),
+        all_text=tuple(f"[].{path}" for path in preset.all_text),
+        all_words=tuple(below(fields) for fields in preset.all_words),
+        marks=tuple(tuple(f"[].{path}" for path in paths) for paths in preset.marks),
+        applies=_is_list,
+    )
+
+
+_WHISPER = Preset(
+    "whisper",
+    "segments of Whisper in JSON: openai-whisper, faster-whisper, whisper-ctranslate2, verbose_json",
+    aliases=("openai-whisper", "faster-whisper"),
+    marks=(
+        ("segments[].text", "segments[].no_speech_prob"),
+        ("segments[].text", "segments[].words[].probability"),
+        ("segments[].text", "segments[].start", "segments[].end"),
+        ("text", "words[].word", "words[].start", "language"),
     ),
+    utterances="segments[]",
+    words=(WordFields("words[]", confidence=("probability",), speaker=("speaker",)),),
+    start=("start",),
+    end=("end",),
+    speaker=("speaker",),
+    all_text=("text",),
+    all_words=(WordFields("words[]"),),
+    applies=_has("segments"),
+)
+_WHISPERX = Preset(
+    "whisperx",
+    "segments of WhisperX with aligned words",
+    marks=(("segments[].words[].score",), ("word_segments[].word",)),
+    utterances="segments[]",
+    words=(WordFields("words[]", confidence=("score",), speaker=("speaker",)),),
+    start=("start",),
+    end=("end",),
+    speaker=("speaker",),
+    all_words=(WordFields("word_segments[]"),),
+)
+_TOKENS = WordFields(
+    "tokens[]",
+    text=("text",),
+    start=("offsets.from", "timestamps.from"),
+    end=("offsets.to", "timestamps.to"),
+    unit=0.001,
+    confidence=("p",),
+    join="text",
+    skip=r"\[_.*\]",
+)
+_WHISPER_CPP = Preset(
+    "whisper.cpp",
+    "segments of whisper.cpp (-oj, -ojf)",
+    marks=(("transcription[].offsets.from", "transcription[].text"),),
+    utterances="transcription[]",
+    words=(_TOKENS,),
+    start=("offsets.from",),
+    end=("offsets.to",),
+    unit=0.001,
+    speaker=("speaker",),
+)
+_CHUNKS = WordFields("chunks[]", text=("text",), start=("timestamp[0]",), end=("timestamp[1]",))
+_PIPELINE = Preset(
+    "huggingface",
+    "results of the speech recognition pipeline of Hugging Face",
+    marks=(("text", "chunks[].timestamp", "chunks[].text"),),
+    words=(_CHUNKS,),
+    applies=_of_words("chunks"),
+)
+_PIPELINE_CHUNKS = replace(
+    _PIPELINE,
+    utterances="chunks[]",
+    words=(),
+    start=_CHUNKS.start,
+    end=_CHUNKS.end,
+    all_text=("text",),
+    applies=_has("chunks"),
+)
+_NEMO = Preset(
+    "nemo-manifest",
+    "manifests of NeMo with pred_text, and beams or times of words",
+    marks=(("audio_filepath", "pred_text"),),
+    key=("audio_filepath",),
+    text=("pred_text",),
+    words=(WordFields("timestamps_word[]"), WordFields("timestamp.word[]")),
+    in_order=False,
+)
+_NEMO_BEAMS = replace(
+    _NEMO,
+    hypotheses="beams[]",
+    text=("[0]",),
+    score=("[1]",),
+    meaning="logprob",
+    words=(),
+    all_text=("pred_text",),
+    all_words=_NEMO.words,
+    applies=_has("beams"),
+)
+_VOSK = Preset(
+    "vosk",
+    "results of Vosk, with times of words or alternatives",
+    marks=(("text", "result[].word", "result[].start"),),
+    words=(WordFields("result[]", confidence=("conf",)),),
+)
+_VOSK_ALTERNATIVES = replace(
+    _VOSK,
+    marks=(("alternatives[].text", "alternatives[].confidence"),),
+    hypotheses="alternatives[]",
+    score=("confidence",),
+    meaning="logprob",
+    applies=_has("alternatives"),
+)
+_SHERPA = Preset(
+    "sherpa-onnx",
+    "results of sherpa-onnx, sherpa-ncnn and sherpa: tokens and their times",
+    aliases=("sherpa",),
+    marks=(("text", "tokens", "timestamps"),),
+    words=(
+        WordFields(
+            "",
+            text=("tokens",),
+            start=("timestamps",),
+            duration=("durations",),
+            join="text",
+            beside=("ys_log_probs", "ys_probs", "lm_probs", "context_scores"),
+        ),
+    ),
+)
+_TICK = 1e-7  # seconds, the unit of Azure's times
+_AZURE = Preset(
+    "azure",
+    "detailed results of Azure's speech service, of requests and batches",
+    marks=(("NBest[].Display",), ("NBest[].Lexical",)),
+    hypotheses="NBest[]",
+    score=("Confidence",),
+    text=("Display", "Lexical", "ITN", "MaskedITN"),
+    words=(
+        WordFields(
+            "Words[]",
+            text=("Word",),
+            start=("Offset",),
+            end=(),
+            duration=("Duration",),
+            unit=_TICK,
+            confidence=("Confidence",),
+        ),
+        WordFields(
+            "DisplayWords[]",
+            text=("DisplayText", "Word"),
+            start=("Offset",),
+            end=(),
+            duration=("Duration",),
+            unit=_TICK,
+        ),
+    ),
+    start=("Offset",),
+    duration=("Duration",),
+    unit=_TICK,
+    speaker=("SpeakerId",),
+    channel=("Channel",),
+    all_text=("DisplayText",),
+)
+_AZURE_BATCH = replace(
+    _AZURE,
+    marks=(("recognizedPhrases[].nBest[].display",), ("recognizedPhrases[].nBest[].lexical",)),
+    utterances="recognizedPhrases[]",
+    hypotheses="nBest[]",
+    score=("confidence",),
+    text=("display", "lexical", "itn", "maskedITN"),
+    words=(
+        WordFields(
+            "words[]",
+            start=("offsetInTicks", "offset"),
+            end=(),
+            duration=("durationInTicks", "duration"),
+            unit=_TICK,
+            confidence=("confidence",),
+        ),
+        WordFields(
+            "displayWords[]",
+            text=("displayText",),
+            start=("offsetInTicks", "offset"),
+            end=(),
+            duration=("durationInTicks", "duration"),
+            unit=_TICK,
+        ),
+    ),
+    start=("offsetInTicks", "offset"),
+    duration=("durationInTicks", "duration"),
+    speaker=("speaker", "nBest[0].speaker"),
+    channel=("channel",),
+    all_text=tuple(f"combinedRecognizedPhrases[].{form}" for form in ("display", "lexical", "itn", "maskedITN")),
+    applies=_has("recognizedPhrases"),
+)
+_AWS = Preset(
+    "aws",
+    "transcripts of Amazon Transcribe",
+    marks=(("results.transcripts[].transcript",), ("results.items[].alternatives[].content",)),
+    text=("results.transcripts[].transcript", "results.audio_segments[].transcript"),
+    words=(
+        WordFields(
+            "results.items[]",
+            text=("alternatives[0].content",),
+            start=("start_time",),
+            end=("end_time",),
+            confidence=("alternatives[0].confidence",),
+            speaker=("speaker_label",),
+            join="punctuation",
+        ),
+    ),
+)
+_GOOGLE = Preset(
+    "google",
+    "responses of Google's speech-to-text, of version 1 and 2",
+    marks=(("results[].alternatives[].transcript",), ("response.results[].alternatives[].transcript",)),
+    utterances="results[]",
+    hypotheses="alternatives[]",
+    score=("confidence",),
+    text=("transcript",),
+    words=(
+        WordFields(
+            "words[]",
+            start=("startTime", "startOffset"),
+            end=("endTime", "endOffset"),
+            confidence=("confidence",),
+            speaker=("speakerLabel", "speakerTag"),
+        ),
+    ),
+    channel=("channelTag",),
+)
+_DEEPGRAM = Preset(
+    "deepgram",
+    "responses of Deepgram",
+    marks=(("results.channels[].alternatives[].transcript",),),
+    utterances="results.channels[]",
+    hypotheses="alternatives[]",
+    score=("confidence",),
+    text=("transcript", "paragraphs.paragraphs[].sentences[].text", "paragraphs.transcript"),
+    words=(WordFields("words[]", text=("punctuated_word", "word"), confidence=("confidence",), speaker=("speaker",)),),
+    all_text=("results.utterances[].transcript",),
+    all_words=(WordFields("results.utterances[].words[]", text=("punctuated_word", "word")),),
+)
+_LHOTSE = Preset(
+    "lhotse",
+    "supervisions of lhotse, alone or in cuts",
+    marks=(
+        ("id", "recording_id", "start", "duration", "text"),
+        ("[].id", "[].recording_id", "[].start", "[].duration", "[].text"),
+    ),
+    key=("id",),
+    words=(
+        WordFields("alignment.word[]", text=("[0]",), start=("[1]",), end=(), duration=("[2]",), confidence=("[3]",)),
+    ),
+    start=("start",),
+    duration=("duration",),
+    in_order=False,
+    speaker=("speaker",),
+    channel=("channel",),
+)
+_CUTS = replace(
+    _LHOTSE,
+    marks=(("id", "supervisions[].recording_id", "supervisions[].text"),),
+    utterances="supervisions[]",
+    applies=_has("supervisions"),
+)
+_SEGLST = Preset(
+    "seglst",
+    "segments of a session with speakers (SegLST)",
+    marks=(("[].session_id", "[].words", "[].start_time"),),
+    utterances="[]",
+    text=("words",),
+    start=("start_time",),
+    end=("end_time",),
+    in_order=False,
+    speaker=("speaker",),
+    channel=("channel",),
+    extensions=(".json",),
+)
+# In the order of detection; variants of one format are adjacent, and the last one has no condition.
+PRESETS = (
+    _WHISPERX,
+    replace(_WHISPER, utterances="[]", all_text=(), all_words=(), marks=_LISTED_SEGMENTS, applies=_is_list),
+    _WHISPER,
+    replace(_WHISPER, utterances="", words=_WHISPER.all_words, all_text=(), all_words=(), marks=(), applies=_always),
+    _WHISPER_CPP,
+    _listed(_PIPELINE_CHUNKS),
+    _PIPELINE,
+    _PIPELINE_CHUNKS,
+    replace(_PIPELINE, words=(), applies=_always),
+    _NEMO_BEAMS,
+    _NEMO,
+    _VOSK_ALTERNATIVES,
+    _listed(_VOSK),
+    _VOSK,
+    _listed(_SHERPA),
+    _SHERPA,
+    _AZURE_BATCH,
+    _listed(_AZURE),
+    _AZURE,
+    _AWS,
+    replace(_GOOGLE, utterances="response.results[]", applies=_has("response")),
+    _GOOGLE,
+    _DEEPGRAM,
+    _listed(_CUTS),
+    _CUTS,
+    replace(_LHOTSE, utterances="[]", applies=_is_list),
+    _LHOTSE,
+    _SEGLST,
 )
 
 

@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any
 
 from ninja.errors import FormatError, NinjaError
-from ninja.formats.content import Content, Entry
+from ninja.files.stream import BOM
+from ninja.formats.content import CHUNK, Content, Entry
 from ninja.formats.hypotheses.document import Document
 from ninja.formats.hypotheses.places import (
     Attributes,
@@ -21,6 +22,7 @@ from ninja.formats.hypotheses.places import (
     spelled_path,
 )
 from ninja.formats.hypotheses.preset import Preset
+from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.json_lists import TWICE, is_doubled, loaded, no_document
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
@@ -40,6 +42,8 @@ class PresetOptions:
 
     frame_shift: float = 0.01  # seconds; times are rounded to frames
     missing_score: float | None = None  # log-probability of alternatives without one  [default: refuse them]
+    key: str | None = None  # field with the utterance id
+    text: str | None = None  # field with the text
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -47,9 +51,14 @@ class PresetOptions:
         check_encoding(self.encoding)
 
 
-def chosen_preset(document: Any, presets: Sequence[Preset]) -> Preset:
-    """Return the variant of a format that a document has."""
-    return next((preset for preset in presets if preset.applies(document)), presets[0])
+def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptions | None) -> Preset:
+    """Return the variant of a format that a document has, with the names of fields that the user chose."""
+    preset = next((preset for preset in presets if preset.applies(document)), presets[0])
+    if options is not None and options.key is not None:
+        preset = replace(preset, key=(options.key,))
+    if options is not None and options.text is not None:
+        preset = replace(preset, text=(options.text, *preset.text))
+    return preset
 
 
 def entries(
@@ -75,10 +84,11 @@ class _Reading:
     def lists(self) -> Iterator[NBest | NinjaError]:
         """Yield the list of each utterance, or its error."""
         content, options = self._content, self._options
-        why = no_document(content.first_lines(), content.name, options.encoding)
+        head = content.first_lines() or content.stream.head(CHUNK).removeprefix(BOM)
+        why = no_document(head, content.name, options.encoding)
         name = self._presets[0].name
         document = Document.of(content, name, has_lines=why is not None, options=options)
-        utterances = self._of_whole() if why is None else self._of_lines()
+        utterances = self._of_whole() if why is None else self._of_lines(why)
         ahead: list[Placed] = []
         failure: NinjaError | None = None
         try:
@@ -110,36 +120,51 @@ class _Reading:
         content, encoding = self._content, self._options.encoding
         try:
             value, doubled = loaded(decoded(content.whole(), content.name, encoding=encoding))
-        except json.JSONDecodeError as error:
-            message = f"not JSON: {error.msg} (column {error.colno})"
-            raise FormatError(message, content.name, line=error.lineno) from error
         except ValueError as error:
-            if isinstance(error, FormatError):
-                raise
-            raise FormatError(f"not JSON: {str(error)[:80]}", content.name) from error
+            raise self._not_json(error) from error
         yield from self._of_value(value, None, doubled=doubled)
 
-    def _of_lines(self) -> Iterator[Placed]:
+    def _not_json(self, error: ValueError) -> FormatError:
+        """Return the error of a whole document."""
+        if isinstance(error, FormatError):
+            return error
+        if isinstance(error, json.JSONDecodeError):
+            message = f"not JSON: {error.msg} (column {error.colno})"
+            return FormatError(message, self._content.name, line=error.lineno)
+        return FormatError(f"not JSON: {str(error)[:80]}", self._content.name)
+
+    def _of_lines(self, why: ValueError) -> Iterator[Placed]:
+        """Yield the utterances of JSON lines; raise the error of the document if no line is an object."""
         name = self._content.name
+        pending: list[Placed] | None = []  # errors of the lines before the first object
         for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):
-            if isinstance(row, FormatError):
-                yield line, 0, row
-                continue
-            if not row.strip():
+            if isinstance(row, str) and not row.strip():
                 continue
             try:
+                if isinstance(row, FormatError):
+                    raise row
                 value, doubled = loaded(row)
+                if not isinstance(value, dict | list) or row[0] not in "{[":  # a part of a document
+                    raise FormatError(f"expected an object, found {shown(value)}")
+                if pending is not None:
+                    yield from pending
+                    pending = None
                 yield from self._of_value(value, line, doubled=doubled)
-            except FormatError as error:
-                yield line, 0, error
             except ValueError as error:
-                yield line, 0, FormatError(f"not JSON: {str(error)[:80]}")
+                bad = error if isinstance(error, FormatError) else FormatError(f"not JSON: {str(error)[:80]}")
+                if pending is None:
+                    yield line, 0, bad
+                else:
+                    pending.append((line, 0, bad))
+        if pending:
+            raise self._not_json(why)
 
     def _of_value(self, value: Any, line: int | None, *, doubled: bool) -> Iterator[Placed]:
         """Yield the utterances of a document or a line; one of silence if it has none."""
         if doubled and is_doubled(value):
             raise FormatError(f"not JSON: {TWICE}", self._content.name, line=line)
-        preset = chosen_preset(value, self._presets)
+        preset = chosen_preset(value, self._presets, self._options)
+        self._begins = {}
         found: PlacedDocument = placed(value, preset)
         self._preset = preset
         for place, utterance in enumerate(found.utterances):

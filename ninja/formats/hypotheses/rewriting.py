@@ -18,6 +18,8 @@ from ninja.formats.hypotheses.texts import text_splices
 from ninja.formats.nbest.json_lists import loaded
 from ninja.formats.nbest.writing import spelled
 
+LEAST_SHARE = 0.75  # of the words of all utterances, by which texts of a whole file correspond to them
+
 
 def rewrite(content: bytes, corrections: Corrections, document: Document, presets: Sequence[Preset]) -> Rewritten:
     """Return an entry of a document with corrected words; see ``document.Rewrite``.
@@ -33,7 +35,7 @@ def rewrite(content: bytes, corrections: Corrections, document: Document, preset
         value, _ = loaded(text)
     except ValueError as error:
         raise FormatError(f"not JSON: {str(error)[:60]}", document.name) from error
-    places = placed(value, chosen_preset(value, presets))
+    places = placed(value, chosen_preset(value, presets, document.options))
     num_utterances = max(len(places.utterances), 1)
     if not corrections:
         return Rewritten(content, num_utterances)
@@ -90,9 +92,9 @@ class _Revision:
             all_changes += (Change(begin + shift, end + shift, new) for begin, end, new in changes.get(place, []))
             words += utterance.hypotheses[0].words
         for group in places.texts:
-            self._change_texts(group, words, all_changes)
+            self._change_texts(group, words, all_changes, LEAST_SHARE)
         for entries in places.lists:
-            self._change_items(entries, words, all_changes)
+            self._change_items(entries, words, all_changes, LEAST_SHARE)
 
     def _reorder(self, utterance: PlacedUtterance, path: Path, sentences: list[list[str]], document: Document) -> None:
         """Put the alternatives of an utterance into the order of new sentences, with their words."""
@@ -132,17 +134,21 @@ class _Revision:
         for entries in hypothesis.lists:
             self._change_items(entries, hypothesis.words, changes)
 
-    def _change_texts(self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change]) -> None:
+    def _change_texts(
+        self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
+    ) -> None:
         if not changes:
             return
-        splices, num_unmatched = text_splices([text for _, text in group], words, changes)
+        splices, num_unmatched = text_splices([text for _, text in group], words, changes, least_share)
         self.num_unmatched += num_unmatched
         for number, string_splices in splices.items():
             self.edits.strings.setdefault(group[number][0], []).extend(string_splices)
 
-    def _change_items(self, entries: ItemList, words: Sequence[str], changes: Sequence[Change]) -> None:
+    def _change_items(
+        self, entries: ItemList, words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
+    ) -> None:
         if changes:
-            revised = ItemRevision(entries, words, self._text, self._value)
+            revised = ItemRevision(entries, words, self._text, self._value, least_share)
             revised.change(changes)
             self.num_unmatched += revised.num_unmatched
             self.edits.add(revised.edits)

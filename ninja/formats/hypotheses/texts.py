@@ -41,7 +41,7 @@ def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]
 
 
 def text_splices(
-    strings: Sequence[str], words: Sequence[str], changes: Sequence[Change]
+    strings: Sequence[str], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
 ) -> tuple[dict[int, list[Splice]], int]:
     """Return the splices of strings that have some words, possibly in another form, for changes of the words.
 
@@ -52,13 +52,14 @@ def text_splices(
         strings: Strings that have the words together.
         words: The words before the changes.
         changes: Changes of the words, in order.
+        least_share: Share of the words that the strings must have in their order; else nothing is changed.
 
     Returns:
         The splices by the number of the string, and the number of changes whose place in the strings is unknown.
     """
     present = words_of(strings)
     texts = [word.text for word in present]
-    matching = Correspondence(words, texts)
+    matching = Correspondence(words, texts, least_share)
     form = form_of(words, texts)
     splices: dict[int, list[Splice]] = {}
     num_unmatched = 0

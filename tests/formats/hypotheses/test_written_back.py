@@ -1,6 +1,7 @@
 """Hypothesis files are written back as they came: only corrected words change."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,63 @@ def test_a_file_is_written_back_byte_for_byte(path, tmp_path, ninja):
         assert code == 0
         target = Path(name) / path.name if name.endswith("/") else Path(name)
         assert target.read_bytes() == path.read_bytes()
+
+
+# A word of each file whose letters occur nowhere else in it but in forms of this word.
+WORDS = {
+    "aws.json": "hold",
+    "azure.json": "weather",
+    "azure-batch.json": "Hello",
+    "deepgram.json": "stop",
+    "google.json": "doing",
+    "huggingface.json": "fellow",
+    "huggingface-word.json": "my",
+    "lhotse.jsonl": "ABIGAIL",
+    "nemo-manifest.json": "ixin",
+    "nemo-manifest-beams.jsonl": "Good",
+    "seglst.json": "Strategic",
+    "sherpa-onnx.json": "radio",
+    "vosk.json": "what",
+    "vosk-alternatives.json": "guy",
+    "whisper.json": "apple",
+    "whisper.cpp.json": "filtering",
+    "whisperx.json": "Listening",
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_a_corrected_word_changes_its_letters_alone(path, tmp_path):
+    word, target = WORDS[path.name], tmp_path / path.name
+    correct(path, target, FILES[path], replacing(word, word[0] + "xyzzy"))
+    new = re.sub(f"(?i)({word[0]}){word[1:]}", r"\1xyzzy", path.read_text())
+    assert target.read_text() == new
+    assert new != path.read_text()
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+@pytest.mark.parametrize("new", ["two words", ""])
+def test_a_word_becomes_two_words_or_none_in_every_form_of_a_text(path, new, tmp_path):
+    word, target = WORDS[path.name], tmp_path / path.name
+    correct(path, target, FILES[path], replacing(word, new))
+    form = FILES[path]
+    old = [lattice.record.origin.words for _, lattice in package.read(path, format=form)]
+    back = [lattice.record.origin.words for _, lattice in package.read(target, format=form)]
+    assert back == [tuple(replacing(word, new)("", list(words))) for words in old]
+    documents = [json.loads(text) for text in texts_of(target)]
+    assert word.lower() not in json.dumps(documents).lower()
+    again = tmp_path / f"again-{path.name}"
+    correct(target, again, form, lambda _, words: words)
+    assert again.read_bytes() == target.read_bytes()
+
+
+def texts_of(path):
+    """Return the JSON texts of a file."""
+    text = path.read_text()
+    try:
+        json.loads(text)
+    except ValueError:
+        return text.splitlines()
+    return [text]
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data/real")
