@@ -12,7 +12,7 @@ import string
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import compress, islice
+from itertools import islice
 from typing import Literal, get_args
 
 import numpy as np
@@ -36,7 +36,6 @@ NORMALIZERS: tuple[str, ...] = get_args(Name)
 
 _PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)*'?|'[a-z]+(?:'[a-z]+)*")  # its own basic form
 _SIGNS = string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"  # at the ends of ASCII words
-_LETTERS = string.ascii_lowercase.encode()
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
 _JOINERS = "\u200c\u200d"  # they separate letters of a word in Persian and in Indic scripts
@@ -153,11 +152,17 @@ def read_forms(path: str) -> dict[str, Form]:
 
 def odd_places(words: Collection[str]) -> list[int]:
     """Return the positions of the words whose basic form may differ from them."""
-    others = "\n".join(words).encode("utf-8", "surrogatepass").translate(None, _LETTERS).split(b"\n")
-    if len(others) != len(words):  # a word has a line break, or there is none
+    text = np.frombuffer("\n".join(words).encode("utf-8", "surrogatepass"), np.uint8)
+    line_ends = np.flatnonzero(text == ord("\n"))
+    if len(line_ends) != len(words) - 1:  # a word has a line break, or there is none
         return [place for place, word in enumerate(words) if not _PLAIN.fullmatch(word)]
-    candidates = zip(compress(range(len(words)), others), compress(words, others), strict=True)
-    return [place for place, word in candidates if not _PLAIN.fullmatch(word)]
+    is_letter = (text >= ord("a")) & (text <= ord("z"))
+    is_plain = is_letter.copy()
+    is_plain[1:] |= (text[1:] == ord("'")) & is_letter[:-1]
+    is_plain[line_ends] = True
+    places = np.unique(np.searchsorted(line_ends, np.flatnonzero(~is_plain))).tolist()
+    names = words if isinstance(words, Sequence) else list(words)
+    return [place for place in places if not _PLAIN.fullmatch(names[place])]
 
 
 def _basic_forms(words: Sequence[str]) -> list[Form]:

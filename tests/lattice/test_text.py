@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import numpy as np
@@ -12,8 +13,18 @@ from hypothesis import strategies as st
 import ninja
 from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lattice.text import BASIC, LOOKS_WRITTEN, NONE, LexicalForms, LexicalTable, looks_written, make_normalizer
+from ninja.lattice.text import (
+    BASIC,
+    LOOKS_WRITTEN,
+    NONE,
+    LexicalForms,
+    LexicalTable,
+    looks_written,
+    make_normalizer,
+    odd_places,
+)
 
+PLAIN = "[a-z]+('[a-z]+)*'?|'[a-z]+('[a-z]+)*"
 BASIC_FORMS = {
     "Clendenin,": "clendenin",
     ",": "",
@@ -183,3 +194,10 @@ def test_a_normalizer_needs_words():
     assert LexicalForms().table(lattice) is None
     with pytest.raises(VocabularyError, match="no symbol table for the normalizer basic"):
         LexicalForms("basic").table(lattice)
+
+
+@given(st.lists(st.text("abz'A,.-é\n ", min_size=1, max_size=5)))
+def test_words_that_are_not_odd_are_their_own_forms(words):
+    odd = odd_places(words)
+    assert odd == [place for place, word in enumerate(words) if not re.fullmatch(PLAIN, word)]
+    assert all(BASIC(word) == (word,) for place, word in enumerate(words) if place not in odd)
