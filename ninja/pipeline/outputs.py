@@ -17,7 +17,6 @@ from ninja.files.output import Guard, part_of
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import is_read_once, is_remote, is_specifier, target
 from ninja.formats.format import HEAD, Format, by_extension, detect, reader
-from ninja.formats.nbest.json_lists import no_document
 from ninja.io.inputs import Inputs
 from ninja.io.lattice_writer import LatticeWriter
 from ninja.io.resume import Facts, State, state_of, states_of
@@ -210,8 +209,10 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
     """
     if output.to is not None or output.is_stdout or output.is_per_file or inputs.tables is not None:
         return output
-    if output.resolved.format not in by_extension(LINES) or not (files := _plain_files(inputs)):
+    if LINES not in output.resolved.format.extensions or not (files := _plain_files(inputs)):
         return output
+    from ninja.formats.nbest.json_lists import no_document
+
     try:
         format = reader(inputs.format).format if inputs.format is not None else _format_of(files[0])
         head = files[0].inspect().head(HEAD)

@@ -203,6 +203,7 @@ WAITING = {
     ("ninja.cli.train_context", "ninja.train.pointer"): "imports torch",
     ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be what is broken",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
+    ("ninja.pipeline.outputs", "ninja.formats.nbest.json_lists"): "for outputs in JSON only",
     ("ninja.io.losses", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.losses", "ninja.graph"): "for formats of lists only",
     ("ninja.io.scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
