@@ -48,6 +48,10 @@ class Content:
         """Return the utterance id of the n-th lattice without a key, from 1."""
         return f"{self._before_number}{number}"
 
+    def note_overlaps(self, count: int) -> None:
+        """Add a number of words that began before the end of the word before them."""
+        self.num_overlaps += count
+
     def whole(self) -> bytes:
         """Return all bytes, unpacked, without a byte order mark.
 

@@ -269,7 +269,8 @@ class _RunLoop:
                     lattices = self._write_chunk(chunk, log, sink, times)
                     log.lattices += min(chunk.num_lattices, lattices) if is_expanding else lattices
                     self._show(log, chunk)
-            self._refuse_nothing(inputs, counts)
+            if not sink.has_originals:
+                self._refuse_nothing(inputs, counts)
         if times.lost:
             log.note(f"the times of {times.lost} lattices are lost: states of different times became one")
         if times.lost_records and not sink.needs_origins:

@@ -112,7 +112,8 @@ class TextOutput:
 class LatticeSink:
     """An open output; a lattice that cannot be written joins the run's failures."""
 
-    def __init__(self, writer: LatticeWriter, inputs: Inputs) -> None:
+    def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
+        self.has_originals = has_originals  # files that are copied where no lattice replaces their words
         self.prepared = writer.prepared
         self._writer = writer
         self._inputs = inputs
@@ -171,6 +172,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     write_format = output.resolved.format.write
     assert write_format is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
+    originals = _paths(inputs) if write_format.as_it_came else ()
     writer = write(
         output.resolved,
         resume=output.resume,
@@ -181,14 +183,14 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         chosen=output.chosen or (_scales_of(inputs) if output.keeps_scales else None),
         run=_facts(output, inputs) if has_facts else None,
         guard=output.guard,
-        originals=_paths(inputs) if write_format.as_it_came else (),
+        originals=originals,
     )
     inputs.spells_words |= output.resolved.spells_words
     try:
         with writer:
             if writer.resumed is not None:
                 log.note(writer.resumed)
-            yield LatticeSink(writer, inputs)
+            yield LatticeSink(writer, inputs, has_originals=bool(originals))
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
             number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"

@@ -346,10 +346,34 @@ def test_a_word_with_a_blank_is_several_words_that_share_its_time():
     assert (hypothesis.words, hypothesis.begin, hypothesis.end) == (("new", "york", "city"), (10, 20, 40), (20, 30, 50))
 
 
-@pytest.mark.parametrize("times", [(0.5, 0.2), ("0.1", 0.2), (-1, 2), (0, 1e12)])
-def test_times_that_are_none_are_refused(times):
-    with pytest.raises(FormatError, match="key 'u': expected a word, its start and end, found an object"):
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ((0.5, 0.2), "times run backwards: word 1, 'a', ends at 0.2 s, before it begins at 0.5 s"),
+        (("0.1", 0.2), "expected a word, its start and end, found an object"),
+        ((-1, 2), "expected a word, its start and end, found an object"),
+        ((0, 1e12), "expected times of frames, but word 1, 'a', begins at 0 s and ends at 1e.12 s"),
+    ],
+)
+def test_times_that_are_none_are_refused(times, message):
+    with pytest.raises(FormatError, match=f"key 'u': {message}"):
         lists(timed(spoken("a", *times)))
+
+
+def test_words_that_begin_before_the_word_before_them_are_refused():
+    with pytest.raises(FormatError, match=r"word 2, 'b', begins at 0\.1 s, the word before it at 0\.5 s"):
+        lists(timed(spoken("a", 0.5, 0.6), spoken("b", 0.1, 0.2)))
+    pieces = {"segments": [{"text": "a", "words": [spoken("a", 2, 3)]}, {"text": "b", "words": [spoken("b", 1, 4)]}]}
+    with pytest.raises(FormatError, match="word 2, 'b', begins at 1 s, the word before it at 2 s"):
+        lists(pieces, **PIECES)
+
+
+def test_words_that_overlap_the_word_before_them_are_counted(tmp_path):
+    path = tmp_path / "u.json"
+    path.write_text(json.dumps(timed(spoken("a", 0.1, 0.5), spoken("b", 0.4, 0.6), spoken("c", 0.55, 0.9))))
+    with pytest.warns(UserWarning, match="2 words begin before the end of the word before"):
+        [(_, lattice)] = ninja.read(path)
+    assert lattice.time.tolist() == [0, 10, 50, 60, 90]
 
 
 @pytest.mark.parametrize("content", [{"key": "u", "nbest": []}, {"u": []}, [{"key": "u", "nbest": []}]])

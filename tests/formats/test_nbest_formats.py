@@ -368,7 +368,7 @@ REFUSED = [
     (
         "objects",
         b'{"u": [{"score": 1, "words": [{"word": "a", "start": 2, "end": 1}]}]}',
-        "expected a word, its start and end, found an object",
+        "times run backwards: word 1, 'a', ends at 1 s, before it begins at 2 s",
     ),
     ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, begin, duration, word, found"),
     ("ctm", b"a 1 0.1 0.2 <ALT_BEGIN>\n", r"f:1: there are alternatives \(<ALT>\)"),

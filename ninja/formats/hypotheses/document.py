@@ -95,10 +95,9 @@ class DocumentEncoder:
     Utterances that are not added keep their words. Utterances of one entry may be added in any order.
     """
 
-    def __init__(self, settings: WriteSettings, format: str, rewrite: Rewrite, *, has_lines: bool = False) -> None:
+    def __init__(self, settings: WriteSettings, format: str, rewrite: Rewrite) -> None:
         self._settings = settings
         self._format = format
-        self._has_lines = has_lines
         self._rewrite = rewrite
         self._originals = list(settings.originals)
         self._document: Document | None = None
@@ -119,7 +118,7 @@ class DocumentEncoder:
         origin = origin_of(nbest, self._format)
         content = b""
         if self._document is None or origin.document.name != self._document.name:
-            if self._document is not None and not self._has_lines:
+            if self._document is not None and not (self._document.has_lines and origin.document.has_lines):
                 both = f"{self._document.name} and {origin.document.name}"
                 message = f"{self._format} has one recording a file, but {both} are to go there"
                 raise OutputError(f"{message}; name a folder, in which each gets its own")
@@ -198,9 +197,9 @@ class DocumentEncoder:
             path = self._originals.pop(0)
             if document is not None and path == document.path:
                 break
-            if path not in self._written and (self._has_lines or not self._written):
-                encoding = self._settings.encoding
-                self._begin(Document(path, self._format, None, path, encoding, self._has_lines))
+            if path not in self._written and (self._document is None or self._document.has_lines):
+                document_of_path = Document(path, self._format, None, path, self._settings.encoding, has_lines=True)
+                self._begin(document_of_path)
                 pieces.append(self._rest())
         return b"".join(pieces)
 

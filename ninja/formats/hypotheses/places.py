@@ -123,7 +123,9 @@ def _utterance(path: Path, value: Any, document: Any, preset: Preset) -> PlacedU
         raise FormatError(f"expected an object as {spelled_path(path)}, found {shown(value)}")
     list_path = None
     if preset.hypotheses:
-        entries = [*_listed(value, preset.hypotheses, path)]
+        steps = parsed_path(preset.hypotheses)
+        is_silent = not any(True for _ in values_at(value, steps[: steps.index(-1)]))  # no word was recognised
+        entries = [] if is_silent else [*_listed(value, preset.hypotheses, path)]
         list_path = (*path, *parsed_path(preset.hypotheses)[:-1])
     else:
         entries = [(path, value)]
@@ -225,7 +227,8 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
         parts = (_number(value.get(name, 0), (*path, name)) for name in (SECONDS, NANOS))
         seconds = next(parts) + 1e-9 * next(parts)
     else:
-        seconds = _number(value, path) * unit
+        seconds = _number(value, path)
+        seconds = seconds if unit == 1.0 else round(seconds * unit, 7)
     if not 0 <= seconds <= LATEST:
         raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")
     return seconds
@@ -406,6 +409,8 @@ def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
             times += [None] * size if whole is None else divided(whole, size)
         for stretch in stretches:
             items = [entries.items[number] for word in range(*stretch) for number in range(*entries.bounds[word])]
+            if entries.fields.join == "punctuation":  # it has no confidence
+                items = [item for item in items if item.times is not None] or items
             numbers = [item.confidence for item in items if item.confidence is not None]
             confidences.append(min(numbers) if numbers else None)
             speakers.append(next((item.speaker for item in items if item.speaker is not None), None))

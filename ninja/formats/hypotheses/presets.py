@@ -69,6 +69,7 @@ _WHISPER = Preset(
         ("segments[].text", "segments[].no_speech_prob"),
         ("segments[].text", "segments[].words[].probability"),
         ("segments[].text", "segments[].start", "segments[].end"),
+        ("text", "segments", "language"),
         ("text", "words[].word", "words[].start", "language"),
     ),
     utterances="segments[]",
@@ -83,7 +84,7 @@ _WHISPER = Preset(
 _WHISPERX = Preset(
     "whisperx",
     "segments of WhisperX with aligned words",
-    marks=(("segments[].words[].score",), ("word_segments[].word",)),
+    marks=(("segments[].words[].score",), ("segments", "word_segments")),
     utterances="segments[]",
     words=(WordFields("words[]", confidence=("score",), speaker=("speaker",)),),
     start=("start",),
@@ -104,7 +105,7 @@ _TOKENS = WordFields(
 _WHISPER_CPP = Preset(
     "whisper.cpp",
     "segments of whisper.cpp (-oj, -ojf)",
-    marks=(("transcription[].offsets.from", "transcription[].text"),),
+    marks=(("transcription[].offsets.from", "transcription[].text"), ("transcription", "result.language")),
     utterances="transcription[]",
     words=(_TOKENS,),
     start=("offsets.from",),
@@ -183,7 +184,7 @@ _TICK = 1e-7  # seconds, the unit of Azure's times
 _AZURE = Preset(
     "azure",
     "detailed results of Azure's speech service, of requests and batches",
-    marks=(("NBest[].Display",), ("NBest[].Lexical",)),
+    marks=(("NBest[].Display",), ("NBest[].Lexical",), ("RecognitionStatus", "Offset", "Duration")),
     hypotheses="NBest[]",
     score=("Confidence",),
     text=("Display", "Lexical", "ITN", "MaskedITN"),
@@ -284,7 +285,7 @@ _GOOGLE = Preset(
 _DEEPGRAM = Preset(
     "deepgram",
     "responses of Deepgram",
-    marks=(("results.channels[].alternatives[].transcript",),),
+    marks=(("results.channels[].alternatives[].transcript",), ("metadata.request_id", "results.channels")),
     utterances="results.channels[]",
     hypotheses="alternatives[]",
     score=("confidence",),
@@ -370,7 +371,7 @@ def _format(presets: Sequence[Preset]) -> Format:
         return entries(content, words, options, presets)
 
     def encoder(settings: WriteSettings) -> Encoder:
-        return DocumentEncoder(settings, first.name, partial(rewrite, presets=presets))
+        return DocumentEncoder(settings, first.name, partial(rewrite, presets=presets, options=settings.options))
 
     return Format(
         name=first.name,

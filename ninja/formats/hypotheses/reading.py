@@ -12,6 +12,7 @@ from ninja.errors import FormatError, NinjaError
 from ninja.files.stream import BOM
 from ninja.formats.content import CHUNK, Content, Entry
 from ninja.formats.hypotheses.document import Document
+from ninja.formats.hypotheses.json_spans import Path
 from ninja.formats.hypotheses.places import (
     Attributes,
     PlacedDocument,
@@ -161,14 +162,15 @@ class _Reading:
 
     def _of_value(self, value: Any, line: int | None, *, doubled: bool) -> Iterator[Placed]:
         """Yield the utterances of a document or a line; one of silence if it has none."""
-        if doubled and is_doubled(value):
-            raise FormatError(f"not JSON: {TWICE}", self._content.name, line=line)
         preset = chosen_preset(value, self._presets, self._options)
         self._begins = {}
         found: PlacedDocument = placed(value, preset)
         self._preset = preset
         for place, utterance in enumerate(found.utterances):
-            yield line, place, utterance
+            if doubled and not isinstance(utterance, FormatError) and _is_doubled(value, utterance.path):
+                yield line, place, FormatError(f"not JSON: {TWICE}")
+            else:
+                yield line, place, utterance
         if not found.utterances:
             yield line, 0, PlacedUtterance((), None, [])
 
@@ -237,6 +239,16 @@ class _Reading:
             return sentence(hypothesis.words, 0.0, cost)
         none = (0.0,) * len(hypothesis.words)
         return Hypothesis(tuple(hypothesis.words), (*none, 0.0), (*none, cost), frames.begin, frames.end)
+
+
+def _is_doubled(document: Any, path: Path) -> bool:
+    """Tell whether an utterance, or an object around it, has a duplicate field."""
+    value = document
+    for part in path:
+        if is_doubled(value, deep=False):
+            return True
+        value = value[part]
+    return is_doubled(value)
 
 
 def _fields(origin: Origin) -> dict[str, Any]:

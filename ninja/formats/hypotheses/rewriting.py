@@ -5,33 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ninja.errors import FormatError, InputError
 from ninja.files.stream import BOM
 from ninja.formats.hypotheses.alignment import Change, changed_words
 from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
 from ninja.formats.hypotheses.item_lists import ItemRevision
 from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Path, rewritten, spans
-from ninja.formats.hypotheses.places import ItemList, PlacedDocument, PlacedHypothesis, PlacedUtterance, Text, placed
+from ninja.formats.hypotheses.places import ItemList, PlacedDocument, PlacedHypothesis, Text, placed
 from ninja.formats.hypotheses.preset import Preset
 from ninja.formats.hypotheses.reading import chosen_preset
 from ninja.formats.hypotheses.texts import text_splices
 from ninja.formats.nbest.json_lists import loaded
-from ninja.formats.nbest.writing import spelled
+from ninja.formats.nbest.writing import ListOptions, spelled
+from ninja.lattice.nbest import NBest
 
 LEAST_SHARE = 0.75  # of the words of all utterances, by which texts of a whole file correspond to them
 
 
-def rewrite(content: bytes, corrections: Corrections, document: Document, presets: Sequence[Preset]) -> Rewritten:
+def rewrite(
+    content: bytes, corrections: Corrections, document: Document, presets: Sequence[Preset], options: ListOptions
+) -> Rewritten:
     """Return an entry of a document with corrected words; see ``document.Rewrite``.
 
     Raises:
         FormatError: The entry cannot be read.
         InputError: It does not have the words that were read.
     """
-    text = content.removeprefix(BOM).decode(document.encoding)
-    if not text.strip():
-        return Rewritten(content, 0)
     try:
+        text = content.removeprefix(BOM).decode(document.encoding)
+        if not text.strip():
+            return Rewritten(content, 0)
         value, _ = loaded(text)
     except ValueError as error:
         raise FormatError(f"not JSON: {str(error)[:60]}", document.name) from error
@@ -40,7 +45,7 @@ def rewrite(content: bytes, corrections: Corrections, document: Document, preset
     if not corrections:
         return Rewritten(content, num_utterances)
     revision = _Revision(text, value)
-    changes = revision.correct(places, corrections, document)
+    changes = revision.correct(places, corrections, document, options)
     revision.correct_all(places, changes)
     if not revision.edits:
         return Rewritten(content, num_utterances, revision.num_unmatched)
@@ -58,14 +63,18 @@ class _Revision:
         self._text = text
         self._value = value
 
-    def correct(self, places: PlacedDocument, corrections: Corrections, document: Document) -> dict[int, list[Change]]:
+    def correct(
+        self, places: PlacedDocument, corrections: Corrections, document: Document, options: ListOptions
+    ) -> dict[int, list[Change]]:
         """Correct utterances; return the changes of the words of each."""
         changes: dict[int, list[Change]] = {}
         for place, nbest in corrections.items():
             utterance = places.utterances[place] if place < len(places.utterances) else None
             if isinstance(utterance, FormatError):
                 raise InputError(CHANGED, document.name, key=nbest.key)
-            sentences = [spelled(hypothesis, None, nbest.key) for hypothesis in nbest.hypotheses]
+            alternatives = [] if utterance is None else utterance.hypotheses
+            distinct = _distinct(alternatives, document)
+            sentences = _sentences(nbest, distinct, options)
             if utterance is None or not utterance.hypotheses:
                 self.num_unmatched += any(sentences)  # there is no text that could be changed
                 continue
@@ -74,7 +83,9 @@ class _Revision:
             if origin is not None and tuple(first.words) != origin.words:
                 raise InputError(CHANGED, document.name, key=nbest.key)
             if utterance.list_path is not None and len(utterance.hypotheses) > 1:
-                self._reorder(utterance, utterance.list_path, sentences, document)
+                if sentences == distinct:
+                    continue
+                self._reorder(alternatives, utterance.list_path, sentences)
             elif sentences:
                 self._change(first, sentences[0])
             if sentences:
@@ -96,14 +107,8 @@ class _Revision:
         for entries in places.lists:
             self._change_items(entries, words, all_changes, LEAST_SHARE)
 
-    def _reorder(self, utterance: PlacedUtterance, path: Path, sentences: list[list[str]], document: Document) -> None:
+    def _reorder(self, alternatives: Sequence[PlacedHypothesis], path: Path, sentences: list[list[str]]) -> None:
         """Put the alternatives of an utterance into the order of new sentences, with their words."""
-        alternatives = utterance.hypotheses
-        missing = getattr(document.options, "missing_score", None) or 0.0
-        by_score = sorted(alternatives, key=lambda one: -missing if one.score is None else -one.score)
-        distinct = [list(words) for words in dict.fromkeys(tuple(one.words) for one in by_score)]
-        if distinct == sentences:
-            return
         places = spans(self._text, [one.path for one in alternatives])
         rest = list(alternatives)
         items: list[str] = []
@@ -152,6 +157,28 @@ class _Revision:
             revised.change(changes)
             self.num_unmatched += revised.num_unmatched
             self.edits.add(revised.edits)
+
+
+def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document) -> list[list[str]]:
+    """Return the different sentences of alternatives in the order of their scores."""
+    missing = getattr(document.options, "missing_score", None) or 0.0
+    by_score = sorted(alternatives, key=lambda one: np.float32(-missing if one.score is None else -one.score))
+    return [list(words) for words in dict.fromkeys(tuple(one.words) for one in by_score)]
+
+
+def _sentences(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[list[str]]:
+    """Return the sentences of a list; those of equal cost in the order that they had before."""
+    places = {tuple(words): place for place, words in enumerate(distinct)}
+
+    def rank(sentence: tuple[list[str], float]) -> tuple[float, int]:
+        return sentence[1], places.get(tuple(sentence[0]), len(places))
+
+    sentences = []
+    for hypothesis in nbest.hypotheses:
+        words = spelled(hypothesis, None, nbest.key)
+        cost = options.acoustic_scale * hypothesis.acoustic_cost + options.lm_scale * hypothesis.graph_cost
+        sentences.append((words, float(np.float32(cost + options.word_penalty * len(words)))))
+    return [words for words, _ in sorted(sentences, key=rank)]
 
 
 def _distance(old: Sequence[str], new: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from ninja.errors import FormatError, OptionError
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.text_rows import split
+from ninja.formats.nbest.word_times import frames_of
 from ninja.formats.textual import check_choice, check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
@@ -80,10 +81,25 @@ class ObjectPlace(NamedTuple):
     path: str | None
     key: str
     line: int | None
+    note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose begin was moved
 
     def error(self, message: str) -> FormatError:
         """Return an error with this place."""
         return FormatError(message, self.path, key=self.key, line=self.line)
+
+    def spoken(self, words: list[str], times: list[tuple[float, float]], frame_shift: float) -> Spoken:
+        """Return words with times in frames.
+
+        Raises:
+            FormatError: The times run backwards.
+        """
+        try:
+            frames = frames_of(times, words, frame_shift)
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        if frames.num_overlaps and self.note_overlaps is not None:
+            self.note_overlaps(frames.num_overlaps)
+        return Spoken(words, list(frames.begin), list(frames.end), times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +109,7 @@ class Spoken:
     words: list[str]
     begin: list[int] | None = None  # frames
     end: list[int] | None = None
+    times: list[tuple[float, float]] | None = None  # the same in seconds, before they were rounded
 
     def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
         """Return a hypothesis with costs."""
@@ -131,9 +148,9 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlac
         costs = _costs(entry, fields, where)
         if costs is None and not (fields.join and fields.missing_score is None):
             costs = _missing(entry, fields, where)
-        pieces.append((_spoken(entry, fields, where), costs))
+        pieces.append((_spoken(entry, fields, where._replace(note_overlaps=None) if fields.join else where), costs))
     if fields.join:
-        return [_joined(pieces, where)]
+        return [_joined(pieces, fields.frame_shift, where)]
     return [spoken.hypothesis(costs or (0.0, 0.0), where.line) for spoken, costs in pieces]
 
 
@@ -155,7 +172,7 @@ def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def _joined(pieces: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hypothesis:
+def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where: ObjectPlace) -> Hypothesis:
     """Concatenate the pieces of a hypothesis and add up their costs; either all or none must have costs."""
     scored = [costs for _, costs in pieces if costs is not None]
     if scored and len(scored) < len(pieces):
@@ -166,13 +183,8 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], where: ObjectPlace) -> Hy
     timed = [spoken for spoken, _ in pieces if spoken.begin is not None]
     if not timed or any(spoken.words and spoken.begin is None for spoken, _ in pieces):
         return Spoken(words).hypothesis(both, where.line)
-    begins: list[int] = []
-    ends: list[int] = []
-    for spoken in timed:
-        for begin, end in zip(spoken.begin or (), spoken.end or (), strict=True):
-            begins.append(max(begin, ends[-1] if ends else 0))
-            ends.append(max(end, begins[-1]))
-    return Spoken(words, begins, ends).hypothesis(both, where.line)
+    times = [time for spoken in timed for time in spoken.times or ()]
+    return where.spoken(words, times, frame_shift).hypothesis(both, where.line)
 
 
 def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs:
@@ -266,12 +278,7 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
     timed = [time for time in times if time is not None]
     if len(timed) < len(times):
         return Spoken(names)
-    begins: list[int] = []
-    ends: list[int] = []
-    for start, end in timed:
-        begins.append(max(round(start / fields.frame_shift), ends[-1] if ends else 0))
-        ends.append(max(round(end / fields.frame_shift), begins[-1]))
-    return Spoken(names, begins, ends)
+    return where.spoken(names, timed, fields.frame_shift)
 
 
 def _times(
@@ -282,7 +289,7 @@ def _times(
     if any(value is None for value in values):
         return [None] * num_parts
     start, end = map(_seconds, values)
-    if not 0 <= start <= end <= fields.frame_shift * (2**31 - 2):
+    if start < 0 or end < 0:
         raise where.error(f"expected a word, its start and end, found {shown(word_entry)}")
     step = (end - start) / max(num_parts, 1)
     bounds = [start + part * step for part in range(num_parts)] + [end]

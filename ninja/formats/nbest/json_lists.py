@@ -77,7 +77,7 @@ def read_lists(
     """
     keys: set[str] = set()
     is_empty = True
-    lists = _lists(entries if naming is None else _named(entries, naming, fields), path, fields)
+    lists = _lists(entries if naming is None else _named(entries, naming, fields), path, fields, naming)
     for key, item in _grouped(lists) if fields.group else lists:
         if item is None:
             continue
@@ -126,10 +126,12 @@ def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> 
         raise failure
 
 
-def _lists(entries: Iterable[Object], path: str | None, fields: ObjectFields) -> Iterator[_Keyed]:
+def _lists(
+    entries: Iterable[Object], path: str | None, fields: ObjectFields, content: Content | None
+) -> Iterator[_Keyed]:
     """Yield the key of each object, if known, and its list or its error."""
     for name, entry, line in entries:
-        where, key = ObjectPlace(path, name, line), None
+        where, key = ObjectPlace(path, name, line, None if content is None else content.note_overlaps), None
         try:
             if isinstance(entry, FormatError):
                 raise entry
@@ -286,8 +288,10 @@ class _Doubled(dict[str, Any]):
         self.pairs = pairs
 
 
-def is_doubled(entry: Any) -> bool:
-    """Tell whether an object, or one within it, has a duplicate field."""
+def is_doubled(entry: Any, *, deep: bool = True) -> bool:
+    """Tell whether an object, or with `deep` one within it, has a duplicate field."""
+    if not deep:
+        return isinstance(entry, _Doubled)
     stack = [entry]
     while stack:
         value = stack.pop()

@@ -1,0 +1,131 @@
+"""Damaged files of recognisers are refused; sound utterances of them are read."""
+
+import json
+import random
+
+import pytest
+from hypothesis_files import FILES
+
+import ninja
+from ninja.errors import NinjaError
+
+IDS = [path.name for path in FILES]
+WHISPER = next(path for path in FILES if path.name == "whisper.json")
+
+
+def read(path, form):
+    """Return the keys and the errors of a file."""
+    errors = []
+    try:
+        keys = [key for key, _ in ninja.read(path, format=form, on_error=errors.append)]
+    except NinjaError as error:
+        return [], [*errors, error]
+    return keys, errors
+
+
+def refused(tmp_path, document, form="whisper"):
+    path = tmp_path / "x.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    keys, errors = read(path, form)
+    return keys, [str(error).removeprefix(str(path)) for error in errors]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
+    content = path.read_bytes()
+    rng = random.Random(path.name)
+    target = tmp_path / f"x{path.suffix}"
+    for _ in range(150):
+        at = rng.randrange(len(content))
+        piece = rng.choice(
+            [b"", b"\xff", b'"', b"[", b"}", b"null", b"-1", b"1e999", b"NaN", b"9" * 400, b"{}", b"\\ud800"]
+        )
+        damaged = content[:at] + piece + content[at + len(piece) :] if rng.random() < 0.7 else content[:at]
+        target.write_bytes(damaged)
+        keys, errors = read(target, FILES[path])
+        assert keys or errors
+        if keys:  # what can be read can be written
+            with ninja.write(tmp_path / f"y{path.suffix}", to=FILES[path]) as output:
+                for _, lattice in ninja.read(target, format=FILES[path], on_error=lambda _: None):
+                    output.write(lattice)
+            assert (tmp_path / f"y{path.suffix}").read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ('{"segments": [{"text": "a"', ": not JSON: Expecting ',' delimiter"),
+        ('{"segments": 3}', ": expected a list as 'segments', found 3"),
+        ('{"segments": [3]}', "key 'x': expected an object as 'segments[0]', found 3"),
+        ('{"segments": [{"text": 3}]}', "key 'x': expected text as 'segments[0].text', found 3"),
+        ('{"segments": [{"id": 3}]}', "key 'x': 'segments[0]' has neither 'text' nor words"),
+        ('{"segments": [{"text": "\\ud800"}]}', "key 'x': expected text as 'segments[0].text', found '\\ud800'"),
+        ('{"segments": [{"text": "a", "words": 3}]}', "expected a list as 'segments[0].words', found 3"),
+        ('{"segments": [{"text": "a", "words": [3]}]}', "expected a word as 'segments[0].words[0]', found 3"),
+        ('{"segments": [{"text": "a", "start": NaN}]}', ": not JSON: NaN is not a number"),
+        ('{"segments": [{"text": "a", "start": "x"}]}', "expected a time as 'segments[0].start', found 'x'"),
+        ('{"segments": [{"text": "a", "start": 1e300}]}', "expected a time as 'segments[0].start', found 1e+300"),
+        ('{"segments": [{"text": "a", "text": "b"}]}', "key 'x': not JSON: an object names a field twice"),
+        (
+            '{"segments": [{"text": "a", "start": 2, "end": 1}]}',
+            "times run backwards: 'segments[0]' ends at 1 s, before",
+        ),
+        ("[" * 100_000, ": not JSON: lists within lists, too deep"),
+    ],
+)
+def test_errors_name_the_utterance_and_the_place(document, message, tmp_path):
+    keys, errors = refused(tmp_path, document)
+    assert keys == []
+    assert len(errors) == 1
+    assert message in errors[0]
+
+
+def test_a_large_number_is_no_time(tmp_path):
+    keys, errors = refused(tmp_path, f'{{"segments": [{{"text": "a", "start": {"9" * 4000}}}]}}')
+    assert keys == []
+    assert "expected a number as 'segments[0].start', found a large number" in errors[0]
+
+
+def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
+    segments = [
+        {"text": "a", "start": 5, "end": 6},
+        {"text": "b", "start": 2, "end": 3},
+        {"text": "c", "start": 7, "end": 8},
+    ]
+    keys, errors = refused(tmp_path, {"segments": segments})
+    assert keys == ["x-1", "x-3"]
+    assert errors == [", key 'x-2': times run backwards: 'segments[1]' begins at 2 s, the one before it at 5 s"]
+
+
+def test_a_bad_utterance_does_not_cost_the_others(tmp_path):
+    document = json.loads(WHISPER.read_text())
+    document["segments"].insert(1, {"text": 5})
+    keys, errors = refused(tmp_path, document)
+    assert keys == ["x-1", "x-3"]
+    assert errors == [", key 'x-2': expected text as 'segments[1].text', found 5"]
+
+
+def test_alternatives_without_scores_are_refused(tmp_path):
+    document = {"results": [{"alternatives": [{"transcript": "a", "confidence": 0.5}, {"transcript": "b"}]}]}
+    keys, errors = refused(tmp_path, document, "google")
+    assert keys == []
+    assert "is one of 2 alternatives and has no confidence; give the logarithm of its probability" in errors[0]
+    assert "--from google:missing_score=" in errors[0]
+    assert refused(tmp_path, document, "google:missing_score=-3") == (["x"], [])
+
+
+def test_a_silent_file_is_an_empty_sentence(tmp_path):
+    assert refused(tmp_path, {"text": "", "segments": [], "language": "en"}) == (["x"], [])
+    assert refused(tmp_path, {"RecognitionStatus": "NoMatch", "Offset": 1, "Duration": 2}, "azure") == (["x"], [])
+
+
+def test_one_line_of_many_may_be_bad(tmp_path):
+    good = '{"audio_filepath": "/a/%s.wav", "pred_text": "A b."}'
+    keys, errors = refused(tmp_path, "\n".join([good % "u", "{bad", "", good % "v", "3", good % "u"]), "nemo-manifest")
+    assert keys == ["u", "v"]
+    assert [error.partition(" (")[0] for error in errors] == [
+        ":2, key 'x-2': not JSON: Expecting property name enclosed in double quotes: line 1 column 2",
+        ":5, key 'x-4': expected an object, found 3",
+        ":6, key 'u': the utterance occurs twice",
+    ]

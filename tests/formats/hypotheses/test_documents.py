@@ -1,0 +1,148 @@
+"""Commands write files of recognisers as they came, whatever becomes of single utterances."""
+
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis_files import FILES, FOLDER, correct, replacing
+
+import ninja as package
+from ninja import pipeline
+from ninja.lattice import Lattice
+from ninja.lattice.lattice import ListLattice
+from ninja.pipeline.outputs import Output
+
+WHISPER = FOLDER / "whisper.json"
+LINE = '{"audio_filepath": "/a/%s.wav", "pred_text": "Hello there."}\n'
+
+
+def backwards(*segments):
+    """Return Whisper's file with segments in which times run backwards."""
+    document = json.loads(WHISPER.read_text())
+    for number in segments:
+        document["segments"][number]["words"][3]["end"] = 0.1
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize("segments", [(0,), (0, 1)])
+def test_utterances_that_fail_keep_their_words(segments, folder, ninja):
+    (folder / "a.json").write_text(backwards(*segments))
+    code, _, messages = ninja("convert", "a.json", "-o", "b.json")
+    assert code == 1
+    assert "times run backwards" in messages
+    number = {1: "1 utterance has its", 2: "2 utterances have their"}[len(segments)]
+    assert f"{number} original words: no lattice of" in messages
+    assert (folder / "b.json").read_text() == (folder / "a.json").read_text()
+
+
+def test_each_file_of_a_folder_has_an_output(folder, ninja):
+    (folder / "in").mkdir()
+    (folder / "in" / "bad.json").write_text(backwards(0, 1))
+    (folder / "in" / "good.json").write_bytes(WHISPER.read_bytes())
+    (folder / "in" / "silent.json").write_text('{"text": "", "segments": [], "language": "en"}')
+    assert ninja("prune", "in", "-o", "out/", "--beam", "5", "--acoustic-scale", "1")[0] == 1
+    for path in (folder / "in").iterdir():
+        assert (folder / "out" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_lines_of_several_files_follow_each_other(folder, ninja):
+    texts = [
+        LINE % "a" + "{bad\n" + LINE % "b",
+        LINE % "c" + "\n" + LINE % "d",
+        "{bad\n" + LINE.replace("Hello there.", "") % "e",
+    ]
+    for number, text in enumerate(texts):
+        (folder / f"{number}.jsonl").write_text(text)
+    code, _, messages = ninja("convert", "0.jsonl", "1.jsonl", "2.jsonl", "-o", "all.jsonl", "--jobs", "2")
+    assert (code, "2 utterances have their original words" in messages) == (1, True)
+    assert (folder / "all.jsonl").read_text() == "".join(texts)
+
+
+def test_the_standard_input_is_written_back(folder):
+    command = [sys.executable, "-m", "ninja", "convert", "-"]
+    for content, name in ((WHISPER.read_bytes(), "a.json"), ((LINE % "a" + LINE % "b").encode(), "a.jsonl")):
+        subprocess.run([*command, "-o", name], input=content, check=True)
+        assert (folder / name).read_bytes() == content
+
+
+def test_a_packed_file_and_one_with_a_mark_are_written_back(folder, ninja):
+    (folder / "a.json.gz").write_bytes(gzip.compress(WHISPER.read_bytes()))
+    assert ninja("convert", "a.json.gz", "-o", "b.json.gz")[0] == 0
+    assert gzip.decompress((folder / "b.json.gz").read_bytes()) == WHISPER.read_bytes()
+    (folder / "mark.json").write_bytes(b"\xef\xbb\xbf" + WHISPER.read_bytes())
+    assert ninja("convert", "mark.json", "-o", "c.json")[0] == 0
+    assert (folder / "c.json").read_bytes() == (folder / "mark.json").read_bytes()
+
+
+def test_other_outputs_are_lists(folder, ninja):
+    (folder / "other.json").write_bytes(WHISPER.read_bytes())
+    assert ninja("convert", WHISPER, "-o", "a.jsonl")[0] == 0
+    row = json.loads((folder / "a.jsonl").read_text().splitlines()[0])
+    assert (row["key"], row["start"], row["end"]) == ("whisper-1", 0.0, 5.18)
+    assert ninja("convert", WHISPER, "other.json", "-o", "both.json")[0] == 0  # two recordings
+    assert (folder / "both.json").read_text().startswith('{"key": "whisper-1"')
+    assert ninja("convert", WHISPER, "-o", "b.json", "--to", "json")[0] == 0
+    assert (folder / "b.json").read_text().startswith('{"key": "whisper-1"')
+
+
+def test_results_without_a_record_are_written_to_their_place(folder):
+    stage = pipeline.OnLattices(lambda lattice: Lattice.replace(lattice))
+    assert not isinstance(Lattice.replace(next(iter(package.read(WHISPER)))[1]), ListLattice)
+    pipeline.run(pipeline.Inputs(str(WHISPER)), stage, Output("out.json"))
+    assert (folder / "out.json").read_bytes() == WHISPER.read_bytes()
+
+
+CONFIDENCES = st.sampled_from([0.5, 0.25, 0.125])
+SENTENCES = st.lists(st.sampled_from("abc"), max_size=3).map(" ".join)
+
+
+@given(st.lists(st.tuples(SENTENCES, CONFIDENCES), min_size=1, max_size=5))
+def test_alternatives_in_any_order_are_written_back(tmp_path_factory, alternatives):
+    folder = tmp_path_factory.mktemp("alternatives")
+    listed = [{"transcript": text, "confidence": confidence} for text, confidence in alternatives]
+    (folder / "a.json").write_text(json.dumps({"results": [{"alternatives": listed}]}))
+    correct(folder / "a.json", folder / "b.json", "google", lambda _, words: words)
+    assert (folder / "b.json").read_bytes() == (folder / "a.json").read_bytes()
+
+
+def test_alternatives_are_written_in_their_new_order(folder):
+    path = FOLDER / "azure.json"
+    with package.write("out.json", to="azure") as output:
+        for _, lattice in package.read(path):
+            nbest = package.graph.lattice_nbest(lattice, 2)
+            first, second = nbest.hypotheses
+            output.write(replace(nbest, hypotheses=(replace(second, acoustic=first.acoustic[:1] * 6), first)))
+    before, after = json.loads(path.read_text()), json.loads((folder / "out.json").read_text())
+    assert after["NBest"] == before["NBest"][::-1]
+    assert after["DisplayText"] == "What is the weather like?"
+
+
+def test_other_forms_of_a_text_get_words_in_their_form(folder):
+    correct(FOLDER / "azure-batch.json", folder / "out.json", "azure", replacing("world.", "Wendy Wong!"))
+    [phrase] = json.loads((folder / "out.json").read_text())["recognizedPhrases"]
+    [best] = phrase["nBest"]
+    assert (best["display"], best["lexical"], best["maskedITN"]) == ("Hello Wendy Wong!", *["hello wendy wong"] * 2)
+    assert [word["word"] for word in best["words"]] == ["hello", "wendy", "wong"]
+    assert [word["offset"] for word in best["words"]] == ["PT0.09S", "PT0.59S", "PT0.67S"]
+    assert [word["offsetInTicks"] for word in best["words"]] == [900000.0, 5900000.0, 6700000.0]
+
+
+def test_confidences_speakers_and_times_are_read():
+    origins = {
+        path.name: lattice.record.origin
+        for path, form in FILES.items()
+        for _, lattice in [next(iter(package.read(path, format=form)))]
+    }
+    assert origins["aws.json"].confidences == (1.0,) * 10
+    assert origins["aws.json"].speakers[0::9] == ("spk_0", "spk_1")
+    assert origins["azure-batch.json"].confidences == (0.987572, 0.906032)
+    assert (origins["azure-batch.json"].speaker, origins["azure-batch.json"].channel) == ("1", "0")
+    assert origins["seglst.json"].speaker == "Alice"
+    assert (origins["whisper.cpp.json"].begin, origins["whisper.cpp.json"].end) == (0.0, 2.3)
+    [(_, lattice)] = package.read(FOLDER / "google.json")
+    assert lattice.time.tolist() == [0, 140, 180, 230, 240, 260, 260, 270, 300]

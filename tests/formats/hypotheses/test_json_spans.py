@@ -1,0 +1,99 @@
+"""Changes of values in the text of a JSON document."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Splice, rewritten, spans
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+STYLE = st.builds(
+    dict,
+    ensure_ascii=st.booleans(),
+    indent=st.none() | st.integers(0, 3) | st.just("\t"),
+    separators=st.sampled_from([None, (",", ":"), (" ,\n", " : ")]),
+)
+
+
+def paths_of(value, kind, path=()):
+    """Return the paths of all values of a kind."""
+    found = [path] if isinstance(value, kind) else []
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        found += [inner for name, item in parts for inner in paths_of(item, kind, (*path, name))]
+    return found
+
+
+def changed(value, path, new):
+    """Return a document with another value at a path."""
+    if not path:
+        return new
+    result = copy.copy(value)
+    result[path[0]] = changed(value[path[0]], path[1:], new)
+    return result
+
+
+def value_at(value, path):
+    for part in path:
+        value = value[part]
+    return value
+
+
+@given(VALUE, STYLE)
+def test_the_span_of_a_value_is_its_text(value, style):
+    text = json.dumps(value, **style)
+    paths = paths_of(value, object)
+    for path, (begin, end) in spans(text, paths).items():
+        assert json.loads(text[begin:end]) == value_at(value, path)
+
+
+@given(VALUE, STYLE, st.data())
+def test_a_string_is_changed_as_if_the_document_was_loaded_changed_and_written(value, style, data):
+    paths = paths_of(value, str)
+    if not paths:
+        return
+    text = json.dumps(value, **style)
+    path = data.draw(st.sampled_from(paths))
+    old = value_at(value, path)
+    begin, end = sorted(data.draw(st.integers(0, len(old))) for _ in range(2))
+    new = data.draw(TEXT)
+    result = rewritten(text, Edits(strings={path: [Splice(begin, end, new)]}), ascii_only=text.isascii())
+    assert json.loads(result) == changed(value, path, old[:begin] + new + old[end:])
+    first, last = spans(text, [path])[path]
+    assert result.startswith(text[:first])
+    assert result.endswith(text[last:])
+    assert result.isascii() == text.isascii() or not text.isascii()
+
+
+@given(VALUE, STYLE, st.data())
+def test_items_are_replaced_as_in_a_list(value, style, data):
+    paths = paths_of(value, list)
+    if not paths:
+        return
+    text = json.dumps(value, **style)
+    path = data.draw(st.sampled_from(paths))
+    old = value_at(value, path)
+    begin, end = sorted(data.draw(st.integers(0, len(old))) for _ in range(2))
+    new = data.draw(st.lists(VALUE, max_size=3))
+    items = tuple(json.dumps(item) for item in new)
+    result = rewritten(text, Edits(items={path: [ItemSplice(begin, end, items)]}), ascii_only=True)
+    assert json.loads(result) == changed(value, path, [*old[:begin], *new, *old[end:]])
+
+
+def test_nothing_else_changes():
+    text = '{ "a" :\t[ 1.50,"x\\u00e9\\/y" ,{"b":"c"}],\n"d":-0.0e5 }'
+    edits = Edits(strings={("a", 1): [Splice(1, 2, "É")], ("a", 2, "b"): [Splice(1, 1, "!")]}, values={("d",): "7"})
+    assert rewritten(text, edits, ascii_only=True) == ('{ "a" :\t[ 1.50,"x\\u00c9\\/y" ,{"b":"c!"}],\n"d":7 }')
+
+
+def test_a_value_that_is_missing_is_an_error():
+    with pytest.raises(KeyError):
+        spans('{"a": [1]}', [("a", 1)])
