@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,14 +130,17 @@ def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tup
     most = options.most(lattice)
     nbest = lattice_nbest(
         lattice if with_names else lattice.with_words(None),
-        most or ALL_PATHS + 1,
+        most + 1 if most else ALL_PATHS + 1,  # one more tells whether there are others
         Scales(options.acoustic_scale, options.lm_scale, options.word_penalty),
     )
     count = len(nbest.hypotheses)
     if not most and count > ALL_PATHS:
         raise LatticeError(f"more than {ALL_PATHS} paths; give their number (n=…)", key=lattice.key)
+    if not most or count <= most:
+        return nbest, []
     is_whole = options.n is None and isinstance(lattice, ListLattice)
-    return nbest, [f"paths beyond the {most} best"] if most and count >= most and not is_whole else []
+    best = replace(nbest, hypotheses=nbest.hypotheses[:most])
+    return best, [] if is_whole else [f"paths beyond the {most} best"]
 
 
 def _network(lattice: Lattice, settings: WriteSettings) -> tuple[Lattice | ConfusionNetwork, list[str]]:

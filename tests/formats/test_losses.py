@@ -385,7 +385,7 @@ def contents(path):
         ("k2:extras=false", LABELLED, "alignments, raw kind, key"),
         ("native", LABELLED, None),
         ("json", LIST, "alignments, costs of single words"),
-        ("json:n=1", LABELLED, "paths beyond the 1 best, alignments, costs of single words"),
+        ("json:n=1", LABELLED, "alignments, costs of single words"),
         ("srilm:n=0", LIST, "alignments, times, costs of single words"),
         (
             "nemo",

@@ -55,7 +55,7 @@ LOSSES_ELSEWHERE = """
 | `srilm:n=0,variant=NBestList1.0` | alignments, costs of single words, times, \
 separate graph and acoustic costs |
 | `srilm:n=0,variant=NBestList2.0` | alignments, separate graph and acoustic costs |
-| `nemo:n=2` | alignments, costs of single words, key, paths beyond the 2 best, times, \
+| `nemo:n=2` | alignments, costs of single words, key, times, \
 separate graph and acoustic costs |
 | `espnet:n=0` | alignments, costs of single words, times, separate graph and acoustic costs |
 | `nbest-kaldi:n=0` | |
