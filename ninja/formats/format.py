@@ -35,6 +35,9 @@ MODULES = (
     "nbest.json_lists",
     "nbest.srilm",
     "nbest.columns",
+    "nbest.webvtt",
+    "nbest.srt",
+    "nbest.whisper_tsv",
     "nbest.ctm",
     "fst_text",
     "nbest.nemo",
@@ -141,6 +144,7 @@ class Write:
     unique_keys: bool = False
     encoded_keys: bool = False  # keys are text in the encoding of the file; else they may be any bytes
     as_it_came: bool = False  # only changes the words of a file of this format; see `ninja.formats.hypotheses.document`
+    restores: bool = False  # changes only the words of lists of files of this format, which have it as their origin
 
 
 @dataclass(frozen=True, slots=True)

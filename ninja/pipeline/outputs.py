@@ -118,13 +118,19 @@ class LatticeSink:
         self._writer = writer
         self._inputs = inputs
         assert writer.format.write is not None
-        self.needs_origins = writer.format.write.as_it_came
+        self._format = writer.format.name
+        self.needs_origins = writer.format.write.as_it_came or writer.format.write.restores
         self._sources: dict[str, ListLattice | None] = {}  # by key; None if a key occurs more than once
 
     def note_source(self, lattice: Lattice) -> None:
         """Note where a lattice comes from, as its result may lack this and is written to that place."""
-        if self.needs_origins and isinstance(lattice, ListLattice):
+        if self.needs_origins and isinstance(lattice, ListLattice) and self._has_place(lattice):
             self._sources[lattice.key] = None if lattice.key in self._sources else lattice
+
+    def _has_place(self, lattice: ListLattice) -> bool:
+        """Return whether a lattice comes from a file of the format of the output."""
+        origin = None if lattice.record is None else lattice.record.origin
+        return origin is not None and origin.document is not None and origin.document.format == self._format
 
     @property
     def keys_done(self) -> Counter[str]:
@@ -211,7 +217,9 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
     """
     if output.to is not None or output.is_stdout or output.is_per_file or inputs.tables is not None:
         return output
-    if LINES not in output.resolved.format.extensions or not (files := _plain_files(inputs)):
+    form = output.resolved.format
+    is_unmarked = form.mark is None and not output.resolved.is_kaldi  # files of another format may have the extension
+    if not (is_unmarked or LINES in form.extensions) or not (files := _plain_files(inputs)):
         return output
     from ninja.formats.nbest.json_lists import no_document
 
@@ -222,10 +230,15 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
         has_lines = no_document(lines, encoding=inputs.encoding) is not None
     except NinjaError:  # reading reports it
         return output
-    if format is None or format.write is None or not format.write.as_it_came or (len(files) > 1 and not has_lines):
+    if format is None or format.write is None:
         return output
     name = output.resolved.target.archive.removesuffix(".gz").lower()
     source = files[0].path.removesuffix(".gz").lower()
+    if is_unmarked:
+        is_same = format.write.restores and os.path.splitext(name)[1] == os.path.splitext(source)[1]
+        return replace(output, to=format.name) if is_same else output
+    if not format.write.as_it_came or (len(files) > 1 and not has_lines):
+        return output
     if not name.endswith(format.extensions) or (not has_lines and name.endswith(LINES) and not source.endswith(LINES)):
         return output
     return replace(output, to=format.name)
@@ -395,7 +408,7 @@ def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     known = by_extension(name)
     form, to = output.resolved.format, output.to
     if to is None and (kept := _format_of(file)) is not None and kept.name not in KALDI:
-        if kept.write is not None and kept.write.as_it_came:
+        if kept.write is not None and (kept.write.as_it_came or kept.write.restores):
             return name, kept.name
         if kept.write is None or kept.write.files == "named":
             raise OptionError(f"{path}: {kept.name} is not written so; say with --to which format {output.name} gets")

@@ -4,8 +4,10 @@ import gzip
 import io
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from strategies_text import lattice_of
 from whole_files import read_objects
@@ -34,10 +36,20 @@ ONE = ONE.with_words(SymbolTable(ONE.words, "words.txt"))  # a table of a file, 
 LATTICES = [ONE.with_key("a"), ONE.with_key("b")]
 NETWORKS = [ConfusionNetwork.from_bins(key, [[("a", 1.0, None, None)]]) for key in "ab"]
 LISTS = [NBest(key, (sentence(["a", "b"], 1.0, 2.0), sentence(["a"], 3.0, 4.0))) for key in "ab"]
+TIMED_FORMS = ("srt", "vtt", "whisper-tsv", "ctm")  # of words with times
+TIMED = [
+    replace(nbest, frame_shift=1.0, hypotheses=tuple(
+        replace(one, begin=tuple(range(len(one.words))), end=tuple(range(1, len(one.words) + 1)))
+        for one in nbest.hypotheses
+    ))
+    for nbest in LISTS
+]  # fmt: skip
 TABLE = ONE.words
 
 
 def items(form):
+    if form in TIMED_FORMS:
+        return TIMED
     return {"lattice": LATTICES, "nbest": LISTS, "network": NETWORKS}[by_name(form, "write").holds]
 
 
@@ -149,7 +161,8 @@ def test_options_of_kaldi_archives_are_theirs_alone(option):
         ninja.write("x.slf", encoding="klingon")
 
 
-MANY = ["binary", "text", "pfsg", "plf", "fst-ark", "k2", "native", "json", "nemo", "nbest-kaldi"]
+MANY = ["binary", "text", "pfsg", "plf", "fst-ark", "k2", "native", "json", "nemo", "nbest-kaldi", "parquet"]
+MANY += TIMED_FORMS
 ONES = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
 
 
@@ -340,13 +353,14 @@ def test_nothing_is_written_outside_the_block():
 @pytest.mark.parametrize("form", WRITTEN)
 def test_each_format_takes_lattices_and_what_it_holds_and_refuses_the_rest(form):
     holds = by_name(form, "write").holds
+    lattice = LATTICES[0].replace(time=np.array([0, 3], np.int32)) if form in TIMED_FORMS else LATTICES[0]
     with ninja.write("x", to=form, words=TABLE) as output:
-        for kind, item in (("lattice", LATTICES[0]), ("nbest", LISTS[0]), ("network", NETWORKS[0])):
+        for kind, item in (("lattice", lattice), ("nbest", LISTS[0]), ("network", NETWORKS[0])):
             if kind in ("lattice", holds):
                 continue
             with pytest.raises(OptionError, match=f"{form} holds lattices"):
                 output.write(item)
-        output.write(LATTICES[0])
+        output.write(lattice)
 
 
 def test_lists_and_networks_are_made_of_lattices_by_the_options_of_their_formats():

@@ -303,8 +303,7 @@ def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("y.ctm", "ctm files are only read"),
-        ("d/y.CTM.gz", "ctm files are only read"),
+        ("d/x.COLUMNS.gz", "columns files are only read"),
         ("x.scp", "say ark,scp:FILE.ark,FILE.scp"),
         ("x.columns", "columns files are only read"),
         ("x.stm", "STM is not written"),

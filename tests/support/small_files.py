@@ -28,10 +28,12 @@ from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
 from ninja.io import reading
 from ninja.lattice import Lattice, SymbolTable
-from ninja.lattice.nbest import NBest, sentence
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lm.kaldi import nnet3
 
 WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", "one", "two", "three"])
+
+TIMED = (".srt", ".vtt", ".whisper.tsv", ".ctm")  # extensions of formats of words with times
 
 
 def small_lattice() -> Lattice:
@@ -50,6 +52,10 @@ def written(form: Format, folder: Path) -> bytes:
             output.write(lattice)
         elif form.holds == "network":
             output.write(confusion_network(mbr_decode(lattice), words=WORDS))
+        elif form.holds == "nbest" and form.extensions and form.extensions[0] in TIMED:
+            none = (0.0,) * 3
+            hypothesis = Hypothesis(("one", "two"), none, none, (1, 2), (2, 5))
+            output.write(NBest("utt", (hypothesis,), frame_shift=1.0))
         else:
             output.write(NBest("utt", (sentence(["one", "two"], 1.5, 10.0), sentence(["three"], 2.0, 11.0))))
     files = [target] if target.is_file() else sorted(each for each in target.rglob("*") if each.is_file())

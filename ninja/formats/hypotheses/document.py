@@ -47,6 +47,8 @@ class Document:
         if has_lines and os.path.isfile(content.path):
             return document
         has_mark = content.stream.head(len(BOM)) == BOM
+        if has_mark:  # it is kept, so there is no warning
+            content.stream.readinto(memoryview(bytearray(len(BOM))))
         whole = content.whole()
         return replace(document, content=BOM + whole if has_mark else whole)
 

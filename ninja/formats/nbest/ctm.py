@@ -1,4 +1,4 @@
-"""Read CTM: the words of a 1-best hypothesis with times and confidences."""
+"""CTM: the words of a 1-best hypothesis with times, confidences and a channel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
 from ninja.formats.content import Content, Entry, Pieces
-from ninja.formats.format import Format, Read
+from ninja.formats.format import Format, Read, Write
+from ninja.formats.nbest.ctm_writing import KEPT, CtmEncoder, CtmLine, CtmLines, lost_of_ctm
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
+from ninja.formats.nbest.timed import TimedOptions
 from ninja.formats.textual import check_choice, check_encoding, checked_shift
+from ninja.lattice.lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest
+from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
@@ -48,6 +52,9 @@ class _Word(NamedTuple):
     begin: float  # seconds
     duration: float
     word: str
+    confidence: float | None
+    row: str
+    comments: tuple[str, ...]  # the lines above it that have no word
 
 
 def read_ctm(
@@ -55,9 +62,9 @@ def read_ctm(
 ) -> Iterator[NBest | FormatError]:
     """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
 
-    There are no scores, so both costs are 0; confidences are not read. A word that would overlap the word before after
-    rounding to frames begins at its end. Comments (``;;``), empty lines and ``<eps>``, which Kaldi writes for silence,
-    are dropped.
+    There are no scores, so both costs are 0. A word that would overlap the word before after rounding to frames begins
+    at its end. Confidences, channels, comments (``;;``), empty lines, and ``<eps>``, which Kaldi writes for silence,
+    are in the record of the list; ``NA`` is no confidence.
 
     Yields:
         Each utterance, or its first error: a line has another form, times decrease, a file has two channels or goes on
@@ -67,18 +74,20 @@ def read_ctm(
     """
     options = options or CtmOptions()
     block: Block[_Word] | None = None
-    for block in blocks(_lines(content, path, options), path):
+    comments: list[str] = []
+    for block in blocks(_lines(content, path, options, comments), path):
         try:
             if block.error is not None:
                 raise block.error
-            yield _utterance(block, path, options.frame_shift)
+            yield _utterance(block, path, options, tuple(comments))
         except FormatError as error:
             yield error
     if block is None:
         raise FormatError("there are no words", path)
 
 
-def _lines(content: Pieces, path: str | None, options: CtmOptions) -> Iterator[Line[_Word]]:
+def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: list[str]) -> Iterator[Line[_Word]]:
+    """Yield the words; in the end, `comments` are the lines below the last one."""
     parts = 1 if options.keys == "file" else 2
     key = ""
 
@@ -91,10 +100,13 @@ def _lines(content: Pieces, path: str | None, options: CtmOptions) -> Iterator[L
             continue
         fields = split(row)
         if not fields or fields[0].startswith(_COMMENT):
+            comments.append(row)
             continue
         key = "-".join(fields[:parts])
+        above = tuple(comments)
+        comments.clear()
         try:
-            yield key, line, _word(fields, row, line, path, key, options.frame_shift)
+            yield key, line, _word(fields, row, line, path, key, options.frame_shift)._replace(comments=above)
         except FormatError as error:
             yield key, line, error
 
@@ -107,34 +119,50 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
         raise FormatError("there are alternatives (<ALT>); choose among them first", path, line=line)
     begin = number(begin_text, "when the word begins", path, line, key)
     duration = number(duration_text, "how long the word is", path, line, key)
+    confidence = None
     if len(fields) == 6 and fields[5] != "NA":
-        number(fields[5], "a confidence", path, line, key)
+        confidence = number(fields[5], "a confidence", path, line, key)
     if begin < 0 or duration < 0 or (begin + duration) / shift > LAST_FRAME:
         raise FormatError(f"a word begins at {begin} s and lasts {duration} s", path, key=key, line=line)
-    return _Word(line, channel, begin, duration, word)
+    return _Word(line, channel, begin, duration, word, confidence, row, ())
 
 
-def _utterance(block: Block[_Word], path: str | None, shift: float) -> NBest:
-    channel, key = block.items[0].channel, block.key
-    words: list[str] = []
+def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comments: tuple[str, ...]) -> NBest:
+    """Return the utterance of a block; `comments` are the lines below it if it is the last one."""
+    shift, channel, key = options.frame_shift, block.items[0].channel, block.key
+    spoken: list[_Word] = []
     begins: list[int] = []
     ends: list[int] = []
     last_begin = 0.0
-    for line, other, begin, duration, word in block.items:
-        if other != channel:
-            message = f"the file has the channels {channel!r} and {other!r}; make them part of the key"
-            raise FormatError(f"{message} (--from ctm:keys=file-channel)", path, key=key, line=line)
+    for item in block.items:
+        if item.channel != channel:
+            message = f"the file has the channels {channel!r} and {item.channel!r}; make them part of the key"
+            raise FormatError(f"{message} (--from ctm:keys=file-channel)", path, key=key, line=item.line)
+        begin = item.begin
         if begin < last_begin:
-            raise FormatError(f"a word begins at {begin} s, before the one above it", path, key=key, line=line)
+            raise FormatError(f"a word begins at {begin} s, before the one above it", path, key=key, line=item.line)
         last_begin = begin
-        if word == EPSILON_NAME:
+        if item.word == EPSILON_NAME:
             continue
-        words.append(word)
+        spoken.append(item)
         begins.append(max(round(begin / shift), ends[-1] if ends else 0))
-        ends.append(max(round((begin + duration) / shift), begins[-1]))
+        ends.append(max(round((begin + item.duration) / shift), begins[-1]))
+    words = tuple(item.word for item in spoken)
     none = (0.0,) * (len(words) + 1)
-    hypothesis = Hypothesis(tuple(words), none, none, tuple(begins), tuple(ends), line=block.items[0].line)
-    return NBest(key, (hypothesis,), shift)
+    hypothesis = Hypothesis(words, none, none, tuple(begins), tuple(ends), line=block.items[0].line)
+    lines = tuple(CtmLine(item.row, item.word != EPSILON_NAME, item.comments) for item in block.items)
+    confidences = tuple(item.confidence for item in spoken)
+    origin = Origin(
+        CtmLines(path or "", key, lines, comments, options.encoding, FORMAT.name),
+        0,
+        0,
+        words,
+        channel=channel,
+        confidences=confidences if any(confidence is not None for confidence in confidences) else (),
+    )
+    others = {"channel"} | ({"confidence"} if origin.confidences else set())
+    record = ListRecord({"channel": channel}, {}, frozenset(others), origin=origin)
+    return NBest(key, (hypothesis,), shift, record)
 
 
 def _entries(content: Content, words: SymbolTable | None, options: CtmOptions) -> Iterator[Entry]:
@@ -149,4 +177,13 @@ FORMAT = Format(
     mark=_MARK.match,
     results=True,
     read=Read(_entries, CtmOptions),
+    keeps=KEPT,
+    write=Write(
+        encoder=CtmEncoder,
+        options=TimedOptions,
+        also_lost=lost_of_ctm,
+        key_is_field=True,
+        unique_keys=True,
+        restores=True,
+    ),
 )

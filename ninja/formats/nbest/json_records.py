@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ninja.formats.nbest.json_hypotheses import AM_SCORE, LM_SCORE, ObjectFields, parts
+from ninja.formats.nbest.timed import confidences_of
 from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
 UNSCALED = ListOptions()
+CONFIDENCE = "confidence"  # field of a word
 KEY = "key"  # field of the utterance id if the layout has none
 
 
@@ -57,18 +59,25 @@ def _word_fields(fields: ObjectFields) -> set[str]:
 
 
 def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> bytes:
-    """Write a list as lines of JSON, with the fields of its record or else with default names.
+    """Write a list as lines of JSON: ``objects_of``."""
+    rows = objects_of(nbest, words, options)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return lines.encode("utf-8", "surrogateescape")
+
+
+def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> list[dict[str, Any]]:
+    """Return a list as objects, with the fields of its record or else with default names.
 
     The score of all models, at the scales of the options, and those of each model replace the old scores under the
-    names of the reader; if a score is a sum of fields, the first one is changed. If objects are hypotheses, each is a
-    line.
+    names of the reader; if a score is a sum of fields, the first one is changed. If each object is a
+    hypothesis, there are several; else there is one.
     """
     record = nbest.record or ListRecord({}, {})
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
     listed = []
     for hypothesis in nbest.hypotheses:
         names = spelled(hypothesis, words, nbest.key)
-        entry = dict(record.hypotheses.get(" ".join(names)) or _plain(hypothesis, names, nbest.frame_shift, layout))
+        entry = dict(record.hypotheses.get(" ".join(names)) or _plain(hypothesis, names, nbest, layout))
         graph, acoustic = hypothesis.graph_cost, hypothesis.acoustic_cost
         if nbest.record is not None:
             total = options.acoustic_scale * acoustic + options.lm_scale * graph
@@ -77,14 +86,13 @@ def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListO
         _set_score(entry, layout.lm_score or LM_SCORE, graph, layout)
         listed.append(entry)
     entries = listed if layout.nbest is None else [{**record.utterance, layout.nbest: listed}]
-    rows = (_with_key(entry, layout.key or KEY, nbest.key) for entry in entries)
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    return lines.encode("utf-8", "surrogateescape")
+    return [_with_key(entry, layout.key or KEY, nbest.key) for entry in entries]
 
 
-def _plain(hypothesis: Hypothesis, names: list[str], frame_shift: float | None, layout: ObjectFields) -> dict[str, Any]:
-    """Return the text of a hypothesis, and the times of its words in seconds if known."""
+def _plain(hypothesis: Hypothesis, names: list[str], nbest: NBest, layout: ObjectFields) -> dict[str, Any]:
+    """Return the text of a hypothesis, and the times of its words in seconds and their confidences, if known."""
     entry: dict[str, Any] = {layout.text: " ".join(names)}
+    frame_shift = nbest.frame_shift
     if hypothesis.begin is not None and hypothesis.end is not None and frame_shift is not None:
         times = zip(names, hypothesis.begin, hypothesis.end, strict=True)
         entry[layout.words] = [
@@ -95,6 +103,11 @@ def _plain(hypothesis: Hypothesis, names: list[str], frame_shift: float | None, 
             }
             for name, begin, end in times
         ]
+        origin = None if nbest.record is None else nbest.record.origin
+        if origin is not None and hypothesis is nbest.hypotheses[0]:
+            for word, confidence in zip(entry[layout.words], confidences_of(origin, names) or (), strict=False):
+                if confidence is not None:
+                    word[CONFIDENCE] = confidence
     return entry
 
 

@@ -1,0 +1,77 @@
+"""Captions of words with times: where cues and lines break."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Netflix, Timed Text Style Guide: General Requirements and English (42 characters, two lines, 7 seconds).
+LINE = 42  # characters of a line, if its words are not longer
+LINES = 2  # of a caption of words with times
+LONGEST = 7.0  # seconds of a caption, if its words do not last longer
+PAUSE = 1.0  # seconds without a word that end a caption
+_SENTENCE_END = re.compile(r".*[.?!…。？！؟।][\"'”’»)\]]*", re.DOTALL)
+_CLAUSE_ENDS = (",", ";", ":", "،", "、", "，", "—", "–")
+_ABBREVIATION = re.compile(r"(?:Mr|Mrs|Ms|Dr|St|Prof|[A-Z])\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """Lines of text that are shown together."""
+
+    begin: float  # seconds
+    end: float
+    lines: tuple[str, ...]
+
+
+def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float]) -> list[Caption]:
+    """Divide words with times into captions.
+
+    A caption ends with a sentence, before a pause of a second, and before a word that would make it longer than two
+    lines of 42 characters or 7 seconds; there it ends with the last comma, if that is in its second half. It is shown
+    from the begin of its first word to the end of its last one.
+
+    Args:
+        begins: Seconds in which words begin.
+        ends: Seconds in which words end.
+    """
+    result: list[Caption] = []
+    first = 0
+    place = 1
+    while first < len(words):
+        is_end = place == len(words) or _ends_sentence(words[place - 1]) or begins[place] - ends[place - 1] >= PAUSE
+        if not is_end and ends[place] - begins[first] <= LONGEST and len(wrapped(words[first : place + 1])) <= LINES:
+            place += 1
+            continue
+        if not is_end:
+            clauses = (stop for stop in range(place, first, -1) if words[stop - 1].endswith(_CLAUSE_ENDS))
+            stop = next(clauses, place)
+            place = stop if 2 * (stop - first) >= place - first else place
+        result.append(Caption(begins[first], max(ends[first:place]), balanced(words[first:place])))
+        first, place = place, place + 1
+    return result
+
+
+def _ends_sentence(word: str) -> bool:
+    return _SENTENCE_END.fullmatch(word) is not None and _ABBREVIATION.fullmatch(word) is None
+
+
+def wrapped(words: Sequence[str]) -> list[str]:
+    """Return lines of at most 42 characters, unless a word is longer, each as long as possible."""
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= LINE:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def balanced(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the same number of lines as ``wrapped``; of two lines, those whose longer one is shortest."""
+    lines = wrapped(words)
+    if len(lines) != 2:
+        return tuple(lines)
+    pairs = [(" ".join(words[:place]), " ".join(words[place:])) for place in range(1, len(words))]
+    return min(pairs, key=lambda pair: max(map(len, pair)))

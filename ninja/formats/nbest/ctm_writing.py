@@ -1,0 +1,164 @@
+"""Write CTM: the lines of a file with new words, or lines of other lists with times."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ninja.errors import LatticeError
+from ninja.formats.format import FIELDS, Field, WriteSettings
+from ninja.formats.hypotheses.alignment import changed_words
+from ninja.formats.nbest.text_rows import split
+from ninja.formats.nbest.timed import TimedWords, Timing
+from ninja.formats.nbest.writing import spelled
+from ninja.formats.textual import encoded
+from ninja.lattice.nbest import NBest
+
+CHANNEL = "1"
+UNKNOWN = "NA"  # a confidence
+KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})
+_TO_WORD = re.compile(r"([ \t\v\f]*(?:[^ \t\v\f]+[ \t\v\f]+){4})[^ \t\v\f]+")  # four fields, and the word
+
+
+@dataclass(frozen=True, slots=True)
+class CtmLine:
+    """A line of a file."""
+
+    row: str
+    has_word: bool  # not <eps>
+    comments: tuple[str, ...] = ()  # the lines above it that have no word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CtmLines:
+    """The lines of an utterance, which an origin has as its document."""
+
+    name: str  # of the file
+    key: str
+    lines: tuple[CtmLine, ...]
+    below: tuple[str, ...]  # comments below the last utterance
+    encoding: str
+    format: str
+
+
+class CtmEncoder:
+    """Writer of lines: those of a file that was read, with new words, or lines with the times of other lists.
+
+    A word in place of another one gets its time and its confidence; words in place of fewer or more words get the times
+    of the lattice, and no confidence (``NA``).
+
+    Source: NIST, SCTK, doc/infmts.htm, the format ctm.
+    """
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._settings = settings
+        self._timed = TimedWords(settings.options)
+        self._shift = settings.options.frame_shift
+
+    def add(self, nbest: NBest) -> bytes:
+        """Encode the best hypothesis of a list; return its lines.
+
+        Raises:
+            LatticeError: A word has no time, or the segments lack the utterance.
+        """
+        words = spelled(nbest.hypotheses[0], self._settings.words, nbest.key)
+        lines = lines_of(nbest)
+        if lines is None or lines.key != nbest.key or self._settings.options.segments is not None:
+            rows, encoding = self._rows(nbest, words), self._settings.encoding
+        else:
+            rows, encoding = self._changed(nbest, lines, words), lines.encoding
+        return encoded("".join(f"{row}\n" for row in rows), encoding, nbest.key)
+
+    def end(self) -> bytes:
+        """Return no bytes."""
+        return b""
+
+    def _rows(self, nbest: NBest, words: Sequence[str]) -> list[str]:
+        """Return the lines of a list of another format."""
+        timing = self._timed.of(nbest, words)
+        file, channel = timing.recording or nbest.key, timing.channel or CHANNEL
+        has_confidences = timing.confidences is not None
+        return [
+            self._row(nbest, timing, place, f"{file} {channel}", word, has_confidences=has_confidences)
+            for place, word in enumerate(words)
+        ]
+
+    def _row(self, nbest: NBest, timing: Timing, place: int, file: str, word: str, *, has_confidences: bool) -> str:
+        if timing.begins is None or timing.ends is None:
+            message = "its words have no times, so it cannot be CTM; read lists with times (JSON with words), or give "
+            raise LatticeError(f"{message}lattices with alignments (ninja align-words)", key=nbest.key)
+        begin, end = timing.begins[place], timing.ends[place]
+        digits = max(2, math.ceil(-math.log10(self._shift or nbest.frame_shift or 0.01) - 1e-9))
+        confidence = ""
+        if has_confidences:
+            value = timing.confidences[place] if timing.confidences is not None else None
+            confidence = f" {UNKNOWN}" if value is None else f" {value:g}"
+        return f"{file} {begin:.{digits}f} {end - begin:.{digits}f} {word}{confidence}"
+
+    def _changed(self, nbest: NBest, lines: CtmLines, words: Sequence[str]) -> list[str]:
+        """Return the lines of a file with new words."""
+        old = [line for line in lines.lines if line.has_word]
+        fields = [split(line.row) for line in old]
+        now: list[list[str]] = [[line.row] for line in old]  # the lines in place of each line with a word
+        before: list[str] = []  # lines before the first word
+        timing = None
+        shift = 0  # of the places of new words
+        for begin, end, new in changed_words([row[4] for row in fields], words):
+            if len(new) == end - begin:
+                for place, word in zip(range(begin, end), new, strict=True):
+                    now[place] = [_with_word(old[place].row, word)]
+                continue
+            timing = timing or self._timed.of(nbest, words)
+            near = fields[min(begin, len(fields) - 1)] if fields else [lines.key, CHANNEL]
+            has_confidences = len(near) == 6
+            first = begin + shift
+            rows = [
+                self._row(
+                    nbest,
+                    replace(timing, confidences=None),
+                    first + place,
+                    " ".join(near[:2]),
+                    word,
+                    has_confidences=has_confidences,
+                )
+                for place, word in enumerate(new)
+            ]
+            for place in range(begin, end):
+                now[place] = []
+            if begin < end:
+                now[begin] = rows
+            elif begin:
+                now[begin - 1] += rows
+            else:
+                before = rows
+            shift += len(new) - (end - begin)
+        result: list[str] = []
+        spoken = iter(now)
+        for line in lines.lines:
+            result += line.comments
+            if line.has_word:
+                result += before
+                before = []
+            result += next(spoken) if line.has_word else [line.row]
+        return [*result, *before, *lines.below]
+
+
+def _with_word(row: str, word: str) -> str:
+    """Return a line with another word."""
+    match = _TO_WORD.match(row)
+    assert match is not None
+    return match[1] + word + row[match.end() :]
+
+
+def lines_of(nbest: NBest) -> CtmLines | None:
+    """Return the lines that a list came from, or None."""
+    origin = None if nbest.record is None else nbest.record.origin
+    return origin.document if origin is not None and isinstance(origin.document, CtmLines) else None
+
+
+def lost_of_ctm(nbest: NBest, settings: WriteSettings) -> list[str]:
+    """Return the fields that are not kept: those of lists of other formats."""
+    has_others = nbest.record is not None and nbest.record.others - {"channel", "confidence"}
+    return [FIELDS["fields"]] if has_others and lines_of(nbest) is None else []

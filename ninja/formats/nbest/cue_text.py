@@ -1,0 +1,177 @@
+"""The text of a cue: its words between tags, line breaks and blanks, and the same text with other words."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ninja.formats.hypotheses.alignment import changed_words
+
+_BLANKS = r"[ \t\r\n\v\f]+"
+_NOTHING = r"(?!)"
+_VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
+_TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Parts of a text that are not words."""
+
+    tags: str  # pattern of what is not shown
+    escapes: bool = False  # characters may be references of HTML
+    times: bool = False  # tags may be times
+
+    def pattern(self) -> re.Pattern[str]:
+        """Return the pattern of the pieces of a text: a tag, blanks, a reference, or letters."""
+        reference = r"&#?[0-9A-Za-z]{1,32};" if self.escapes else _NOTHING
+        return re.compile(
+            f"(?P<tag>{self.tags})|(?P<blank>{_BLANKS})|(?P<reference>{reference})|[^ \\t\\r\\n\\v\\f<&{{]+|.",
+            re.DOTALL,
+        )
+
+
+SUBRIP = Markup(r"</?[A-Za-z][^<>\r\n]*>|\{\\[^{}\r\n]*\}")  # those of HTML, and of SubStation Alpha: {\an8}
+WEBVTT = Markup(r"<[^>]*(?:>|\Z)", escapes=True, times=True)
+PLAIN = Markup(_NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of a text."""
+
+    word: str
+    spans: tuple[tuple[int, int], ...]  # places of its characters; more than one if tags divide it
+    time: str | None = None  # the last tag with a time before it
+    segment: int = 0  # number of such tags before it
+
+
+def tokens(text: str, markup: Markup) -> list[Token]:
+    """Return the words of a text."""
+    return list(_tokens(text, markup))
+
+
+def _tokens(text: str, markup: Markup) -> Iterator[Token]:
+    letters: list[str] = []
+    spans: list[tuple[int, int]] = []
+    time: str | None = None
+    segment = 0
+    for piece in markup.pattern().finditer(text):
+        begin, end = piece.span()
+        if piece["tag"] is not None:
+            if markup.times and (match := _TIME_TAG.fullmatch(piece[0])) is not None:
+                if spans:  # a time within a word begins another one
+                    yield Token("".join(letters), tuple(spans), time, segment)
+                    letters, spans = [], []
+                time, segment = match[1], segment + 1
+            continue
+        if piece["blank"] is not None:
+            if spans:
+                yield Token("".join(letters), tuple(spans), time, segment)
+            letters, spans = [], []
+            continue
+        letters.append(html.unescape(piece[0]) if piece["reference"] is not None else piece[0])
+        if spans and spans[-1][1] == begin:
+            spans[-1] = spans[-1][0], end
+        else:
+            spans.append((begin, end))
+    if spans:
+        yield Token("".join(letters), tuple(spans), time, segment)
+
+
+def voice(text: str, markup: Markup) -> str | None:
+    """Return the speaker of a text (``<v Anna>``), or None if there is none or more than one."""
+    if not markup.times:
+        return None
+    voices = {html.unescape(match[1]).strip() for match in _VOICE.finditer(text)}
+    return voices.pop() if len(voices) == 1 else None
+
+
+def escaped(word: str, markup: Markup) -> str:
+    """Return a word as a text of this kind spells it."""
+    if not markup.escapes:
+        return word
+    return word.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+Edit = tuple[int, int, str]  # begin and end of a stretch of a text, and the characters in its place
+
+
+def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
+    """Return a text with other words: characters of equal words, tags and line breaks stay.
+
+    A word in place of another one gets the tags around it. Blanks of a word that is dropped are dropped, and so is a
+    line that has no word left.
+    """
+    old = tokens(text, markup)
+    if not old:
+        return text + " ".join(escaped(word, markup) for word in words)
+    now: dict[int, str | None] = {}  # what is written at the place of a token; None: nothing
+    for begin, end, new in changed_words([token.word for token in old], words):
+        written = " ".join(escaped(word, markup) for word in new)
+        if begin < end:
+            now.update(dict.fromkeys(range(begin, end)))
+            now[begin] = written or None
+        else:  # behind the word before, or else before the first one
+            place = max(begin - 1, 0)
+            original = " ".join(filter(None, [now.get(place, _spelled(text, old[place]))]))
+            now[place] = f"{original} {written}".strip() if begin else f"{written} {original}"
+    return _with_edits(text, _edits(text, markup, old, now)) if now else text
+
+
+def _spelled(text: str, token: Token) -> str:
+    return "".join(text[begin:end] for begin, end in token.spans)
+
+
+def _edits(text: str, markup: Markup, old: Sequence[Token], now: dict[int, str | None]) -> Iterator[Edit]:
+    """Yield the edits of a text in their order."""
+    opens = True  # no word or tag of the line is left so far
+    at = 0
+    for place, token in enumerate(old):
+        (begin, end), *others = token.spans
+        between = text[at:begin]
+        if (line_end := max(between.rfind("\n"), between.rfind("\r"))) >= 0:
+            opens, between = True, between[line_end + 1 :]
+        opens = opens and not between.strip(" \t\v\f")
+        at = token.spans[-1][1]
+        if place not in now:
+            opens = False
+            continue
+        new = now[place]
+        if new is not None:
+            opens = False
+            yield begin, end, new
+        elif opens:
+            yield begin, (end if others else _skipped(text, end)), ""
+        else:
+            yield max(begin - len(between) + len(between.rstrip(" \t")), 0), end, ""
+        yield from ((first, last, "") for first, last in others)
+
+
+def _skipped(text: str, at: int) -> int:
+    """Return the place behind blanks of a line."""
+    while at < len(text) and text[at] in " \t":
+        at += 1
+    return at
+
+
+def _with_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits, each within a line, without the lines that become empty."""
+    lines: list[str] = []
+    pending = list(edits)[::-1]
+    begin = 0
+    for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text):
+        end = begin + len(line)
+        pieces: list[str] = []
+        at = begin
+        while pending and pending[-1][0] < end:
+            first, last, new = pending.pop()
+            pieces += [text[at:first], new]
+            at = max(at, last)
+        changed = "".join([*pieces, text[at:end]])
+        if not pieces or changed.strip():
+            lines.append(changed)
+        begin = end
+    result = "".join(lines)
+    return result if text.endswith(("\r", "\n")) else re.sub(r"(?:\r\n|\r|\n)\Z", "", result)

@@ -1,0 +1,137 @@
+"""Write cues: files of cues with new words, or captions of other lists with times."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ninja.errors import LatticeError, OutputError
+from ninja.formats.format import FIELDS, Field, WriteSettings
+from ninja.formats.hypotheses.document import DocumentEncoder
+from ninja.formats.nbest.captions import Caption, captions, wrapped
+from ninja.formats.nbest.cue_text import escaped
+from ninja.formats.nbest.cues import LATEST, Syntax, check_word, rewrite_cues
+from ninja.formats.nbest.timed import TimedWords
+from ninja.formats.nbest.writing import spelled
+from ninja.formats.textual import encoded
+from ninja.lattice.nbest import NBest
+
+KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # of cues that are written back
+_TIMES_OF_WORDS = "times of single words"
+
+
+class CueEncoder:
+    """Writer of cues.
+
+    Cues of a file of the same format are written back to it (`DocumentEncoder`). The words of other lists become
+    captions (`captions`); a list whose words have no times, but whose utterance has, becomes one cue. A list without
+    words becomes none.
+    """
+
+    def __init__(self, settings: WriteSettings, syntax: Syntax) -> None:
+        self._syntax = syntax
+        self._settings = settings
+        self._documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
+        self._timed = TimedWords(settings.options)
+        self._is_document: bool | None = None  # by the first list
+        self._count = 0
+        self._last: tuple[int, str | None] = (0, None)  # begin of the last caption, its recording
+
+    def add(self, nbest: NBest) -> bytes:
+        """Encode the best hypothesis of a list; return the next bytes of the file.
+
+        Raises:
+            LatticeError: The utterance has no times, or it begins before the one that was written before it.
+            OutputError: Cues of a file and other lists would be in one file.
+        """
+        is_document = is_of(nbest, self._syntax.form)
+        if self._is_document not in (None, is_document):
+            message = (
+                f"cues of a file of {self._syntax.form} cannot be joined with other lists; write them to other files"
+            )
+            raise OutputError(message, key=nbest.key)
+        if is_document:
+            content = self._documents.add(nbest)
+            self._is_document = True
+            return content
+        content = self._captions(nbest)
+        if self._is_document is None:
+            content = self._syntax.header + content
+        self._is_document = False
+        return content
+
+    def end(self) -> bytes:
+        """Return the last bytes of the file."""
+        if self._is_document is None:
+            return self._syntax.header
+        return self._documents.end() if self._is_document else b""
+
+    def notes(self) -> list[str]:
+        """Return the messages on cues that keep their words."""
+        return self._documents.notes() if self._is_document else []
+
+    def _captions(self, nbest: NBest) -> bytes:
+        markup = self._syntax.markup
+        words = spelled(nbest.hypotheses[0], self._settings.words, nbest.key)
+        if not words:
+            return b""
+        for word in words:
+            check_word(word, self._syntax, nbest.key)
+        place = self._timed.of(nbest, words)
+        if place.begins is not None and place.ends is not None:
+            items = captions(words, place.begins, place.ends)
+        elif place.begin is not None and place.end is not None:
+            items = [Caption(place.begin, place.end, tuple(wrapped(words)))]
+        else:
+            message = (
+                "it has no times, so it cannot be a subtitle; read lists with times (CTM, JSON with words), or give "
+            )
+            raise LatticeError(f"{message}lattices with alignments (ninja align-words)", key=nbest.key)
+        pieces = []
+        count, last = self._count, self._last
+        for item in items:
+            begin, end = round(1000 * item.begin), round(1000 * item.end)
+            if not 0 <= begin <= end <= LATEST:
+                raise LatticeError(f"its times are {item.begin} to {item.end} s, out of range", key=nbest.key)
+            self._check_order(begin, place.recording, last, nbest.key)
+            count, last = count + 1, (begin, place.recording)
+            lines = [escaped(line, markup) for line in item.lines]
+            if place.speaker is not None and self._syntax.has_voices:
+                lines[0] = f"<v {escaped(place.speaker, markup)}>{lines[0]}"
+            pieces.append(self._syntax.cue(count, begin, end, lines))
+        content = encoded("".join(pieces), self._settings.encoding, nbest.key)
+        self._count, self._last = count, last
+        return content
+
+    def _check_order(self, begin: int, recording: str | None, last: tuple[int, str | None], key: str) -> None:
+        before, other = last
+        if self._count and recording != other:
+            message = (
+                f"{self._syntax.form} has one recording a file, but it is of {recording} and others are of {other}; "
+            )
+            raise LatticeError(f"{message}write each to a file of its own", key=key)
+        if begin < before:
+            message = (
+                f"it begins at {begin / 1000} s, before the one that was written last ({before / 1000} s); give the "
+            )
+            message += (
+                f"begins of the utterances in their recording (--to {self._syntax.form}:segments=FILE), or write "
+            )
+            raise LatticeError(f"{message}recordings to files of their own", key=key)
+
+
+def is_of(nbest: NBest, form: str) -> bool:
+    """Tell whether a list is of a file of a format that is written back."""
+    origin = None if nbest.record is None else nbest.record.origin
+    return origin is not None and origin.document is not None and origin.document.format == form
+
+
+def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
+    """Return the fields that captions do not keep; cues that are written back keep all."""
+    if is_of(nbest, form):
+        return []
+    lost = [FIELDS["key"]]
+    if any(hypothesis.begin for hypothesis in nbest.hypotheses):
+        lost.append(_TIMES_OF_WORDS)
+    if nbest.record is not None and nbest.record.others - {"start", "end"}:
+        lost.append(FIELDS["fields"])
+    return lost

@@ -1,0 +1,90 @@
+"""Subtitles of SubRip (SRT): a number, ``begin --> end`` and lines of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from ninja.errors import FormatError
+from ninja.formats.format import Format, Read, Write
+from ninja.formats.nbest.cue_text import SUBRIP
+from ninja.formats.nbest.cue_writing import KEPT, CueEncoder, lost_of_cues
+from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, cue_entries, line_begins, shown, times_of
+from ninja.formats.nbest.timed import TimedOptions
+
+_NUMBER = re.compile(rb"[ \t]*[0-9]{1,9}[ \t]*[\r\n]*")
+_CUT_TIMES = re.compile(rb"[ \t]*-?[0-9]+:[0-9]")
+_MARK = re.compile(rb"[ \t\r\n]*(?:[0-9]+[ \t]*(?:\r\n|\r|\n)[ \t]*)?-?(?:[0-9]+:)?[0-9]+:[0-9]+[,.][0-9]+[ \t]+-->")
+_EXPECTED = "expected a number and the times of a cue (00:00:01,000 --> 00:00:02,000)"
+
+
+def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
+    """Yield the cues of a file; a text may have empty lines.
+
+    Text before the first cue is an error, and so is the number of a cue behind an empty line without complete times.
+
+    Source: SubRip has no specification; the reader of FFmpeg (libavformat/srtdec.c) has its conventions.
+    """
+    lines = content.splitlines(keepends=True)
+    begins = line_begins(lines)
+    arrows = [place for place, line in enumerate(lines) if ARROW in line]
+    heads = []  # the first line of each cue
+    for place, before in zip(arrows, [-1, *arrows], strict=False):
+        heads.append(place - 1 if place - 1 > before and _NUMBER.fullmatch(lines[place - 1]) else place)
+    heads.append(len(lines))
+    for place in range(heads[0]):
+        if lines[place].strip():
+            yield FormatError(f"{_EXPECTED}, found {shown(lines[place])}", path, line=place + 1)
+            break
+    for head, place, stop in zip(heads, arrows, heads[1:], strict=False):
+        cut = _cut_cue(lines, head, place + 1, stop)
+        last = stop if cut is None else cut
+        while last > place + 1 and not lines[last - 1].strip():
+            last -= 1
+        begin, end = begins[place + 1], begins[last]
+        end = begin + len(content[begin:end].rstrip(b"\r\n"))
+        yield Cue(place + 1, lines[place], times_of(lines[place]), place + 2, begin, end)
+        if cut is not None:
+            yield FormatError(f"{_EXPECTED}, found {shown(lines[cut])}; is the file truncated?", path, line=cut + 1)
+
+
+def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
+    """Return the line of the next cue's number if no times follow it, or those are incomplete; else None.
+
+    Args:
+        head: First line of the cue: its number, if it has one.
+        first: First line of its text.
+        stop: First line behind the text.
+    """
+    number = int(lines[head]) if head < first - 1 else None
+    for place in range(first + 1, stop):
+        if not _NUMBER.fullmatch(lines[place]) or lines[place - 1].strip():
+            continue
+        following = lines[place + 1] if place + 1 < stop else b""
+        if int(lines[place]) - 1 == number or _CUT_TIMES.match(following):
+            return place
+    return None
+
+
+def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
+    return f"{number}\n{clock(begin, ',')} --> {clock(end, ',')}\n" + "\n".join(lines) + "\n\n"
+
+
+SRT = Syntax("srt", SUBRIP, scan_srt, b"", _cue, is_ended_by_arrow=True)
+FORMAT = Format(
+    name=SRT.form,
+    about="subtitles of SubRip (SRT); each cue is an utterance",
+    holds="nbest",
+    extensions=(".srt",),
+    mark=_MARK.match,
+    results=True,
+    read=Read(partial(cue_entries, syntax=SRT), CueOptions),
+    keeps=KEPT,
+    write=Write(
+        encoder=partial(CueEncoder, syntax=SRT),
+        options=TimedOptions,
+        also_lost=partial(lost_of_cues, form=SRT.form),
+        restores=True,
+    ),
+)

@@ -1,0 +1,114 @@
+"""Times of words within the recording, for writers of files with times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ninja.errors import LatticeError
+from ninja.formats.hypotheses.alignment import changed_words
+from ninja.formats.kaldi.tables import read_segments
+from ninja.formats.textual import checked_shift
+from ninja.lattice import Lattice
+from ninja.lattice.lattice import check_finite
+from ninja.lattice.nbest import NBest
+from ninja.lattice.origin import Origin
+
+ASSUMED_SHIFT = 0.01  # seconds, the default of readers
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOptions:
+    """Options of writing the best hypothesis with its times."""
+
+    n: ClassVar[int] = 1
+
+    segments: str | None = None  # Kaldi's table of recordings, begins and ends, which are added to times
+    frame_shift: float | None = None  # seconds  [default: that of the lattice, else 0.01]
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.frame_shift is not None:
+            checked_shift(self.frame_shift)
+        for name in ("acoustic_scale", "lm_scale", "word_penalty"):
+            check_finite(name, getattr(self, name))
+
+    def most(self, lattice: Lattice) -> int:
+        """Return the number of hypotheses of a lattice."""
+        return self.n
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The times of an utterance, in seconds from the begin of its recording, as far as known."""
+
+    recording: str | None  # of the segments
+    begin: float | None
+    end: float | None
+    begins: list[float] | None  # of each word
+    ends: list[float] | None
+    speaker: str | None
+    channel: str | None
+    confidences: list[float | None] | None  # of each word
+
+
+class TimedWords:
+    """Times of the best hypotheses of lists, by the options of a writer."""
+
+    def __init__(self, options: TimedOptions) -> None:
+        self._shift = options.frame_shift
+        self._path = options.segments
+        self._segments = None if options.segments is None else read_segments(options.segments)
+
+    def of(self, nbest: NBest, words: Sequence[str]) -> Timing:
+        """Return the times of the best hypothesis of a list, whose words are spelled as `words`.
+
+        Raises:
+            LatticeError: The segments lack the utterance.
+        """
+        recording, offset = None, 0.0
+        begin = end = None
+        origin = None if nbest.record is None else nbest.record.origin
+        if origin is not None and origin.begin is not None and origin.end is not None:
+            begin, end = origin.begin, origin.end
+        if self._segments is not None:
+            if nbest.key not in self._segments:
+                raise LatticeError(f"{self._path} lacks its segment", key=nbest.key)
+            recording, offset, last = self._segments[nbest.key]
+            if not 0 <= offset <= last < math.inf:
+                raise LatticeError(f"its segment in {self._path} is from {offset} to {last} s", key=nbest.key)
+            begin, end = (0.0, last - offset) if begin is None or end is None else (begin, end)
+        best = nbest.hypotheses[0]
+        shift = self._shift or nbest.frame_shift or ASSUMED_SHIFT
+        begins = None if best.begin is None else [offset + frame * shift for frame in best.begin]
+        ends = None if best.end is None else [offset + frame * shift for frame in best.end]
+        return Timing(
+            recording,
+            None if begin is None else offset + begin,
+            None if end is None else offset + end,
+            begins,
+            ends,
+            None if origin is None else origin.speaker,
+            None if origin is None else origin.channel,
+            None if origin is None else confidences_of(origin, words),
+        )
+
+
+def confidences_of(origin: Origin, words: Sequence[str]) -> list[float | None] | None:
+    """Return the confidences that a file has of the words of the best hypothesis; None if it has none.
+
+    A word in place of another one has its confidence; where the numbers of words differ, they are unknown.
+    """
+    if not origin.confidences:
+        return None
+    values: list[float | None] = []
+    at = 0
+    for begin, end, new in changed_words(origin.words, words):
+        values += origin.confidences[at:begin]
+        values += origin.confidences[begin:end] if len(new) == end - begin else [None] * len(new)
+        at = end
+    return [*values, *origin.confidences[at:]]

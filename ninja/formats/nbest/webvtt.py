@@ -1,0 +1,74 @@
+"""Subtitles of WebVTT: a header, then blocks of a name, ``begin --> end`` and lines of text with tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from ninja.errors import FormatError
+from ninja.formats.format import Format, Read, Write
+from ninja.formats.nbest.cue_text import WEBVTT
+from ninja.formats.nbest.cue_writing import KEPT, CueEncoder, lost_of_cues
+from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, cue_entries, line_begins, shown, times_of
+from ninja.formats.nbest.timed import TimedOptions
+
+_MARK = re.compile(rb"WEBVTT(?:[ \t\r\n]|\Z)")
+_OTHER_BLOCK = re.compile(rb"(?:NOTE|STYLE|REGION)(?:[ \t\r\n]|\Z)")
+
+
+def scan_webvtt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
+    """Yield the cues of a file; a block without times is an error unless it is a comment, a style or a region.
+
+    Source: W3C, WebVTT: The Web Video Text Tracks Format, "WebVTT file parsing".
+    """
+    if not _MARK.match(content):
+        raise FormatError("the first line is not WEBVTT", path, line=1)
+    lines = content.splitlines(keepends=True)
+    begins = line_begins(lines)
+
+    def end_of_block(place: int) -> int:
+        while place < len(lines) and lines[place].strip(b"\r\n") and ARROW not in lines[place]:
+            place += 1
+        return place
+
+    place = end_of_block(1)  # the rest of the header
+    while place < len(lines):
+        first = place
+        if not lines[place].strip():
+            place += 1
+            continue
+        times = end_of_block(place)  # behind the name of a cue, of one line
+        if times > first + 1 or times == len(lines) or ARROW not in lines[times]:
+            if not _OTHER_BLOCK.match(lines[first]):
+                yield FormatError(f"expected the times of a cue below {shown(lines[first])}", path, line=first + 1)
+            place = times
+            continue
+        place = end_of_block(times + 1)
+        begin, end = begins[times + 1], begins[place]
+        end = begin + len(content[begin:end].rstrip(b"\r\n"))
+        yield Cue(times + 1, lines[times], times_of(lines[times]), times + 2, begin, end)
+
+
+def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
+    return f"{clock(begin, '.')} --> {clock(end, '.')}\n" + "\n".join(lines) + "\n\n"
+
+
+VTT = Syntax("vtt", WEBVTT, scan_webvtt, b"WEBVTT\n\n", _cue, has_voices=True)
+FORMAT = Format(
+    name=VTT.form,
+    about="subtitles of WebVTT; each cue is an utterance",
+    holds="nbest",
+    extensions=(".vtt",),
+    aliases=("webvtt",),
+    mark=_MARK.match,
+    results=True,
+    read=Read(partial(cue_entries, syntax=VTT), CueOptions),
+    keeps=KEPT,
+    write=Write(
+        encoder=partial(CueEncoder, syntax=VTT),
+        options=TimedOptions,
+        also_lost=partial(lost_of_cues, form=VTT.form),
+        restores=True,
+    ),
+)

@@ -1,0 +1,68 @@
+"""Whisper's TSV: begin and end in milliseconds and a text on each line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from ninja.errors import FormatError
+from ninja.formats.format import Format, Read, Write
+from ninja.formats.nbest.cue_text import PLAIN
+from ninja.formats.nbest.cue_writing import KEPT, CueEncoder, lost_of_cues
+from ninja.formats.nbest.cues import Cue, CueOptions, Syntax, cue_entries, line_begins
+from ninja.formats.nbest.timed import TimedOptions
+
+_MARK = re.compile(rb"start\tend\ttext[ \t]*(?:[\r\n]|\Z)")
+_MILLISECONDS = re.compile(rb"[ ]*(-?)([0-9]{1,12})[ ]*")
+
+
+def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
+    """Yield the lines of a file below its header; a text may have tabs.
+
+    Source: openai/whisper, whisper/utils.py, WriteTSV.
+    """
+    if not _MARK.match(content):
+        raise FormatError("the first line is not start, end, text, with tabs between them", path, line=1)
+    lines = content.splitlines(keepends=True)
+    begins = line_begins(lines)
+    for number, line in enumerate(lines[1:], start=2):
+        row = line.rstrip(b"\r\n")
+        if not row.strip():
+            continue
+        fields = row.split(b"\t", 2)
+        times = (_clock(fields[0]), _clock(fields[1])) if len(fields) == 3 else None
+        end = begins[number - 1] + len(row)
+        yield Cue(number, row, times, number, end - len(fields[-1]), end)
+
+
+def _clock(text: bytes) -> bytes:
+    """Return milliseconds as hours, minutes and seconds; another text as it is."""
+    match = _MILLISECONDS.fullmatch(text)
+    if match is None:
+        return text
+    minutes, rest = divmod(int(match[2]), 60_000)
+    return b"%s%d:%02d:%02d.%03d" % (match[1], minutes // 60, minutes % 60, rest // 1000, rest % 1000)
+
+
+def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
+    return f"{begin}\t{end}\t{' '.join(lines)}\n"
+
+
+TSV = Syntax("whisper-tsv", PLAIN, scan_tsv, b"start\tend\ttext\n", _cue)
+FORMAT = Format(
+    name=TSV.form,
+    about="Whisper's TSV: begin and end in milliseconds and a text on each line",
+    holds="nbest",
+    extensions=(".whisper.tsv",),
+    mark=_MARK.match,
+    results=True,
+    read=Read(partial(cue_entries, syntax=TSV), CueOptions),
+    keeps=KEPT,
+    write=Write(
+        encoder=partial(CueEncoder, syntax=TSV),
+        options=TimedOptions,
+        also_lost=partial(lost_of_cues, form=TSV.form),
+        restores=True,
+    ),
+)
