@@ -35,6 +35,7 @@ MODULES = (
     "nbest.json_lists",
     "nbest.srilm",
     "nbest.columns",
+    "nbest.tables",
     "nbest.webvtt",
     "nbest.srt",
     "nbest.whisper_tsv",

@@ -338,7 +338,7 @@ FORMAT = Format(
     about="Arrow file of Ninja, which is mapped and stores all of a lattice",
     extensions=(".arrow",),
     aliases=("arrow",),
-    mark=lambda head: head.startswith(native_schema.MAGIC),
+    mark=lambda head: head.startswith(native_schema.MAGIC) and not native_schema.is_table(head),
     read=Read(_entries, ids=True, lazy=True),
     keeps=ALL_FIELDS,
     write=Write(encoder=NativeEncoder),

@@ -213,6 +213,18 @@ def checked(schema: Any, path: str | None) -> Schema:
     return Schema(has_dictionary, words, None if checksum is None else int(checksum), CHECKSUM in schema.names)
 
 
+def is_table(head: bytes) -> bool:
+    """Tell by its first bytes whether an Arrow file is not one of lattices.
+
+    Its schema must be within these bytes: a file of lattices with a large symbol table in its schema has a larger one.
+    """
+    if not head.startswith(MAGIC) or len(head) < 16:
+        return False
+    size = int.from_bytes(head[12:16], "little", signed=True)
+    schema = head[16 : 16 + size]
+    return 0 < size == len(schema) and NAME not in schema and b"arc_begin" not in schema
+
+
 def check_layout(content: memoryview, path: str | None) -> None:
     """Check the layout of an Arrow file: no compressed columns, and blocks that cover the file without gaps."""
     if bytes(content[:6]) != MAGIC or bytes(content[-6:]) != MAGIC or len(content) < 24:

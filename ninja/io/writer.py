@@ -25,6 +25,7 @@ from ninja.lattice.symbols import SymbolTable
 KALDI = ("binary", "text")  # Kaldi's own archives, which have script files and can be resumed
 _NO_OUTPUTS = {  # extensions that no format has
     ".stm": "STM is not written; write JSON lines (.jsonl), which hold words with times",
+    ".feather": "tables are written as Parquet (.parquet)",
     ".scp": "a script file goes with an archive; say ark,scp:FILE.ark,FILE.scp",
 }
 _ONE_COST = ("costs", "scores")  # options of formats that may select one unscaled cost

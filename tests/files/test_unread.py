@@ -55,7 +55,7 @@ def zipped() -> bytes:
 def parquet() -> bytes:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     file = io.BytesIO()
-    pq.write_table(pa.table({"key": ["a"]}), file)
+    pq.write_table(pa.table({"key": ["a"], "arc_begin": [[0]]}), file)
     return file.getvalue()
 
 

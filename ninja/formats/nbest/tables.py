@@ -1,0 +1,209 @@
+"""N-best lists in tables of Parquet and Arrow: a row is an utterance, or a hypothesis; written as Parquet.
+
+Columns have the names and the meaning of fields in JSON (``json_lists``)::
+
+    id: string    text: string                                                     a row is a hypothesis
+    id: string    nbest: list of strings    score: list of numbers
+    id: string    nbest: list of structs of text, score, am_score, lm_score, words
+
+Other columns stay with the lattice until the table is written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ninja.errors import FormatError, NinjaError
+from ninja.formats import native_schema
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Format, Read, Write
+from ninja.formats.nbest.json_hypotheses import ObjectFields
+from ninja.formats.nbest.json_lists import Object, read_lists
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.table_writing import KEPT, TableEncoder, TableRow, lost_of_table
+from ninja.formats.nbest.writing import ListOptions
+from ninja.formats.unsupported import refusal
+from ninja.lattice.lattice import ListRecord
+from ninja.lattice.nbest import NBest
+from ninja.lattice.origin import Origin
+from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import needed_for
+
+PARQUET = b"PAR1\x15"  # the mark, and the first byte of a page or of the footer
+KEYS = ("key", "id", "utt_id", "utt", "utterance_id", "audio_id", "segment_id")  # columns of utterance ids
+NBESTS = ("nbest", "hyps", "hypotheses")
+TEXTS = ("text", "pred_text", "transcription", "transcript", "hypothesis", "sentence")
+DEFAULT = ObjectFields()
+ROWS = 64  # rows that are read at once: an encoded row may be far smaller than the row
+_LATTICES = "arc_begin"  # a column of the native format
+
+
+@contextmanager
+def _errors(path: str | None, what: str) -> Iterator[None]:
+    """Raise the errors of Arrow, of which there are many kinds, as ours."""
+    try:
+        yield
+    except NinjaError:
+        raise
+    except Exception as error:
+        raise FormatError(f"{what}: {str(error).partition(chr(10))[0][:200]}", path) from error
+
+
+def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
+    """Read the lists of a table; lines in errors are rows.
+
+    Args:
+        options: Names of columns, and of the fields of structs. Of the default names, `key` is also ``id``, ``utt_id``
+            and others; without `nbest`, a row is a hypothesis, whose cost is 0 if there is no score.
+
+    Raises:
+        FormatError: The file is damaged, has lattices, or lacks the columns.
+    """
+    source = content.mapped()
+    path = content.name
+    with needed_for("a table", path):
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    with _errors(path, "not a table, or damaged"):
+        is_parquet = _head(source) == PARQUET
+        file = pyarrow.memory_map(str(source)) if isinstance(source, Path) else pyarrow.BufferReader(source)
+        if is_parquet:
+            table = pyarrow.parquet.ParquetFile(file)
+            schema = table.schema_arrow
+        else:
+            table = pyarrow.ipc.open_file(file)
+            schema = table.schema
+    columns = _columns(schema.names, options, path)
+    batches = table.iter_batches(ROWS) if is_parquet else _record_batches(table)
+    yield from _lists(_guarded(batches, path), columns, content)
+
+
+def _head(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source[: len(PARQUET)]
+    with open(source, "rb") as file:
+        return file.read(len(PARQUET))
+
+
+def _record_batches(table: Any) -> Iterator[Any]:
+    for number in range(table.num_record_batches):
+        batch = table.get_batch(number)
+        batch.validate(full=True)
+        for first in range(0, batch.num_rows, ROWS):
+            yield batch.slice(first, ROWS)
+
+
+def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
+    while True:
+        with _errors(path, "damaged"):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _columns(names: list[str], options: ObjectFields, path: str | None) -> ObjectFields:
+    """Return the names of the columns: those that the user names, else the first ones of the known names."""
+    if len({*names}) < len(names):
+        raise FormatError("two columns have the same name; rename one", path)
+    if _LATTICES in names:
+        raise FormatError(refusal(PARQUET) or "", path)
+    changed: dict[str, Any] = {}
+    if options.key == DEFAULT.key:
+        changed["key"] = next((name for name in KEYS if name in names), None)
+    if options.nbest == DEFAULT.nbest:
+        changed["nbest"] = next((name for name in NBESTS if name in names), None)
+    columns = replace(options, **changed)
+    if columns.nbest is None and columns.text == DEFAULT.text:
+        columns = replace(columns, text=next((name for name in TEXTS if name in names), columns.text))
+    if columns.nbest is None and columns.missing_score is None and not columns.group:
+        columns = replace(columns, missing_score=0.0)  # of the only hypothesis of a row
+    named = [columns.key, columns.nbest or columns.text]
+    if (missing := next((name for name in named if name is not None and name not in names), None)) is not None:
+        shown = ", ".join(repr(name[:20]) for name in names[:8])
+        message = f"the table has no column {missing!r}, but {shown or 'none'}; name those of the utterance ids and of "
+        raise FormatError(f"{message}the lists or texts (--from parquet:key=NAME,nbest=NAME or text=NAME)", path)
+    return columns
+
+
+def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> Iterator[NBest | FormatError]:
+    """Yield the list of each row with its row."""
+    rows: deque[TableRow] = deque()  # of the lists to come
+    path = content.name
+
+    def objects() -> Iterator[Object]:
+        number = 0
+        for batch in batches:
+            values = _values(batch, path)
+            for place in range(batch.num_rows):
+                number += 1
+                rows.append(TableRow(path, batch.slice(place, 1), columns, FORMAT.name))
+                yield str(number), {name: value[place] for name, value in values.items()}, number
+
+    for item in read_lists(objects(), path, columns, content):
+        row = None if columns.group or columns.skip else rows.popleft()
+        if isinstance(item, NBest) and row is not None:
+            record = item.record or ListRecord({}, {}, layout=columns)
+            item = replace(item, record=replace(record, origin=Origin(row, 0, 0)))
+        yield item
+
+
+def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
+    """Return the values of the columns that JSON could have."""
+    values = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if _is_plain(column.type):
+            with _errors(path, f"the column {name!r} is damaged"):
+                values[name] = column.to_pylist()
+    return values
+
+
+def _is_plain(kind: Any) -> bool:
+    """Tell whether a type is of strings, numbers and truth values, and of lists and structs of these."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return _is_plain(kind.value_type)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _is_plain(kind.value_type)
+    if types.is_struct(kind):
+        return all(_is_plain(kind.field(place).type) for place in range(kind.num_fields))
+    tests = (
+        types.is_string,
+        types.is_large_string,
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_null,
+    )
+    return any(test(kind) for test in tests)
+
+
+def _entries(content: Content, words: SymbolTable | None, options: ObjectFields) -> Iterator[Entry]:
+    return list_entries(read_table(content, options), content, words)
+
+
+FORMAT = Format(
+    name="parquet",
+    about="tables of Parquet and Arrow with sentences or n-best lists; written as Parquet",
+    holds="nbest",
+    extensions=(".parquet",),
+    mark=lambda head: head.startswith(PARQUET) or native_schema.is_table(head),
+    read=Read(_entries, ObjectFields),
+    keeps=KEPT,
+    write=Write(
+        encoder=TableEncoder,
+        options=ListOptions,
+        also_lost=lost_of_table,
+        unique_keys=True,
+        encoded_keys=True,
+        restores=True,
+    ),
+)
