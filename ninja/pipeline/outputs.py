@@ -215,7 +215,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
 
     The user's choice of a format takes precedence. Files that are read as a whole cannot be joined in one output.
     """
-    if output.to is not None or output.is_stdout or output.is_per_file or inputs.tables is not None:
+    if output.to is not None or output.is_stdout or output.is_per_file:
         return output
     form = output.resolved.format
     is_unmarked = form.mark is None and not output.resolved.is_kaldi  # files of another format may have the extension
@@ -256,7 +256,9 @@ def _plain_files(inputs: Inputs) -> list[SourceFile]:
 
 
 def _paths(inputs: Inputs) -> tuple[str, ...]:
-    """Return the paths of the files of the inputs that can be read again."""
+    """Return the paths of the files of the inputs, or of their share in a run, that can be read again."""
+    if inputs.tables is not None:
+        return tuple(table.place.path for table in inputs.tables)
     return tuple(file.path for file in _plain_files(inputs) if not file.is_pipe)
 
 

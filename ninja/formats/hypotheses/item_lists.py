@@ -11,11 +11,11 @@ from ninja.formats.hypotheses.alignment import Change, Correspondence
 from ninja.formats.hypotheses.json_spans import (
     Edits,
     ItemSplice,
+    Locator,
     Path,
     Splice,
     parsed_path,
     rewritten,
-    spans,
     values_at,
 )
 from ninja.formats.hypotheses.places import NANOS, PIECE_MARK, SECONDS, Item, ItemList, Times, divided
@@ -35,19 +35,19 @@ class ItemRevision:
     Args:
         entries: The list.
         words: The words of the utterance before the changes, which the list may have in another form.
-        text: The document.
+        places: The places of values in the document.
         value: The document, parsed.
         least_share: Share of the words that the list must have in their order; else nothing is changed.
     """
 
     def __init__(
-        self, entries: ItemList, words: Sequence[str], text: str, value: Any, least_share: float = 0.0
+        self, entries: ItemList, words: Sequence[str], places: Locator, value: Any, least_share: float = 0.0
     ) -> None:
         self.edits = Edits()
         self.num_unmatched = 0
         self._entries = entries
         self._words = words
-        self._text = text
+        self._places = places
         self._value = value
         self._forms: dict[str | int, Callable[[str], str]] = {}
         self._least_share = least_share
@@ -171,7 +171,7 @@ class ItemRevision:
     def _copy(self, item: Item, number: int, word: str, times: Times | None) -> str:
         """Return the JSON text of an item, or of its field in a list of fields, with another word and other times."""
         path = item.paths[number]
-        raw = self._text[slice(*spans(self._text, [path])[path])]
+        raw = self._places.raw(path)
         fields = self._entries.fields
         edits = Edits()
         for place, text in item.texts:
@@ -195,7 +195,7 @@ class ItemRevision:
                         continue
                     for place, old in values_at(value, steps):
                         edits.values[place] = spelled_time(old, seconds, fields.unit)
-        return rewritten(raw, edits, ascii_only=self._text.isascii())
+        return rewritten(raw, edits, ascii_only=self._places.text.isascii())
 
 
 def _is_named(path: Path, name: str | int) -> bool:

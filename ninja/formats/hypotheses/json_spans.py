@@ -90,19 +90,57 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def spans(text: str, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+class Locator:
+    """The places of values in a JSON document.
+
+    Args:
+        text: A document without an error.
+        bases: Values within which others will be located, found in one pass.
+    """
+
+    def __init__(self, text: str, bases: Iterable[Path]) -> None:
+        self.text = text
+        self._spans = spans(text, bases)
+        self._items: dict[Path, list[tuple[int, int]]] = {}
+
+    def raw(self, path: Path) -> str:
+        """Return the JSON text of a value."""
+        begin, end = self.span(path)
+        return self.text[begin:end]
+
+    def span(self, path: Path) -> tuple[int, int]:
+        """Return the begin and the end of a value."""
+        if path in self._spans:
+            return self._spans[path]
+        *above, last = path
+        if isinstance(last, int):
+            return self._items_of(tuple(above))[last]
+        size = next((size for size in range(len(path), 0, -1) if path[:size] in self._spans), 0)
+        begin = self._spans[path[:size]][0] if size else 0
+        self._spans[path] = spans(self.text, [path[size:]], begin)[path[size:]]
+        return self._spans[path]
+
+    def _items_of(self, path: Path) -> list[tuple[int, int]]:
+        """Return the begin and the end of each item of a list."""
+        if path not in self._items:
+            self._items[path] = [*item_spans(self.text, self.span(path)[0])]
+        return self._items[path]
+
+
+def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[int, int]]:
     """Return the begin and the end of values in a JSON document.
 
     Args:
         text: A document without an error or duplicate field on the paths.
         paths: Values to find; each must exist.
+        begin: Begin of a value within the document, from which the paths lead.
 
     Raises:
         KeyError: There is no such value.
     """
     places: dict[Path, tuple[int, int]] = {}
     # Values to open, each with the paths that lead into it, and the number of their parts that led to it.
-    stack = [(_after_blank(text, 0), [*dict.fromkeys(paths)], 0)]
+    stack = [(_after_blank(text, begin), [*dict.fromkeys(paths)], 0)]
     while stack:
         begin, below, depth = stack.pop()
         here = [path for path in below if len(path) == depth]

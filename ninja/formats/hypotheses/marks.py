@@ -6,9 +6,11 @@ import re
 from functools import lru_cache
 
 _BEGIN = re.compile(rb"\s*[{\[]")
-_TOKEN = re.compile(rb'("(?:[^"\\]|\\.)*")(\s*:)?|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
 MOST_TOKENS = 20_000
 LONGEST_PATH = 200  # characters
+CUT = "…"  # behind the path of a text of which the first bytes of a long file have only a part
+LONG = 1 << 15  # bytes
 
 
 def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
@@ -33,17 +35,20 @@ def fields_of(head: bytes) -> frozenset[str]:
     name = ""  # path of the value that comes next
     for count, token in enumerate(_TOKEN.finditer(head)):
         text = token[0]
-        if token[2] is not None:
-            name = f"{prefixes[-1]}.{token[1][1:-1].decode(errors='replace')}".removeprefix(".")
-            if len(name) > LONGEST_PATH or count > MOST_TOKENS:
-                break
-            fields.add(name)
+        if text[:1] == b'"':
+            if token[3] is not None:
+                name = f"{prefixes[-1]}.{token[1].decode(errors='replace')}".removeprefix(".")
+                if len(name) > LONGEST_PATH or count > MOST_TOKENS:
+                    break
+                fields.add(name)
+            elif not token[2] and len(head) >= LONG:
+                fields.add(name + CUT)
         elif text == b"{":
             prefixes.append(name)
         elif text == b"[":
             name += "[]"
             prefixes.append(name)
-        elif text in (b"}", b"]") and len(prefixes) > 1:
+        elif len(prefixes) > 1:
             prefixes.pop()
             name = prefixes[-1]
     return frozenset(fields)

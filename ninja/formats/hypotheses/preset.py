@@ -61,4 +61,5 @@ class Preset:
     all_words: tuple[WordFields, ...] = ()  # lists of the words of all utterances, from the document
     applies: Callable[[Any], bool] = lambda document: True  # tells variants of one name apart
     aliases: tuple[str, ...] = ()
+    beside_lattices: bool = True  # such files are read in a folder with lattices; others describe the data there
     extensions: tuple[str, ...] = (".json", ".jsonl")

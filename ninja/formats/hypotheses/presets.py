@@ -11,7 +11,7 @@ from typing import Any
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Encoder, Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import DocumentEncoder, DocumentOptions
-from ninja.formats.hypotheses.marks import has_marks
+from ninja.formats.hypotheses.marks import CUT, has_marks
 from ninja.formats.hypotheses.preset import Preset, WordFields
 from ninja.formats.hypotheses.reading import PresetOptions, entries
 from ninja.formats.hypotheses.rewriting import rewrite
@@ -70,6 +70,7 @@ _WHISPER = Preset(
         ("segments[].text", "segments[].words[].probability"),
         ("segments[].text", "segments[].start", "segments[].end"),
         ("text", "segments", "language"),
+        (f"text{CUT}",),
         ("text", "words[].word", "words[].start", "language"),
     ),
     utterances="segments[]",
@@ -138,6 +139,7 @@ _NEMO = Preset(
     text=("pred_text",),
     words=(WordFields("timestamps_word[]"), WordFields("timestamp.word[]")),
     in_order=False,
+    beside_lattices=False,
 )
 _NEMO_BEAMS = replace(
     _NEMO,
@@ -216,7 +218,12 @@ _AZURE = Preset(
 )
 _AZURE_BATCH = replace(
     _AZURE,
-    marks=(("recognizedPhrases[].nBest[].display",), ("recognizedPhrases[].nBest[].lexical",)),
+    marks=(
+        ("recognizedPhrases[].nBest[].display",),
+        ("recognizedPhrases[].nBest[].lexical",),
+        ("combinedRecognizedPhrases[].display",),
+        (f"combinedRecognizedPhrases[].lexical{CUT}",),
+    ),
     utterances="recognizedPhrases[]",
     hypotheses="nBest[]",
     score=("confidence",),
@@ -308,6 +315,7 @@ _LHOTSE = Preset(
     start=("start",),
     duration=("duration",),
     in_order=False,
+    beside_lattices=False,
     speaker=("speaker",),
     channel=("channel",),
 )
@@ -326,6 +334,7 @@ _SEGLST = Preset(
     start=("start_time",),
     end=("end_time",),
     in_order=False,
+    beside_lattices=False,
     speaker=("speaker",),
     channel=("channel",),
     extensions=(".json",),
@@ -335,6 +344,9 @@ PRESETS = (
     _WHISPERX,
     replace(_WHISPER, utterances="[]", all_text=(), all_words=(), marks=_LISTED_SEGMENTS, applies=_is_list),
     _WHISPER,
+    # A long text in front hides the fields behind it, so this format is that of the pipeline, too.
+    replace(_PIPELINE, name=_WHISPER.name, marks=()),
+    replace(_PIPELINE_CHUNKS, name=_WHISPER.name, marks=()),
     replace(_WHISPER, utterances="", words=_WHISPER.all_words, all_text=(), all_words=(), marks=(), applies=_always),
     _WHISPER_CPP,
     _listed(_PIPELINE_CHUNKS),
@@ -381,6 +393,7 @@ def _format(presets: Sequence[Preset]) -> Format:
         aliases=first.aliases,
         mark=partial(has_marks, tuple(marks for preset in presets for marks in preset.marks)),
         read=Read(read, PresetOptions),
+        results=not first.beside_lattices,
         keeps=frozenset({"key", "names", "times", "frame shift", "fields"}),
         write=Write(encoder=encoder, options=DocumentOptions, unique_keys=True, as_it_came=True),
     )

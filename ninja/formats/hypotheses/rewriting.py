@@ -12,7 +12,7 @@ from ninja.files.stream import BOM
 from ninja.formats.hypotheses.alignment import Change, changed_words
 from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
 from ninja.formats.hypotheses.item_lists import ItemRevision
-from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Path, rewritten, spans
+from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Locator, Path, rewritten
 from ninja.formats.hypotheses.places import ItemList, PlacedDocument, PlacedHypothesis, Text, placed
 from ninja.formats.hypotheses.preset import Preset
 from ninja.formats.hypotheses.reading import chosen_preset
@@ -44,7 +44,10 @@ def rewrite(
     num_utterances = max(len(places.utterances), 1)
     if not corrections:
         return Rewritten(content, num_utterances)
-    revision = _Revision(text, value)
+    corrected = [places.utterances[place] for place in corrections if place < len(places.utterances)]
+    utterances = [one for one in corrected if not isinstance(one, FormatError)]
+    bases = [one.path for utterance in utterances for one in utterance.hypotheses]
+    revision = _Revision(Locator(text, bases), value)
     changes = revision.correct(places, corrections, document, options)
     revision.correct_all(places, changes)
     if not revision.edits:
@@ -57,10 +60,10 @@ def rewrite(
 class _Revision:
     """The changes of a document."""
 
-    def __init__(self, text: str, value: Any) -> None:
+    def __init__(self, places: Locator, value: Any) -> None:
         self.edits = Edits()
         self.num_unmatched = 0
-        self._text = text
+        self._places = places
         self._value = value
 
     def correct(
@@ -109,27 +112,26 @@ class _Revision:
 
     def _reorder(self, alternatives: Sequence[PlacedHypothesis], path: Path, sentences: list[list[str]]) -> None:
         """Put the alternatives of an utterance into the order of new sentences, with their words."""
-        places = spans(self._text, [one.path for one in alternatives])
         rest = list(alternatives)
         items: list[str] = []
         for sentence in sentences:
             equal = [one for one in rest if one.words == sentence]
             rest = [one for one in rest if one.words != sentence]
             for one in equal:
-                items.append(self._text[slice(*places[one.path])])
+                items.append(self._places.raw(one.path))
             if not equal:
                 nearest = min(rest or alternatives, key=lambda one: _distance(one.words, sentence))
                 rest = [one for one in rest if one is not nearest]
-                items.append(self._with_words(nearest, sentence, places[nearest.path]))
+                items.append(self._with_words(nearest, sentence))
         self.edits.items[path] = [ItemSplice(0, len(alternatives), tuple(items))]
 
-    def _with_words(self, hypothesis: PlacedHypothesis, sentence: list[str], span: tuple[int, int]) -> str:
+    def _with_words(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> str:
         """Return the JSON text of a hypothesis with other words."""
-        inner = _Revision(self._text, self._value)
+        inner = _Revision(self._places, self._value)
         inner._change(hypothesis, sentence)
         self.num_unmatched += inner.num_unmatched
         edits = inner.edits.below(hypothesis.path)
-        return rewritten(self._text[slice(*span)], edits, ascii_only=self._text.isascii())
+        return rewritten(self._places.raw(hypothesis.path), edits, ascii_only=self._places.text.isascii())
 
     def _change(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> None:
         """Change the words of a hypothesis."""
@@ -153,7 +155,7 @@ class _Revision:
         self, entries: ItemList, words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
     ) -> None:
         if changes:
-            revised = ItemRevision(entries, words, self._text, self._value, least_share)
+            revised = ItemRevision(entries, words, self._places, self._value, least_share)
             revised.change(changes)
             self.num_unmatched += revised.num_unmatched
             self.edits.add(revised.edits)

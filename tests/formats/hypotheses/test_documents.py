@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis_files import FILES, FOLDER, correct, replacing
+from linear_time import assert_linear
 
 import ninja as package
 from ninja import pipeline
@@ -95,6 +96,43 @@ def test_results_without_a_record_are_written_to_their_place(folder):
     assert not isinstance(Lattice.replace(next(iter(package.read(WHISPER)))[1]), ListLattice)
     pipeline.run(pipeline.Inputs(str(WHISPER)), stage, Output("out.json"))
     assert (folder / "out.json").read_bytes() == WHISPER.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["whisper.json", "huggingface.json", "huggingface-word.json"])
+def test_a_file_with_a_long_text_in_front_is_recognised(name, folder, ninja):
+    document = json.loads((FOLDER / name).read_text())
+    document["text"] *= 3000
+    (folder / "long.json").write_text(json.dumps(document))
+    assert ninja("convert", "long.json", "-o", "back.json")[0] == 0
+    assert (folder / "back.json").read_bytes() == (folder / "long.json").read_bytes()
+    sentences = [" ".join(lattice.record.origin.words) for _, lattice in package.read("long.json")]
+    texts = [part["text"].strip() for part in document.get("segments") or document["chunks"]]
+    assert sentences == ([" ".join(document["text"].split())] if "word" in name else texts)
+
+
+def test_files_that_describe_data_are_not_read_beside_lattices(folder, ninja):
+    (folder / "in").mkdir()
+    (folder / "in" / "supervisions.jsonl").write_bytes((FOLDER / "lhotse.jsonl").read_bytes())
+    assert ninja("convert", "in", "-o", "a.jsonl")[0] == 0
+    (folder / "in" / "talk.json").write_bytes(WHISPER.read_bytes())
+    code, _, messages = ninja("convert", "in", "-o", "b.jsonl")
+    assert code == 0
+    assert "1 file of results beside lattices is left out: supervisions.jsonl" in messages
+    assert [json.loads(row)["key"] for row in (folder / "b.jsonl").read_text().splitlines()] == ["talk-1", "talk-2"]
+
+
+def test_correcting_every_utterance_takes_time_in_proportion_to_the_file(folder):
+    document = json.loads(WHISPER.read_text())
+
+    def task(size):
+        segments = document["segments"] * (1 + size // 3000)
+        for number, segment in enumerate(segments):
+            segments[number] = {**segment, "start": 10 * number, "end": 10 * number + 9}
+        path = folder / f"{size}.json"
+        path.write_text(json.dumps({"text": "".join(segment["text"] for segment in segments), "segments": segments}))
+        return lambda: correct(path, folder / "out.json", "whisper", replacing("apple", "ap ple"))
+
+    assert_linear(task, 1 << 16, "corrections")
 
 
 CONFIDENCES = st.sampled_from([0.5, 0.25, 0.125])
