@@ -227,7 +227,7 @@ def context(
     stage = Contextual(context, old_lm)
     stage.bind(words, log)
     scales = Scales(acoustic_scale, word_penalty=word_penalty)
-    destination = replace(destination, chosen=ChosenScales(scales))
+    destination = replace(destination, chosen=ChosenScales(scales), scales=scales)
     counts = PhraseCounts(stage)
     arcs = 0
     with nullcontext() if report is None else text_output(report) as lines:

@@ -71,7 +71,7 @@ def rescore(
         raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
     words = inputs.need_table()
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
-    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight))
+    destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight), scales=options.scales)
     log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")

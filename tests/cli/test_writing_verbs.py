@@ -334,3 +334,15 @@ def test_pipes_without_a_path_can_be_written_to(there):
     command = [sys.executable, "-m", "ninja", "convert", "lat.ark", "-o"]
     plain = subprocess.run([*command, "-"], capture_output=True, check=True).stdout
     assert plain == subprocess.run([*command, "/dev/stdout"], capture_output=True, check=True).stdout != b""
+
+
+def test_rescored_lists_are_in_the_order_of_the_scale_of_lists(ninja, tmp_path):
+    hypotheses = [{"text": "the cat sat", "score": -9.0}, {"text": "cat the sat the cat", "score": -1.0}]
+    (tmp_path / "list.jsonl").write_text(json.dumps({"key": "a", "nbest": hypotheses}) + "\n")
+    output = tmp_path / "rescored.jsonl"
+    options = ("--rnnlm", "english-ngram", "--lm-weight", "0.2", "-o", output)
+    code, _, notes = ninja("rescore", tmp_path / "list.jsonl", *options)
+    assert code == 0
+    assert "in the order of graph + 1 acoustic" in notes
+    first = json.loads(output.read_text())["nbest"][0]["text"]
+    assert ninja("best", output)[1] == f"a {first}\n"
