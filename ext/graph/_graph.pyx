@@ -429,3 +429,29 @@ def align_words(
     with nogil:
         alignment = c.align_words(first, rows, second, columns, costs)
     return int32s(alignment.reference), int32s(alignment.hypothesis)
+
+
+def edit_counts(
+    const int32_t[::1] reference not None, const int64_t[::1] reference_begin not None,
+    const int32_t[::1] hypothesis not None, const int64_t[::1] hypothesis_begin not None,
+):
+    """Return insertions, deletions and substitutions of pairs of sequences, int32 [3 · pairs].
+
+    Pair i is ``reference[reference_begin[i]:reference_begin[i + 1]]`` and likewise the hypothesis.
+    """
+    cdef int64_t pairs = reference_begin.shape[0] - 1
+    cdef const int32_t* first = &reference[0] if reference.shape[0] > 0 else NULL
+    cdef const int32_t* second = &hypothesis[0] if hypothesis.shape[0] > 0 else NULL
+    cdef vector[int32_t] counts
+    cdef c.EditCounts edits
+    cdef int64_t i
+    with nogil:
+        for i in range(pairs):
+            edits = c.edit_counts(
+                first + reference_begin[i], reference_begin[i + 1] - reference_begin[i],
+                second + hypothesis_begin[i], hypothesis_begin[i + 1] - hypothesis_begin[i],
+            )
+            counts.push_back(edits.insertions)
+            counts.push_back(edits.deletions)
+            counts.push_back(edits.substitutions)
+    return int32s(counts)

@@ -170,3 +170,12 @@ cdef extern from "graph/align_words.hpp" namespace "ninja" nogil:
     WordAlignment align_words(
         const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns, const EditCosts& costs
     ) except +
+
+cdef extern from "graph/edit_counts.hpp" namespace "ninja" nogil:
+    cdef struct EditCounts:
+        int32_t insertions
+        int32_t deletions
+        int32_t substitutions
+    EditCounts edit_counts(
+        const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns
+    ) except +

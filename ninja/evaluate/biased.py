@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from ninja.errors import FormatError
 from ninja.evaluate.error_rate import Alignment, Counts, ErrorRate, Pair, align_at_costs, count_errors
+from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
 from ninja.evaluate.records import RecordError, parse_json, read_records
 from ninja.evaluate.scoring import Mode, count_absent, scored_keys
+from ninja.lattice.text import NONE, make_normalizer
 
 _INSERTION, _DELETION, _SUBSTITUTION = 3, 3, 4  # the benchmark's costs
 
@@ -54,10 +56,13 @@ def score_biased(
     hypotheses: Mapping[str, Sequence[str]],
     lists: Mapping[str, BiasingList],
     mode: Mode = "strict",
+    *,
+    normalizer: NormalizerName = NONE,
 ) -> BiasedRate:
     """Count word errors over a test set, separately for the rare words of each utterance and for other words.
 
-    Arguments and errors are those of ``score``; each reference must have a biasing list.
+    Arguments and errors are those of ``score``; each reference must have a biasing list. All lexical words of a rare
+    word are rare.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
         Shallow Fusion"; its benchmark's score.py for the alignment and the counts.
@@ -69,7 +74,11 @@ def score_biased(
             "rare words",
             key=unlisted[0],
         )
-    parts = (_rate(align(references[key], hypotheses.get(key, ())), lists[key].rare) for key in keys)
+    normalizer = make_normalizer(normalizer)
+    references = lexical_references(references, normalizer)
+    hypotheses = lexical_texts(hypotheses, normalizer)
+    rare = {key: frozenset(normalizer.words(lists[key].rare)) for key in keys}
+    parts = (_rate(align(references[key], hypotheses.get(key, ())), rare[key]) for key in keys)
     absent = count_absent(references, hypotheses)
     return sum(parts, BiasedRate(absent, absent, absent))
 

@@ -5,29 +5,50 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
+from ninja.evaluate.entity_forms import as_listed, occurrences, with_forms
 from ninja.evaluate.entity_report import Entity, EntityReport, Insertion, Mention
 from ninja.evaluate.error_rate import Alignment, Pair, align, count_errors
+from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
 from ninja.evaluate.records import RecordError, parse_json, read_records
 from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import NONE, Normalizer, make_normalizer
 
 _RECORD = '{"utt": "…", "true": [{"class": "@name", "text": "tom chen"}]}'
 
 
 class Phrases:
-    """Phrases to search for in word sequences; utterances with the same list share one object."""
+    """Phrases to search for in word sequences; utterances with the same list share one object.
 
-    __slots__ = ("class_of", "lengths")
+    Args:
+        entities: Phrases as a list writes them.
+        normalizer: The sequences are its lexical words.
+    """
 
-    def __init__(self, entities: Iterable[Entity]) -> None:
+    __slots__ = ("class_of", "lengths", "written")
+
+    def __init__(self, entities: Iterable[Entity], normalizer: Normalizer = NONE) -> None:
         """Index phrases by their words; a phrase of several classes belongs to the first."""
         self.class_of: dict[tuple[str, ...], str] = {}
+        self.written: dict[tuple[str, ...], set[str]] = {}  # the phrases of these lexical words; empty without them
         for entity in entities:
-            self.class_of.setdefault(tuple(entity.text.split()), entity.class_name)
+            words = entity.text.split()
+            if not normalizer.is_identity:
+                words = normalizer.words(words)
+                self.written.setdefault(tuple(words), set()).add(entity.text)
+            if words:
+                self.class_of.setdefault(tuple(words), entity.class_name)
         self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
+
+    def lexical(self, normalizer: Normalizer) -> Phrases:
+        """Return phrases of written words, indexed by their lexical words."""
+        if normalizer.is_identity:
+            return self
+        return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)
 
 
 def score_entities(
@@ -39,6 +60,7 @@ def score_entities(
     before: Mapping[str, Sequence[str]] | None = None,
     words: SymbolTable | None = None,
     mode: Mode = "strict",
+    normalizer: NormalizerName = NONE,
 ) -> EntityReport:
     """Count the entities recognised, missed and inserted.
 
@@ -58,6 +80,9 @@ def score_entities(
         before: Words recognised without context, for comparison.
         words: Symbol table of the recogniser: entities with a word outside it are counted separately.
         mode: Treatment of references without a hypothesis (here or in ``before``), as in ``ninja.evaluate.score``.
+        normalizer: Compares lexical words, as in ``ninja.evaluate.score``. An entity that is found is *in form* if its
+            words are written as in its list, apart from punctuation around it and a capital letter that begins a
+            sentence.
 
     Raises:
         FormatError: An entity of ``truth`` is not in its reference, no utterance of it has a reference, or as
@@ -69,8 +94,21 @@ def score_entities(
     if truth is not None and not truth.keys() & references.keys():
         raise FormatError("no utterance with true entities has a reference; are these utterance ids of the same set?")
 
+    forms = make_normalizer(normalizer)
+    written = hypotheses
+    written_references, references = references, lexical_references(references, forms)
+    hypotheses = lexical_texts(hypotheses, forms)
+    before = None if before is None else lexical_texts(before, forms)
+    known = None if words is None else words if forms.is_identity else set(forms.words(words.names))
+    shared: dict[int, Phrases] = {}  # by the id of the list
+
     def is_known(entity: Entity) -> bool | None:
-        return None if words is None else all(word in words for word in entity.text.split())
+        return None if known is None else all(word in known for word in entity.text.split())
+
+    def lexical_list(written: Phrases) -> Phrases:
+        if (phrases_of_list := shared.get(id(written))) is None:
+            phrases_of_list = shared[id(written)] = written.lexical(forms)
+        return phrases_of_list
 
     mentions: list[Mention] = []
     insertions: list[Insertion] = []
@@ -78,19 +116,26 @@ def score_entities(
     for key in keys:
         reference, hypothesis = list(references[key]), list(hypotheses.get(key, ()))
         earlier = None if before is None or (key not in before and mode == "present") else before.get(key, ())
-        entities_of_key = phrases.get(key, ())
+        entities_of_key = list(map(lexical_list, phrases.get(key, ())))
         true = entities_of_key
         if truth is not None:
             of_utterance = truth.get(key, ())
             for entity in of_utterance:
-                if not _occurrences(reference, entity.text):
-                    message = f"the true entity {entity.text!r} is not in the reference {' '.join(reference)[:80]!r}"
+                if not occurrences(reference, forms.words(entity.text.split())):
+                    text = " ".join(written_references[key])
+                    message = f"the true entity {entity.text!r} is not in the reference {text[:80]!r}"
                     raise FormatError(message, key=key)
-            true = [Phrases(of_utterance)]
+            true = [Phrases(of_utterance, forms)]
         alignment = align(reference, hypothesis)
         rates[key] = alignment.rate()
-        mentions += _mentions(key, _find(reference, true), alignment, hypothesis, earlier, is_known)
-        insertions += _insertions(key, entities_of_key, alignment, reference, hypothesis, earlier, is_known)
+        in_reference = _mentions(key, _find(reference, true), alignment, hypothesis, earlier, is_known)
+        inserted = _insertions(key, entities_of_key, alignment, reference, hypothesis, earlier, is_known)
+        if not forms.is_identity:
+            lists = [of_list.written for of_list in (*true, *entities_of_key)]
+            in_reference = with_forms(in_reference, lists, written.get(key, ()), forms)
+            inserted = [replace(insertion, entity=as_listed(insertion.entity, lists)) for insertion in inserted]
+        mentions += in_reference
+        insertions += inserted
     return EntityReport(tuple(mentions), tuple(insertions), rates, count_absent(references, hypotheses))
 
 
@@ -149,13 +194,7 @@ def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
 
 def _occurrences(words: Sequence[str], text: str) -> int:
     """Count the occurrences of a phrase without overlap."""
-    phrase = text.split()
-    count = begin = 0
-    while phrase and begin + len(phrase) <= len(words):
-        is_match = list(words[begin : begin + len(phrase)]) == phrase
-        count += is_match
-        begin += len(phrase) if is_match else 1
-    return count
+    return len(occurrences(words, text.split()))
 
 
 def _mentions(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from ninja.errors import OptionError
-from ninja.evaluate.error_rate import Counts, ErrorRate
+from ninja.evaluate.error_rate import Counts, ErrorRate, fraction
 
 
 class Entity(NamedTuple):
@@ -30,6 +30,7 @@ class Mention:
     words: ErrorRate  # of its words
     found_before: bool | None = None  # found without context; None if there is no such hypothesis
     in_vocabulary: bool | None = None  # the symbol table contains all its words; None without a table
+    in_form: bool | None = None  # found and written as in the list; None without a normalizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class EntityRate(Counts):
     found: int = 0  # mentions that the hypothesis contains completely
     inserted: int = 0  # entities in the hypotheses that are not in the references
     words: ErrorRate = field(default_factory=ErrorRate)  # of the words of mentions; sentences are mentions
+    in_form: int = 0  # found mentions that are written as in the list; 0 without a normalizer
 
     @property
     def recall(self) -> float:
@@ -153,6 +155,10 @@ class EntityReport:
         if all(part.rates for part in parts.values()):
             lines += [f"%{name}-WER {_fraction(part.overall)}" for name, part in parts.items()]
         lines.append(str(self.entities))
+        if any(mention.in_form is not None for mention in self.mentions):
+            total = self.entities
+            share = _percentage(_percent(total.in_form, total.found))
+            lines.append(f"%ENTITY-FORM {share} [ {total.in_form} / {total.found} ]")
         rows = {name or "(no class)": rate for name, rate in self.classes.items()}
         if any(finding.in_vocabulary is not None for finding in self._findings):
             rows |= {"in vocabulary": self.vocabulary(True), "out of vocabulary": self.vocabulary(False)}
@@ -194,7 +200,9 @@ def _rate(findings: Iterable[Finding]) -> EntityRate:
     entities = list(findings)
     mentions = [finding for finding in entities if isinstance(finding, Mention)]
     words = sum((mention.words for mention in mentions), ErrorRate())
-    return EntityRate(len(mentions), sum(mention.found for mention in mentions), len(entities) - len(mentions), words)
+    found = sum(mention.found for mention in mentions)
+    in_form = sum(bool(mention.in_form) for mention in mentions)
+    return EntityRate(len(mentions), found, len(entities) - len(mentions), words, in_form)
 
 
 def _percentage(value: float) -> str:
@@ -202,10 +210,7 @@ def _percentage(value: float) -> str:
 
 
 def _fraction(rate: ErrorRate) -> str:
-    return (
-        f"{rate.wer:.2f} [ {rate.errors} / {rate.words}, {rate.insertions} ins, {rate.deletions} del, "
-        f"{rate.substitutions} sub ]"
-    )
+    return f"{rate.wer:.2f} {fraction(rate.errors, rate.words, rate.insertions, rate.deletions, rate.substitutions)}"
 
 
 def _percent(part: int, whole: int) -> float:
@@ -217,6 +222,8 @@ def _finding(finding: Finding) -> dict[str, object]:
     record["begin"] = finding.begin
     if isinstance(finding, Mention):
         record |= {"instead": finding.instead, "word_errors": finding.words.errors}
+        if finding.in_form is not None:
+            record["in_form"] = finding.in_form
     else:
         record |= {"instead_of": finding.instead_of}
         if finding.found_before is not None:

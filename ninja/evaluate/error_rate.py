@@ -53,18 +53,18 @@ class ErrorRate(Counts):
     @property
     def wer(self) -> float:
         """Word error rate in percent; without reference words, 0 if there are no errors and infinite otherwise."""
-        return _percent(self.errors, self.words)
+        return percent(self.errors, self.words)
 
     @property
     def ser(self) -> float:
         """Sentence error rate in percent."""
-        return _percent(self.sentence_errors, self.sentences)
+        return percent(self.sentence_errors, self.sentences)
 
     def __str__(self) -> str:
         """Return the three lines of Kaldi's compute-wer, with percentages in float32."""
+        counts = fraction(self.errors, self.words, self.insertions, self.deletions, self.substitutions)
         return (
-            f"%WER {np.float32(self.wer):.2f} [ {self.errors} / {self.words}, {self.insertions} ins, "
-            f"{self.deletions} del, {self.substitutions} sub ]{' [PARTIAL]' if self.missing else ''}\n"
+            f"%WER {np.float32(self.wer):.2f} {counts}{' [PARTIAL]' if self.missing else ''}\n"
             f"%SER {np.float32(self.ser):.2f} [ {self.sentence_errors} / {self.sentences} ]\n"
             f"Scored {self.sentences} sentences, {self.missing} not present in hyp."
         )
@@ -144,7 +144,13 @@ def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
     return int(kaldialign.edit_distance(reference, hypothesis)["total"])
 
 
-def _percent(part: int, whole: int) -> float:
+def fraction(errors: int, units: int, insertions: int, deletions: int, substitutions: int) -> str:
+    """Format counts of errors as Kaldi's compute-wer."""
+    return f"[ {errors} / {units}, {insertions} ins, {deletions} del, {substitutions} sub ]"
+
+
+def percent(part: int, whole: int) -> float:
+    """Return a percentage; without a whole, 0 if there is no part and infinite otherwise."""
     if whole:
         return 100.0 * part / whole
     return float("inf") if part else 0.0

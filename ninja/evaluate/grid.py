@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from ninja.errors import OptionError
 from ninja.evaluate.error_rate import ErrorRate, align
+from ninja.evaluate.lexical import NormalizerName, lexical_references
 from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.best_path import best_path
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.text import NONE, make_normalizer
 
 Words = Sequence[str]
 
@@ -67,6 +69,8 @@ def score_grid(
     hypotheses: Mapping[str, Hypotheses],
     scales: Sequence[Scales],
     mode: Mode = "strict",
+    *,
+    normalizer: NormalizerName = NONE,
 ) -> Grid:
     """Count the word errors under each of several scales; each transcript of a lattice is aligned once.
 
@@ -74,16 +78,20 @@ def score_grid(
         references: Reference words by key.
         hypotheses: Transcripts under these scales by key.
         mode: As in ``score``.
+        normalizer: As in ``score``.
 
     Raises:
-        FormatError: As ``score``.
+        NinjaError: As ``score``.
         OptionError: There are no scales.
     """
     absent = count_absent(references, hypotheses)
     empty = Hypotheses(((),), (0,) * len(scales))
     totals = [absent] * len(scales)
+    normalizer = make_normalizer(normalizer)
+    references = lexical_references(references, normalizer)
     for key in scored_keys(references, hypotheses, mode):
         texts = hypotheses.get(key, empty)
-        rates = [align(references[key], words).rate() for words in texts.words]
+        transcripts = texts.words if normalizer.is_identity else map(normalizer.words, texts.words)
+        rates = [align(references[key], words).rate() for words in transcripts]
         totals = [total + rates[number] for total, number in zip(totals, texts.under, strict=True)]
     return Grid(tuple(scales), tuple(totals))

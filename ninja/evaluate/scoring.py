@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.filtered_lattices import LatticeFilter
+from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
 from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
@@ -116,7 +117,11 @@ def is_id(word: str) -> bool:
 
 
 def score(
-    references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], mode: Mode = "strict"
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    mode: Mode = "strict",
+    *,
+    normalizer: NormalizerName = NONE,
 ) -> ErrorRate:
     """Count word errors over a test set, as Kaldi's compute-wer.
 
@@ -125,12 +130,17 @@ def score(
         hypotheses: Recognised words; ids without a reference are counted, not scored.
         mode: Treatment of references without a hypothesis: "strict" raises, "all" scores them as empty, "present"
             ignores them.
+        normalizer: Compares lexical forms of words, as ``make_normalizer``.
 
     Raises:
-        FormatError: A reference has no hypothesis (mode "strict"), or no utterance is in both.
+        FormatError: A reference has no hypothesis (mode "strict"), no utterance is in both, or no reference has a
+            lexical word.
+        NinjaError: As for ``make_normalizer``.
     """
-    rate = sum((alignment.rate() for alignment in score_each(references, hypotheses, mode).values()), ErrorRate())
-    return rate + count_absent(references, hypotheses)
+    alignments = score_each(references, hypotheses, mode, normalizer=normalizer)
+    return sum((alignment.rate() for alignment in alignments.values()), ErrorRate()) + count_absent(
+        references, hypotheses
+    )
 
 
 def count_absent(references: Collection[str], hypotheses: Collection[str]) -> ErrorRate:
@@ -142,11 +152,16 @@ def count_absent(references: Collection[str], hypotheses: Collection[str]) -> Er
 
 
 def score_each(
-    references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], mode: Mode = "strict"
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    mode: Mode = "strict",
+    *,
+    normalizer: NormalizerName = NONE,
 ) -> dict[str, Alignment]:
     """Align the hypothesis of each utterance, in the order of the references; arguments and errors as ``score``."""
     keys = scored_keys(references, hypotheses, mode)
-    references, hypotheses = composed_texts(references), composed_texts(hypotheses)
+    references = composed_texts(lexical_references(references, normalizer))
+    hypotheses = composed_texts(lexical_texts(hypotheses, normalizer))
     return {key: align(references[key], hypotheses.get(key, ())) for key in keys}
 
 

@@ -1,0 +1,88 @@
+"""Character errors of transcripts over a test set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _graph
+from ninja.evaluate.error_rate import Counts, fraction, percent
+from ninja.evaluate.lexical import NormalizerName, lexical_texts
+from ninja.evaluate.normal_form import composed_texts
+from ninja.evaluate.scoring import Mode, scored_keys
+from ninja.lattice.text import NONE
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterRate(Counts):
+    """Counts of character errors; they can be added, as in ``sum(rates, CharacterRate())``."""
+
+    characters: int = 0  # in the references
+    substitutions: int = 0
+    insertions: int = 0
+    deletions: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Substitutions, insertions and deletions together."""
+        return self.substitutions + self.insertions + self.deletions
+
+    @property
+    def cer(self) -> float:
+        """Character error rate in percent; without characters, 0 if there are no errors and infinite otherwise."""
+        return percent(self.errors, self.characters)
+
+    def __str__(self) -> str:
+        """Return a line in the style of Kaldi's compute-wer."""
+        counts = fraction(self.errors, self.characters, self.insertions, self.deletions, self.substitutions)
+        return f"%CER {self.cer:.2f} {counts}"
+
+
+def score_characters(
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    mode: Mode = "strict",
+    *,
+    normalizer: NormalizerName = NONE,
+) -> CharacterRate:
+    """Count character errors over a test set.
+
+    The characters of an utterance are the code points of its words in Unicode's composed form (NFC), with one blank
+    between words. Errors are those of an alignment of the whole utterance with the fewest edits; of equally good ones,
+    that of Kaldi's compute-wer.
+
+    Args:
+        references: Reference words by utterance id.
+        hypotheses: Recognised words by utterance id.
+        mode: As in ``score``.
+        normalizer: As in ``score``.
+
+    Raises:
+        NinjaError: As ``score``.
+
+    Source: jiwer, ``process_characters`` and its ``cer_default``; Kaldi, util/edit-distance-inl.h, for ties.
+    """
+    keys = scored_keys(references, hypotheses, mode)
+    sides = [composed_texts(lexical_texts(texts, normalizer)) for texts in (references, hypotheses)]
+    texts = [[" ".join(side.get(key, ())) for key in keys] for side in sides]
+    characters = sum(map(len, texts[0]))
+    pairs = [(first, second) for first, second in zip(*texts, strict=True) if first != second]
+    if not pairs:
+        return CharacterRate(characters)
+    counts = _graph.edit_counts(
+        *_code_points([first for first, _ in pairs]), *_code_points([last for _, last in pairs])
+    )
+    insertions, deletions, substitutions = counts.reshape(-1, 3).sum(axis=0, dtype=np.int64).tolist()
+    return CharacterRate(characters, substitutions, insertions, deletions)
+
+
+def _code_points(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Return the code points of texts, and the index of the first one of each text and the end."""
+    begin = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=begin[1:])
+    points: Any = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<i4")
+    return np.ascontiguousarray(points, np.int32), begin

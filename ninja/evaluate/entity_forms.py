@@ -1,0 +1,89 @@
+"""Written forms of the entities that a hypothesis contains."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ninja.evaluate.entity_report import Entity, Mention
+from ninja.evaluate.written import written_units
+from ninja.lattice.text import Normalizer
+
+Lists = Sequence[Mapping[tuple[str, ...], set[str]]]  # written phrases by lexical words, of each list
+_SENTENCE_END = re.compile(r"[.?!:…。！？][\"'”’»)\]]*$")
+
+
+def with_forms(
+    mentions: Sequence[Mention],
+    lists: Lists,
+    hypothesis: Sequence[str],
+    normalizer: Normalizer,
+) -> list[Mention]:
+    """Tell for each entity that is found whether the hypothesis writes it as its list.
+
+    Args:
+        mentions: Entities of an utterance, as lexical words.
+        lists: Written phrases of the utterance.
+        hypothesis: Written words.
+
+    Returns:
+        Mentions with the phrase of the list as the text of their entity.
+    """
+    lexical, written, owner = written_units(hypothesis, normalizer)
+    outcomes: dict[str, list[bool]] = {}
+    results = []
+    for mention in mentions:
+        phrase = tuple(mention.entity.text.split())
+        forms = set[str]().union(*(of_list.get(phrase, ()) for of_list in lists))
+        if mention.entity.text not in outcomes:
+            places = [(begin, begin + len(phrase)) for begin in occurrences(lexical, phrase)]
+            outcomes[mention.entity.text] = [_has_form(written, owner, place, forms) for place in reversed(places)]
+        in_form = mention.found and outcomes[mention.entity.text].pop()
+        results.append(replace(mention, entity=as_listed(mention.entity, lists), in_form=in_form))
+    return results
+
+
+def as_listed(entity: Entity, lists: Lists) -> Entity:
+    """Return an entity of lexical words with the text of its list; of several texts, the first in the alphabet."""
+    words = tuple(entity.text.split())
+    return entity._replace(
+        text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)
+    )
+
+
+def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
+    """Return the indices at which a phrase begins, without overlap."""
+    begins = []
+    begin = 0
+    while phrase and begin + len(phrase) <= len(words):
+        if tuple(words[begin : begin + len(phrase)]) == tuple(phrase):
+            begins.append(begin)
+            begin += len(phrase)
+        else:
+            begin += 1
+    return begins
+
+
+def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
+    """Tell whether lexical words are written as one of several phrases.
+
+    A capital letter is right at the begin of a sentence, whatever the phrase is.
+    """
+    first, last = owner[place[0]], owner[place[1] - 1]
+    text = bare(" ".join(written[first : last + 1]))
+    texts = {bare(form) for form in forms}
+    if first == 0 or _SENTENCE_END.search(written[first - 1]):
+        texts |= {form[:1].upper() + form[1:] for form in texts}
+    return text in texts
+
+
+def bare(text: str) -> str:
+    """Strip punctuation from both ends of a text."""
+    begin, end = 0, len(text)
+    while begin < end and unicodedata.category(text[begin])[0] not in "LN":
+        begin += 1
+    while end > begin and unicodedata.category(text[end - 1])[0] not in "LNM":
+        end -= 1
+    return text[begin:end]

@@ -1,0 +1,223 @@
+"""Written forms of correctly recognised words: errors of case, punctuation and spelling."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+
+from ninja.evaluate.error_rate import Counts, ErrorRate, align, edits, fraction, percent
+from ninja.evaluate.lexical import NormalizerName, lexical_references
+from ninja.evaluate.normal_form import composed_texts
+from ninja.evaluate.scoring import Mode, score, scored_keys
+from ninja.lattice.characters import APOSTROPHES
+from ninja.lattice.text import BASIC, Normalizer, make_normalizer
+
+_DIVIDERS = frozenset("-‐‑‒–—―−⁻/⁄_﹣－…")  # punctuation even between two letters
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRate(Counts):
+    """Counts of errors of written forms; they can be added, as in ``sum(rates, WrittenRate())``.
+
+    A unit is a reference word whose lexical words are all correct, or several such words if the hypothesis writes them
+    as one, as in *twenty three* and *twenty-three*.
+    """
+
+    words: ErrorRate = field(default_factory=ErrorRate)  # errors of the written words, with their case and punctuation
+    units: int = 0  # lexically correct
+    errors: int = 0  # of them, written differently
+    case_errors: int = 0  # units whose letters differ in case only
+    spelling_errors: int = 0  # units whose letters differ otherwise, as those of "Mr." and "mister"
+    punctuated: int = 0  # units with punctuation in the reference or in the hypothesis
+    substitutions: int = 0  # units with different punctuation
+    insertions: int = 0  # units with punctuation in the hypothesis only
+    deletions: int = 0  # units with punctuation in the reference only
+
+    @property
+    def punctuation_errors(self) -> int:
+        """Units with wrong punctuation."""
+        return self.substitutions + self.insertions + self.deletions
+
+    @property
+    def error_rate(self) -> float:
+        """Percentage of the lexically correct units that are written differently."""
+        return percent(self.errors, self.units)
+
+    @property
+    def case_error_rate(self) -> float:
+        """Percentage of the lexically correct units with wrong case."""
+        return percent(self.case_errors, self.units)
+
+    @property
+    def punctuation_error_rate(self) -> float:
+        """Percentage of wrong punctuation among the units with punctuation in the reference or in the hypothesis."""
+        return percent(self.punctuation_errors, self.punctuated)
+
+    def __str__(self) -> str:
+        """Return four lines in the style of Kaldi's compute-wer, and one of spelling if it differs."""
+        words = self.words
+        counts = fraction(words.errors, words.words, words.insertions, words.deletions, words.substitutions)
+        marks = fraction(self.punctuation_errors, self.punctuated, self.insertions, self.deletions, self.substitutions)
+        lines = [
+            f"%WRITTEN-WER {words.wer:.2f} {counts}",
+            f"%FORM {self.error_rate:.2f} [ {self.errors} / {self.units} ]",
+            f"%CASE {self.case_error_rate:.2f} [ {self.case_errors} / {self.units} ]",
+            f"%PUNCTUATION {self.punctuation_error_rate:.2f} {marks}",
+        ]
+        if self.spelling_errors:
+            rate = percent(self.spelling_errors, self.units)
+            lines.append(f"%SPELLING {rate:.2f} [ {self.spelling_errors} / {self.units} ]")
+        return "\n".join(lines)
+
+
+def score_written(
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    mode: Mode = "strict",
+    *,
+    normalizer: NormalizerName = BASIC,
+) -> WrittenRate:
+    """Count errors of case and punctuation of the words that are lexically correct.
+
+    Words are aligned by their lexical forms. The punctuation of a unit is that at its ends and between its words;
+    punctuation that is a word of its own belongs to the word before it. The rate of punctuation is (I + D + S) /
+    (I + D + S + C) as in NeMo, on units: several marks in one place, such as a full stop and a quotation mark, count
+    once.
+
+    Args:
+        references: Written reference words by utterance id.
+        hypotheses: Written recognised words by utterance id.
+        mode: As in ``score``.
+        normalizer: As in ``score``.
+
+    Raises:
+        NinjaError: As ``score``.
+
+    Source: Meister et al. 2023, "LibriSpeech-PC", arXiv:2310.02943; NeMo, collections/common/metrics/punct_er.py.
+    """
+    normalizer = make_normalizer(normalizer)
+    keys = scored_keys(references, hypotheses, mode)
+    lexical_references(references, normalizer)  # raises if there is nothing to score
+    total = WrittenRate(score(references, hypotheses, mode))
+    references, hypotheses = composed_texts(references), composed_texts(hypotheses)
+    for key in keys:
+        for reference, hypothesis in _correct_units(references[key], hypotheses.get(key, ()), normalizer):
+            total += _compare(reference, hypothesis)
+    return total
+
+
+def differing_forms(
+    references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], rate: ErrorRate, mode: Mode
+) -> ErrorRate | None:
+    """Return the errors by lexical form (``basic``), if more than half of all errors are differences of form.
+
+    Args:
+        rate: Errors of the words as they are.
+    """
+    words = set(chain.from_iterable(chain(references.values(), hypotheses.values())))
+    changed = {word for word in words if BASIC(word) != (word,)}
+    if not changed or not rate.errors:
+        return None
+    pairs = [(references[key], hypotheses.get(key, ())) for key in scored_keys(references, hypotheses, mode)]
+    in_question = sum(edits(*pair) for pair in pairs if not changed.isdisjoint(chain(*pair)))
+    if 2 * in_question <= rate.errors or not any(map(BASIC.words, references.values())):
+        return None
+    lexical = score(references, hypotheses, mode, normalizer=BASIC)
+    return lexical if 2 * lexical.errors < rate.errors else None
+
+
+def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[str], list[str], list[int]]:
+    """Return lexical words, written words and the index of the written word of each lexical one.
+
+    Words without a lexical form are joined with the word before them, or else with the first one.
+    """
+    lexical: list[str] = []
+    written: list[str] = []
+    owner: list[int] = []
+    start = ""
+    for word, form in zip(words, normalizer.forms(words), strict=True):
+        if form:
+            owner += [len(written)] * len(form)
+            lexical += form
+            written.append(start + word)
+            start = ""
+        elif written:
+            written[-1] += word
+        else:
+            start += word
+    return lexical, written, owner
+
+
+def _correct_units(
+    reference: Sequence[str], hypothesis: Sequence[str], normalizer: Normalizer
+) -> Iterator[tuple[str, str]]:
+    """Yield the written text of each correct unit in the reference and in the hypothesis."""
+    sides = [written_units(words, normalizer) for words in (reference, hypothesis)]
+    place, begin = [0, 0], [0, 0]  # lexical words so far, and the first written word of the unit
+    is_correct = True
+    for pair in align(sides[0][0], sides[1][0]).pairs:
+        is_correct = is_correct and pair[0] == pair[1]
+        for side in range(2):
+            place[side] += pair[side] is not None
+        ends = [_end(sides[side][2], place[side]) for side in range(2)]
+        if ends[0] is not None and ends[1] is not None:
+            if is_correct:
+                yield " ".join(sides[0][1][begin[0] : ends[0]]), " ".join(sides[1][1][begin[1] : ends[1]])
+            begin, is_correct = [ends[0], ends[1]], True
+
+
+def _end(owner: Sequence[int], place: int) -> int | None:
+    """Return the number of written words before a lexical word, or None inside of a written word."""
+    if place == 0:
+        return 0
+    is_inside = place < len(owner) and owner[place] == owner[place - 1]
+    return None if is_inside else owner[place - 1] + 1
+
+
+def _compare(reference: str, hypothesis: str) -> WrittenRate:
+    if reference == hypothesis:
+        return WrittenRate(units=1, punctuated=int(bool(_parts(reference)[1])))
+    (letters, marks, shape), (other_letters, other_marks, other_shape) = _parts(reference), _parts(hypothesis)
+    is_other_case = letters != other_letters and letters.casefold() == other_letters.casefold()
+    is_other_spelling = letters != other_letters and not is_other_case
+    is_wrong = bool(marks or other_marks) and shape != other_shape
+    return WrittenRate(
+        units=1,
+        errors=int(is_other_case or is_other_spelling or is_wrong),
+        case_errors=int(is_other_case),
+        spelling_errors=int(is_other_spelling),
+        punctuated=int(bool(marks or other_marks)),
+        substitutions=int(is_wrong and bool(marks) and bool(other_marks)),
+        insertions=int(is_wrong and not marks),
+        deletions=int(is_wrong and not other_marks),
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return the letters and digits of a text, its punctuation, and the text with ``w`` for each run of letters."""
+    text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES))
+    kinds = [unicodedata.category(char) for char in text]
+    letters, marks, shape = "", "", ""
+    is_after_letter = False
+
+    def is_inner(place: int) -> bool:
+        """Tell whether a character after a letter or digit is part of the word."""
+        if kinds[place][0] != "P":
+            return kinds[place][0] == "M"
+        return text[place] not in _DIVIDERS and place + 1 < len(kinds) and kinds[place + 1][0] in "LN"
+
+    for place, (char, kind) in enumerate(zip(text, kinds, strict=True)):
+        if kind[0] in "LN" or (is_after_letter and is_inner(place)):
+            letters += char
+            shape += "" if shape.endswith("w") else "w"
+            is_after_letter = True
+        else:
+            is_after_letter = False
+            if kind[0] in "PS":
+                marks += char
+                shape += char
+    return letters, marks, shape
