@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from ninja import evaluate
 from ninja.cli.console import current_console, results
 from ninja.cli.files import InputFile, OutputFolder
 from ninja.cli.kaldi.wer import MODE_HELP
-from ninja.cli.options import command, given_on_command_line, reads, section, writes
+from ninja.cli.options import command, given_on_command_line, normalizer_option, reads, section, writes
 from ninja.cli.scales import grid_of_scales, say_default
 from ninja.cli.score_grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.source import reads_lattices
@@ -25,6 +26,7 @@ from ninja.evaluate import (
     BiasingList,
     ErrorRate,
     GlobalMapping,
+    Grid,
     Mode,
     WordFilter,
     read_speakers,
@@ -39,15 +41,26 @@ from ninja.formats.kaldi.tables import fields_of, is_stm, read_fields, read_segm
 from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer
 from ninja.pipeline.stages import OnLattices
 
 _EXCLUDED = {
-    "--oracle": ("--alignments", "--biasing", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
+    "--oracle": (
+        "--written",
+        "--alignments",
+        "--biasing",
+        "--entities",
+        "--utt2spk",
+        "--per-utt",
+        "--ops",
+        "--most-often",
+    ),
     # Different alignments and output.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
 _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
+Texts = Mapping[str, Sequence[str]]
 Segments = Mapping[str, tuple[str, float, float]]
 _MISSING = {"all": "scored as empty", "present": "ignored"}
 
@@ -60,6 +73,8 @@ _MISSING = {"all": "scored as empty", "present": "ignored"}
 @reads("--biasing", "Biasing lists, to print word error rates on rare words and on others.")
 @section(
     "Words",
+    normalizer_option,
+    click.option("--written", is_flag=True, help="Print errors of case and punctuation in correct words."),
     click.option("--ignore", metavar="WORD", multiple=True, help="Remove this word from references and hypotheses."),
     reads("--filter", "Program or sed script that changes references and hypotheses: Kaldi's wer_output_filter."),
     reads("--hyp-filter", "Filter of hypotheses, in place of --filter: Kaldi's wer_hyp_filter."),
@@ -98,6 +113,8 @@ def score(
     scales: tuple[Scales, ...],
     wer_dir: str | None,
     segments: str | None,
+    normalizer: str,
+    written: bool,
     **options: Any,
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
@@ -116,6 +133,11 @@ def score(
     Text files may also be in NIST's trn format, with words and (id) on each line, or STM, which needs --segments with
     the utterances of its lines. Words are compared in Unicode's composed form (NFC).
 
+    With --normalizer, references, hypotheses and lists are compared by lexical forms, which ignore case and
+    punctuation. With --written, the written forms of correct words are compared as well: %FORM is the share of words
+    written differently, %CASE that of wrong capital letters, and %PUNCTUATION that of wrong punctuation among the words
+    that have any on either side; %WRITTEN-WER counts each difference of form as a word error.
+
     The tables of speakers, errors and utterances are those of Kaldi's scoring scripts. They use the alignments of
     Kaldi's align-text, which may divide the same number of errors differently than the first line.
 
@@ -125,10 +147,14 @@ def score(
       ninja score text lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja score text lat.ark.gz --words words.txt --lmwt 7:17 --word-penalty 0,0.5,1 --wer-dir scoring
       ninja score text htk_lattices/
+      ninja score text transcripts.txt --normalizer english --written
       ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
     _check(reference)
+    if written and normalizer == NONE.name:
+        raise click.UsageError("--written compares words of equal lexical form; give --normalizer basic or another")
+    forms = LexicalForms(BASIC if written and normalizer == AUTO else normalizer, current_console().note)
     details = {name: options.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
     are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)
@@ -150,38 +176,39 @@ def score(
     texts = _references_of(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
     if oracle:
         LatticeFilter(of_hypotheses).check(texts)
-    references = of_references.texts(texts)
+    references: Texts = of_references.texts(texts)
     if oracle and words is not None:
         pairs = (lattice for _, lattice in inputs.lattices())
         rate = evaluate.oracle_score(pairs, references, words, word_filter=of_hypotheses)
         click.echo(str(rate))
     else:
         if words is None:
-            hypotheses: Mapping[str, Sequence[str]] = of_hypotheses.texts(_transcripts(inputs, cut))
+            transcripts: Texts = of_hypotheses.texts(_transcripts(inputs, cut))
+            chosen = evaluate.choose_normalizer(forms, references, transcripts)
         else:
             best = dict(results(OnLattices(partial(evaluate.hypotheses_under, scales=scales)), inputs))
             say_default(inputs)
             best = evaluate.filtered(best, of_hypotheses)
+            spoken = {key: list(chain.from_iterable(texts.words)) for key, texts in best.items()}
+            chosen = evaluate.choose_normalizer(forms, references, spoken)
             place = 0
             if len(scales) > 1 or wer_dir is not None:
-                grid = evaluate.score_grid(references, best, scales, mode)
-                place = grid.best
-                if wer_dir is not None:
-                    write_grid(grid, wer_dir)
-                if len(scales) > 1:
-                    print_grid(grid)
-            hypotheses = {key: transcripts.words[transcripts.under[place]] for key, transcripts in best.items()}
+                place = _score_grid(evaluate.score_grid(references, best, scales, mode, normalizer=chosen), wer_dir)
+            transcripts = {key: texts.words[texts.under[place]] for key, texts in best.items()}
         if lists is not None:
-            biased = evaluate.score_biased(references, hypotheses, lists, mode)
+            biased = evaluate.score_biased(references, transcripts, lists, mode, normalizer=chosen)
             rate = biased.overall
             click.echo(str(biased))
             if rate.missing:
                 current_console().say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
         elif entities is not None:
-            rate = _score_entities(inputs, references, hypotheses, entities, mode, **options)
+            rate = _score_entities(inputs, references, transcripts, entities, mode, chosen, **options)
         else:
-            rate = evaluate.score(references, hypotheses, mode)
+            rate = evaluate.score(references, transcripts, mode, normalizer=chosen)
             click.echo(str(rate))
+        references, hypotheses = _print_forms(
+            references, transcripts, mode, chosen, rate, cer=lists is None and entities is None, written=written
+        )
         if alignments is not None:
             with text_output(alignments) as stream:
                 for key, alignment in evaluate.score_each(references, hypotheses, mode).items():
@@ -191,6 +218,44 @@ def score(
     if rate.unreferenced:
         current_console().say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
     current_console().close()
+
+
+def _score_grid(grid: Grid, wer_dir: str | None) -> int:
+    """Print and write a grid; return the index of the best scales."""
+    if wer_dir is not None:
+        write_grid(grid, wer_dir)
+    if len(grid.scales) > 1:
+        print_grid(grid)
+    return grid.best
+
+
+def _print_forms(
+    references: Texts,
+    transcripts: Texts,
+    mode: Mode,
+    normalizer: Normalizer,
+    rate: ErrorRate,
+    *,
+    cer: bool,
+    written: bool,
+) -> tuple[Texts, Texts]:
+    """Print character errors and errors of written forms; return the lexical words of references and transcripts.
+
+    Args:
+        rate: Word errors by lexical form.
+        cer: Print the character error rate.
+        written: Print the errors of written forms.
+    """
+    lexical = evaluate.lexical_texts(references, normalizer), evaluate.lexical_texts(transcripts, normalizer)
+    if cer:
+        click.echo(str(evaluate.score_characters(*lexical, mode)))
+    if written:
+        click.echo(str(evaluate.score_written(references, transcripts, mode, normalizer=normalizer)))
+    if normalizer.is_identity and (basic := evaluate.differing_forms(references, transcripts, rate, mode)) is not None:
+        vanishing = f"{rate.errors - basic.errors} of {rate.errors} word errors are differences of case, punctuation or"
+        figures = f"%WER {rate.wer:.2f} is {basic.wer:.2f} with --normalizer {BASIC.name}"
+        current_console().say(f"warning: {vanishing} hyphens: {figures}")
+    return lexical
 
 
 def _are_lattices(inputs: Inputs) -> bool:
@@ -285,6 +350,7 @@ def _score_entities(
     hypotheses: Mapping[str, Sequence[str]],
     entities: str,
     mode: Mode,
+    normalizer: Normalizer,
     *,
     utt2group: str | None,
     truth: str | None,
@@ -306,6 +372,7 @@ def _score_entities(
         before=None if before is None else read_text(before),
         words=table,
         mode=mode,
+        normalizer=normalizer,
     )
     click.echo(str(scores))
     if report is not None:

@@ -225,7 +225,7 @@ def test_scales_of_headers_are_taken_from_listed_files_and_for_a_grid(bed: Path,
     assert (code, out) == (0, "u1 b c\nu2 b c\n"), err
     Path("ref").write_text("u1 b c\nu2 b c\n")
     code, out, err = ninja("score", "ref", "lattices.list", "--lm-scale", "header", "--word-penalty", "0,1")
-    assert (code, out.count("0.00")) == (0, 4), err
+    assert (code, out.count("0.00")) == (0, 5), err
     assert "scales of the header of u1.slf: acoustic_scale 1, lm_scale 14\n" in err
 
 

@@ -152,7 +152,8 @@ def test_score_prints_tables_and_writes_details(ninja: Ninja, files: Path) -> No
     lines = out.splitlines()
     assert code == 0
     assert lines[0] == "%WER 60.00 [ 3 / 5, 0 ins, 2 del, 1 sub ] [PARTIAL]"
-    assert [line.split()[:2] for line in lines[3:10]] == [
+    assert lines[3] == "%CER 57.14 [ 4 / 7, 0 ins, 3 del, 1 sub ]"
+    assert [line.split()[:2] for line in lines[4:11]] == [
         ["SPEAKER", "id"],
         ["s1", "raw"],
         ["s1", "sys"],
@@ -161,7 +162,7 @@ def test_score_prints_tables_and_writes_details(ninja: Ninja, files: Path) -> No
         ["SUM", "raw"],
         ["SUM", "sys"],
     ]
-    assert lines[10:12] == ["1 substitutions, 1 different", "      1  c → x"]
+    assert lines[11:13] == ["1 substitutions, 1 different", "      1  c → x"]
     assert (files / "per_utt").read_text().splitlines()[:4] == [
         "u1 ref  a    b    c",
         "u1 hyp  a  <eps>  x",
