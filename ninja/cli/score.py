@@ -179,7 +179,8 @@ def score(
     references: Texts = of_references.texts(texts)
     if oracle and words is not None:
         pairs = (lattice for _, lattice in inputs.lattices())
-        rate = evaluate.oracle_score(pairs, references, words, word_filter=of_hypotheses)
+        forms.normalizer_of(list(chain.from_iterable(references.values())))  # may be written if the lattices are not
+        rate = evaluate.oracle_score(pairs, references, words, word_filter=of_hypotheses, normalizer=forms)
         click.echo(str(rate))
     else:
         if words is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
 from ninja.lattice.batch import bare
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
-from ninja.lattice.text import NONE, LexicalForms, LexicalTable, Normalizer
+from ninja.lattice.text import NONE, LexicalForms, LexicalTable
 
 Mode = Literal["strict", "all", "present"]
 
@@ -191,7 +190,7 @@ def oracle_score(
     wildcards: Collection[int] = (),
     *,
     word_filter: WordFilter | None = None,
-    normalizer: str | os.PathLike[str] | Normalizer = NONE,
+    normalizer: NormalizerName | LexicalForms = NONE,
 ) -> ErrorRate:
     """Count the errors of the nearest path of each lattice, a lower bound for rescoring.
 
@@ -214,7 +213,7 @@ def oracle_score(
         NinjaError: As for ``make_normalizer``.
     """
     total, keys = ErrorRate(), set()
-    forms = LexicalForms(normalizer)
+    forms = normalizer if isinstance(normalizer, LexicalForms) else LexicalForms(normalizer)
     lattice_filter = None if word_filter is None else LatticeFilter(word_filter)
     numbered = number(references, words, unknown) if lattice_filter is None else None
     for lattice in bare(lattices):

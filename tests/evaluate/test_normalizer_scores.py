@@ -91,6 +91,16 @@ def test_one_grid_one_alignment_and_all_details_have_lexical_words(ninja: Run) -
     assert Path("wer/wer_1_0.0").read_text().startswith("%WER 10.00 [ 1 / 10")
 
 
+def test_the_nearest_path_is_compared_by_lexical_form(ninja: Run) -> None:
+    rows = [{"key": "u", "nbest": [{"text": "Kathy is", "score": 0.0}, {"text": WRITTEN["u"], "score": -1.0}]}]
+    Path("lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write("reference", {"u": SPOKEN["u"]})
+    code, output, errors = ninja("score", "reference", "lists.jsonl", "--oracle")
+    assert (code, output.split()[1], LOOKS_WRITTEN in errors) == (0, "0.00", True)
+    options = ("--oracle", "--normalizer", "none")
+    assert ninja("score", "reference", "lists.jsonl", *options)[1].split()[1] == "60.00"
+
+
 def test_filters_are_applied_to_written_words_before_the_normalizer(ninja: Run) -> None:
     assert ninja("score", "spoken", "written", "--normalizer", "basic", "--ignore", "Hm")[1].split()[1] == "10.00"
     assert ninja("score", "written", "written", "--ignore", "Hm")[1].split()[:6][-1] == "9,"
