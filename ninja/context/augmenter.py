@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ninja.context.augmentation.augment import Augmenter
+from ninja.context.augmentation.augment import Augmenter, ModelCosts
 from ninja.context.augmentation.class_costs import ClassCosts
 from ninja.context.augmentation.old_costs import OldCosts
 from ninja.context.entities.lists import Entities
+from ninja.context.grammar.lexical import LexicalContext
 from ninja.context.grammar.tracker import Tracker, class_words
 from ninja.context.loader import ContextModels
 from ninja.context.options import ContextOptions
@@ -31,12 +32,15 @@ def make_augmenter(
     entities: Entities,
     models: ContextModels,
     tracker: Tracker,
+    lexical: LexicalContext | None = None,
 ) -> Augmenter:
-    """Make an augmenter of lattices with a symbol table that has the words of all phrases."""
-    old_costs = None
-    if models.old_lm is not None:
-        old_costs = OldCosts(words, models.old_lm, options.unk_penalty, options.map_words)
-    confusion = _confusion(augmentation, words, entities)
+    """Make an augmenter of lattices with a symbol table that has the words of all phrases.
+
+    Args:
+        words: The symbol table of the lattices; with `lexical`, that of the lexical words.
+        lexical: Compares words by their lexical forms.
+    """
+    confusion = _confusion(augmentation, words if lexical is None else lexical.words, entities)
     phones = None
     if augmentation.transition_model is not None and augmentation.phones is not None:
         phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
@@ -45,11 +49,21 @@ def make_augmenter(
         LetterPronouncer() if augmentation.letters_only else Pronouncer.english(augmentation.lexicon),
         confusion,
         augmentation.options,
-        old_costs=old_costs,
-        class_costs=_class_costs(augmentation, options, models, tracker),
+        costs=model_costs(augmentation, options, words, models, tracker),
         phones=phones,
         retriever=_retriever(augmentation, entities, confusion),
+        lexical=lexical,
     )
+
+
+def model_costs(
+    augmentation: Augmentation, options: ContextOptions, words: SymbolTable, models: ContextModels, tracker: Tracker
+) -> ModelCosts:
+    """Return the costs of phrases by the models of a context, for the present words of a symbol table."""
+    old_costs = None
+    if models.old_lm is not None:
+        old_costs = OldCosts(words, models.old_lm, options.unk_penalty, options.map_words)
+    return ModelCosts(old_costs, _class_costs(augmentation, options, models, tracker))
 
 
 def _confusion(augmentation: Augmentation, words: SymbolTable, entities: Entities) -> Confusion:

@@ -7,31 +7,25 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from ninja.context.augmentation.augment import Added, Augmenter, with_phrase_words
-from ninja.context.augmenter import make_augmenter
-from ninja.context.booster import make_booster
+from ninja.context.augmentation.augment import Added
 from ninja.context.deep.phrase_list_ids import PhraseSet
 from ninja.context.entities.lists import Entities, PhraseList
-from ninja.context.grammar.lexical import LexicalContext
-from ninja.context.grammar.tracker import Match, Tracker, add_context
+from ninja.context.exact import ExactBinding
+from ninja.context.grammar.tracker import Match, Tracker
+from ninja.context.lexical import LexicalBinding
 from ninja.context.loader import ContextModels, load_entities, load_models
 from ninja.context.notes import augmenter_notes, class_notes, entity_notes, pointer_notes
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Context, Name
 from ninja.errors import NinjaError, OptionError, VocabularyError
 from ninja.files.threads import in_order
-from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch, collect_batches
-from ninja.lattice.lattice import as_list_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import NONE, LexicalForms, Normalizer
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.word_map import WordMap, complete
+from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.rescoring.models import Model, ModelFiles
 from ninja.rescoring.options import RescoreOptions
@@ -40,7 +34,6 @@ from ninja.rescoring.utterances import Utterance
 
 Keyed = tuple[str, Lattice]
 MAX_ARCS, MAX_LATTICES = 100_000, 100  # of a thread's batch
-SPARE_SYMBOLS = 1000  # of a tracker of lexical words, which grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +43,8 @@ class _Binding:
     words: SymbolTable  # of the lattices
     num_words: int  # in a growing table when it was bound; 0 for other tables
     entities: Entities
-    tracker: Tracker
-    augmenter: Augmenter | None
     normalizer: Normalizer
-    lexical: LexicalContext | None  # None if every word is its own lexical form
+    files: ExactBinding | LexicalBinding
 
 
 class Contextual:
@@ -106,13 +97,13 @@ class Contextual:
     def tracker(self) -> Tracker:
         """The tracker, of a stage that is bound to a symbol table."""
         assert self._binding is not None
-        return self._binding.tracker
+        return self._binding.files.tracker
 
     @property
     def result_words(self) -> SymbolTable:
         """The symbol table of the results, of a stage that is bound; it has the words of added phrases, too."""
         assert self._binding is not None
-        return self._binding.tracker.words if self._binding.lexical is None else self._binding.lexical.words
+        return self._binding.files.words
 
     @property
     def old_model(self) -> NgramLM | None:
@@ -178,16 +169,8 @@ class Contextual:
             raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         assert self._binding is not None
         lists = (*self.entities.of(lattice.key), *more)
-        augmenter, lexical = self._binding.augmenter, self._binding.lexical
-        if augmenter is not None:
-            lattice, self.added = augmenter(lattice, lists)
-        if self._pointer is not None:
-            return lattice
-        if lexical is not None:
-            of_forms = lexical.lattice(lattice)
-            return lexical.add_context(lattice, of_forms, self._tracker_of(of_forms, lexical), lists)
-        boosted = add_context(lattice, self.tracker, lists)
-        return as_list_of(lattice, boosted) if augmenter is None else boosted
+        lattice, self.added = self._binding.files.add_context(lattice, lists, boosts=self._pointer is None)
+        return lattice
 
     def over(self, lm: Model) -> Model:
         """Return the language model that reads the phrases; without a context model, the same."""
@@ -211,11 +194,7 @@ class Contextual:
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
         """Return the phrases on the best path of the grammar through an utterance's words."""
         assert self._binding is not None
-        if self._binding.lexical is not None:
-            return self._binding.lexical.matches(self.tracker, self.entities.of(key), words)
-        self.tracker.clear()
-        start = self.tracker.start(self.entities.of(key))
-        return self.tracker.matches(start, self.tracker.words.ids(words))
+        return self._binding.files.matches(self.entities.of(key), words)
 
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
         """Load the files for the lattices' words, unless the stage is bound to them; return the tracker.
@@ -231,7 +210,7 @@ class Contextual:
             binding is None
             or binding.words is not words
             or binding.normalizer is not normalizer
-            or (binding.lexical is None and words.grows and largest >= binding.num_words)
+            or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words)
         ):
             self._binding = self._bound(words, log, normalizer)
             # Only once, and later for a growing table: the search for unpronounceable phrases is slow.
@@ -268,7 +247,7 @@ class Contextual:
     def _written_map(self, words: SymbolTable, lexical_map: WordMap) -> WordMap:
         """Return the map of written words to those of a model, given that of their lexical words."""
         assert self._binding is not None
-        if self._binding.lexical is None:
+        if isinstance(self._binding.files, ExactBinding):
             return lexical_map
         assert self.forms is not None
         lm = LexicalLM(lexical_map.lm, self.forms)
@@ -281,60 +260,24 @@ class Contextual:
             self._note(log)
 
     def _bound(self, words: SymbolTable, log: Log, normalizer: Normalizer) -> _Binding:
-        context, known = self.context, words
+        context = self.context
         num_words = len(words) if words.grows else 0
         entities = load_entities(context, words, normalizer)
         if self._models is None:
             self._models = load_models(context, self.old_lm, words, log)
-        lexical = None
-        if not normalizer.is_identity:
-            lexical = LexicalContext(words, normalizer)
-            models = [lm for lm in (self._models.class_lm, self._models.old_lm) if lm is not None]
-            if models:
-                complete(words, context.options.unk_penalty, *models)
-                lexical.learn_all()
-            tracker = self._lexical_tracker(lexical)
-            return _Binding(known, num_words, entities, tracker, None, normalizer, lexical)
-        if context.augmentation is not None:
-            words = with_phrase_words(words, entities.all_lists)
-        weight = None if self._pointer is not None else self.lm_weight
-        tracker = make_booster(
-            words, self._models, context.options, lm_weight=weight, has_old_lm=self.old_lm is not None
-        )
-        augmenter = None
-        if context.augmentation is not None:
-            augmenter = make_augmenter(context.augmentation, context.options, words, entities, self._models, tracker)
-        return _Binding(known, num_words, entities, tracker, augmenter, normalizer, lexical)
-
-    def _lexical_tracker(self, lexical: LexicalContext) -> Tracker:
-        """Make a tracker of the lexical words so far, without models of twice as many."""
-        assert self._models is not None
-        words = lexical.table.lexical
-        return make_booster(
-            words,
-            self._models,
-            self.context.options,
-            lm_weight=None if self._pointer is not None else self.lm_weight,
-            has_old_lm=self.old_lm is not None,
-            compiler=lexical.compiler,
-            num_symbols=2 * len(words) + SPARE_SYMBOLS,
-        )
-
-    def _tracker_of(self, of_forms: LexicalLattice, lexical: LexicalContext) -> Tracker:
-        """Return the tracker, or a new one if a lattice has further lexical words."""
-        assert self._binding is not None
-        if int(of_forms.lattice.word.max(initial=0)) >= self.tracker.num_symbols:
-            self._binding = replace(self._binding, tracker=self._lexical_tracker(lexical))
-        return self.tracker
+        weight, has_old = None if self._pointer is not None else self.lm_weight, self.old_lm is not None
+        files: ExactBinding | LexicalBinding
+        if normalizer.is_identity:
+            files = ExactBinding(context, words, entities, self._models, lm_weight=weight, has_old_lm=has_old)
+        else:
+            files = LexicalBinding(
+                context, words, normalizer, entities, self._models, lm_weight=weight, has_old_lm=has_old
+            )
+        return _Binding(words, num_words, entities, normalizer, files)
 
     def _in_table(self, lattice: Lattice) -> Lattice:
         """Return the result of a thread with the symbol table of this stage's results."""
-        lexical = None if self._binding is None else self._binding.lexical
-        if lexical is None or lattice.words is None or lattice.words is lexical.words:
-            return lattice
-        used, place = np.unique(lattice.word, return_inverse=True)
-        word = np.array(lexical.written.ids(map(lattice.words.word, used.tolist())), np.int32)[place]
-        return lattice.replace(word=frozen(word), words=lexical.words)
+        return lattice if self._binding is None else self._binding.files.in_table(lattice)
 
     def _unbound(self) -> Contextual:
         """Return a stage for another thread, which shares the models."""
@@ -349,7 +292,7 @@ class Contextual:
     def _notes(self) -> Iterator[str]:
         assert self._binding is not None
         assert self._models is not None
-        entities, augmenter = self._binding.entities, self._binding.augmenter
+        entities, augmenter = self._binding.entities, self._binding.files.augmenter
         normalizer = self._binding.normalizer
         yield from entity_notes(entities, self._binding.words, normalizer, is_augmenting=augmenter is not None)
         if self._pointer is not None:

@@ -18,7 +18,7 @@ from strategies import lattices
 
 import ninja
 from ninja import _context
-from ninja.context.augmentation.augment import Added, Augmenter, with_phrase_words
+from ninja.context.augmentation.augment import Added, Augmenter, ModelCosts, with_phrase_words
 from ninja.context.augmentation.insertion import Chain, insert
 from ninja.context.augmentation.old_costs import OldCosts, with_unknown
 from ninja.context.augmentation.options import AugmentOptions
@@ -383,7 +383,7 @@ def test_graph_costs_become_those_of_the_old_model(tmp_path) -> None:
     ln10 = math.log(10)
     lattice = from_arcs("utt", [0, 1], [1, 2], [4, 8], [0.2 * ln10, 0.4 * ln10], finals={2: 1.1 * ln10})
     augment = Augmenter(
-        TABLE, Pronouncer(SPOKEN), Confusion.uniform(PHONES), AugmentOptions(max_distance=0.1), old_costs=old
+        TABLE, Pronouncer(SPOKEN), Confusion.uniform(PHONES), AugmentOptions(max_distance=0.1), costs=ModelCosts(old)
     )
     larger, _ = augment(lattice, [phrases("one two")])
     (path,) = (path for path in paths(larger) if words_of(larger, path) == (4, 1, 2))

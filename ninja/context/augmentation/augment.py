@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ninja import _context
 from ninja.context.augmentation.class_costs import ClassCosts, Place
-from ninja.context.augmentation.insertion import Chain, insert
+from ninja.context.augmentation.insertion import insert
 from ninja.context.augmentation.old_costs import OldCosts
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.augmentation.pronounced_list import (
@@ -26,17 +26,22 @@ from ninja.context.augmentation.pronounced_list import (
     pronounce,
     unpack,
 )
+from ninja.context.augmentation.replacement import Replacement, WrittenReplacements, chain
 from ninja.context.entities.lists import PhraseList
+from ninja.context.grammar.lexical import LexicalContext
 from ninja.context.retrieval.phrase_index import PhraseIndex
 from ninja.context.retrieval.retriever import Retriever, likely_spans
 from ninja.context.sound.arc_phones import ArcPhones
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import LatticeError
+from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import NONE
 from ninja.lattice.times import state_times
 
+FORMS = 4  # spans of a phrase that are looked at for each that is added, as some differ in written form only
 # Silent words of recognisers, besides epsilons.
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
@@ -46,7 +51,7 @@ class Added:
     """A phrase added to a lattice, and the path that it sounds like."""
 
     cls: str  # class of the phrase, "" for none
-    phrase: str
+    phrase: str  # as it is written in the lattice
     start: int  # states of the lattice before the addition
     end: int
     replaced: tuple[str, ...]  # words of the path that it sounds like
@@ -67,6 +72,7 @@ class _Span(NamedTuple):
     distance: float
     excess: float
     arcs: npt.NDArray[np.int64]  # the path that the phrase replaces
+    is_cased: bool  # the phrase's list has capitals
 
 
 def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
@@ -84,18 +90,34 @@ def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> Symbol
     return SymbolTable([*words, *zip(missing, range(first, first + len(missing)), strict=True)])
 
 
+@dataclass(frozen=True, slots=True)
+class ModelCosts:
+    """Costs of phrases by language models.
+
+    Without the first pass's model, a phrase has the graph cost of the words that it replaces, which no other model can
+    subtract again. Without scores by a class model, phrases are scored by sound alone.
+    """
+
+    old: OldCosts | None = None
+    classes: ClassCosts | None = None
+
+
+NO_MODELS = ModelCosts()
+
+
 class Augmenter:
     """Adds arcs for phrases to lattices.
 
     Args:
-        words: The symbol table of the lattices with the words of all phrases; see `with_phrase_words`.
+        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; with `lexical`,
+            that of the lexical words.
         confusion: Costs of confusing phones, by default by articulation.
-        old_costs: The first pass's language model. Without it, a phrase has the graph cost of the words that it
-            replaces, which no other model can subtract again.
-        class_costs: Scores of phrases by the class language model at their place; None scores them by sound alone.
+        costs: Costs of phrases by language models.
         phones: Phones of the lattices' arcs by their alignments; None takes those of the pronouncer.
         silent: Words without a sound. A word that is not silent and has no pronunciation is never replaced.
         retriever: Selects the phrases of long lists to search for; None searches for all.
+        lexical: Compares words by their lexical forms; phrases are written as their lists write them, with the
+            punctuation and the sentence-initial capital of what they replace.
     """
 
     def __init__(
@@ -105,21 +127,21 @@ class Augmenter:
         confusion: Confusion | None = None,
         options: AugmentOptions | None = None,
         *,
-        old_costs: OldCosts | None = None,
-        class_costs: ClassCosts | None = None,
+        costs: ModelCosts = NO_MODELS,
         phones: ArcPhones | None = None,
         silent: frozenset[str] = SILENT,
         retriever: Retriever | None = None,
+        lexical: LexicalContext | None = None,
     ) -> None:
         self.words = words
         self.pronouncer = pronouncer
         self.confusion = confusion or Confusion.articulatory()
         self.options = options or AugmentOptions()
         self.retriever = retriever
-        self._old_costs = old_costs
-        self._class_costs = class_costs
+        self.costs = costs
         self._phones = phones
         self._silent = silent
+        self._lexical = lexical
         self._indices: WeakKeyDictionary[PhraseList, PhraseIndex] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[PhraseList, PronouncedList] = WeakKeyDictionary()
         self._pronunciations: dict[int, list[list[int]]] = {EPSILON: [[]]}
@@ -137,41 +159,49 @@ class Augmenter:
             LatticeError: The lattice is too large to be searched, or its alignments do not tell its phones.
             SymbolError: A word of a phrase is not in the symbol table, or a word id of the lattice.
         """
+        source = lattice
+        of_forms = None if self._lexical is None else self._lexical.lattice(source)
+        if of_forms is not None:
+            lattice = of_forms.lattice
         pronounced = [self._pronounced(phrases) for phrases in lists]
         spans = [
             span
             for variants, phrases in zip(pronounced, lists, strict=True)
-            for span in self._spans(lattice, variants, phrases)
+            for span in self._spans(source, variants, phrases, of_forms)
         ]
         spans = self._selected(lattice, spans)
+        words = self.words if self._lexical is None else self._lexical.words
+        if not spans:
+            return source.with_words(words), ()
         change, by_class = np.zeros(len(spans)), np.zeros(len(spans))
-        if self._old_costs is not None:
+        if self.costs.old is not None:
             places = [(span.start, span.end, span.arcs, span.variant.words) for span in spans]
-            change = self._old_costs.changes(lattice, self.options.acoustic_scale, places)
-        if self._class_costs is not None:
+            change = self.costs.old.changes(lattice, self.options.acoustic_scale, places)
+        if self.costs.classes is not None:
             entered = [Place(span.start, span.variant.cls, len(span.variant.words), sum(span.variant.num_phones))
                        for span in spans]  # fmt: skip
-            by_class = self._class_costs.of(lattice, self.options.acoustic_scale, entered)
+            by_class = self.costs.classes.of(lattice, self.options.acoustic_scale, entered)
         choice = self.options.choice_penalty * math.log(max(1, count_phrases(pronounced)))
         distance = np.array([span.distance for span in spans])
         cost = ((self.options.penalty * distance + choice + by_class) / self.options.acoustic_scale).tolist()
-        chains = [_chain(lattice, *columns) for columns in zip(spans, change.tolist(), cost, strict=True)]
-        times = _times(lattice) if spans else None
+        replacements = self._replacements(source, of_forms, spans)
+        chains = [chain(source, *columns) for columns in zip(replacements, change.tolist(), cost, strict=True)]
+        times = _times(source)
         added = tuple(
             Added(
                 span.variant.cls,
-                span.text,
-                span.start,
-                span.end,
-                tuple(self.words.spell(lattice.word[span.arcs])),
+                " ".join(words.spell(place.words)),
+                place.start,
+                place.end,
+                tuple(words.spell(source.word[place.arcs])),
                 span.distance,
                 paid,
                 span.excess,
-                None if times is None else (int(times[span.start]), int(times[span.end])),
+                None if times is None else (int(times[place.start]), int(times[place.end])),
             )
-            for span, paid in zip(spans, cost, strict=True)
+            for span, place, paid in zip(spans, replacements, cost, strict=True)
         )
-        return insert(lattice, chains, self.words), added
+        return insert(source, chains, words), added
 
     def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
         """Return the phrases of some lists that cannot be added, with the reasons."""
@@ -179,7 +209,8 @@ class Augmenter:
 
     def _pronounced(self, phrases: PhraseList) -> PronouncedList:
         if phrases not in self._lists:
-            self._lists[phrases] = pronounce(phrases, self.words, self.pronouncer, self.confusion)
+            normalizer = NONE if self._lexical is None else self._lexical.table.normalizer
+            self._lists[phrases] = pronounce(phrases, self.words, self.pronouncer, self.confusion, normalizer)
         return self._lists[phrases]
 
     def _of_word(self, word: int) -> list[list[int]]:
@@ -192,21 +223,43 @@ class Augmenter:
             ]
         return self._pronunciations[word]
 
-    def _units(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
+    def _units(
+        self, source: Lattice, lattice: Lattice, of_forms: LexicalLattice | None
+    ) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
         """Return the unit of each arc, int32 [num_arcs], and the pronunciations of each unit."""
         if self._phones is not None:
             number: dict[tuple[int, ...], int] = {}
-            unit = [number.setdefault(phones, len(number)) for phones in self._phones.of_arcs(lattice)]
+            of_arcs = self._phones.of_arcs(source)
+            if of_forms is not None:  # the first arc of a word has its phones
+                pieces = zip(of_forms.source_arc.tolist(), of_forms.is_first.tolist(), strict=True)
+                of_arcs = [of_arcs[arc] if is_first else () for arc, is_first in pieces]
+            unit = [number.setdefault(phones, len(number)) for phones in of_arcs]
             return np.array(unit, np.int32), [[list(phones)] for phones in number]
         words, of_arc = np.unique(lattice.word, return_inverse=True)
         return of_arc.astype(np.int32), [self._of_word(int(word)) for word in words]
 
-    def _spans(self, lattice: Lattice, pronounced: PronouncedList, phrases: PhraseList) -> list[_Span]:
+    def _replacements(
+        self, source: Lattice, of_forms: LexicalLattice | None, spans: Sequence[_Span]
+    ) -> list[Replacement]:
+        """Return the arcs that spans replace in the lattice of written words, and the words in their place."""
+        if self._lexical is None or of_forms is None:
+            return [
+                Replacement(span.start, span.end, span.arcs, span.variant.words, np.array(span.variant.num_phones))
+                for span in spans
+            ]
+        written = WrittenReplacements(self._lexical, source, of_forms, self.options.acoustic_scale)
+        return [written.of(span.start, span.end, span.arcs, span.variant, is_cased=span.is_cased) for span in spans]
+
+    def _spans(
+        self, source: Lattice, pronounced: PronouncedList, phrases: PhraseList, of_forms: LexicalLattice | None
+    ) -> list[_Span]:
         """Find the spans at which phrases of a list may be added."""
+        lattice = source if of_forms is None else of_forms.lattice
         if not pronounced.variants or not lattice.num_arcs:
             return []
         options = self.options
-        unit, pronunciations = self._units(lattice)
+        unit, pronunciations = self._units(source, lattice, of_forms)
+        max_spans = options.max_spans if of_forms is None else FORMS * options.max_spans
         variants, strings = pronounced.variants, pronounced.strings
         # Encoding a list that only one utterance has takes longer than comparing its phrases.
         if self.retriever is not None and phrases.name and len(variants) >= self.retriever.options.from_phrases:
@@ -227,16 +280,22 @@ class Augmenter:
                 options.penalty,
                 options.beam,
                 options.max_distance,
-                options.max_spans,
+                max_spans,
             )
         except OverflowError as error:
             raise LatticeError("too large to be searched for phrases; prune it", key=lattice.key) from error
         rank = (excess + options.penalty * distance).tolist()
         paths = np.split(arc, arc_begin[1:-1]) if len(string) else []
         columns = (rank, start.tolist(), end.tolist(), string.tolist(), distance.tolist(), excess.tolist(), paths)
+        is_cased = phrases.has_capitals
+        is_state = np.ones(lattice.num_states, np.bool_)
+        if of_forms is not None:  # no phrase begins or ends inside of a word
+            is_state[:] = False
+            is_state[of_forms.state] = True
         return [
-            _Span(cost, variants[number].text, first, last, variants[number], *rest)
-            for cost, first, last, number, *rest in zip(*columns, strict=True)
+            _Span(cost, variants[number].text, first, last, variants[number], units, over, path, is_cased)
+            for cost, first, last, number, units, over, path in zip(*columns, strict=True)
+            if is_state[first] and is_state[last]
         ]
 
     def _retrieve(
@@ -262,32 +321,33 @@ class Augmenter:
         """Return the likeliest spans within the bounds, without those that would repeat a path of the lattice."""
         selected: list[_Span] = []
         visited: set[tuple[int, int, tuple[int, ...]]] = set()
+        forms: set[tuple[object, ...]] = set()
         per_phrase: Counter[tuple[int, ...]] = Counter()
         free = self.options.max_arcs
         for span in sorted(spans, key=lambda span: span[:4]):
             words = span.variant.words
             place = (span.start, span.end, words)
-            if per_phrase[words] >= self.options.max_spans or len(words) > free or place in visited:
+            form: tuple[object, ...] = ()
+            if self._lexical is not None:  # spans that differ in their written form only count once
+                form = (
+                    words,
+                    round(span.rank, 3),
+                    *lattice.word[span.arcs][lattice.word[span.arcs] != EPSILON].tolist(),
+                )
+            is_form = form in forms
+            if not is_form and (per_phrase[words] >= self.options.max_spans or len(words) > free):
+                continue
+            if place in visited:
                 continue
             visited.add(place)
             if not _connects(lattice, span.start, span.end, words):
                 selected.append(span)
-                per_phrase[words] += 1
-                free -= len(words)
+                if not is_form:
+                    per_phrase[words] += 1
+                    free -= len(words)
+                if form:
+                    forms.add(form)
         return selected
-
-
-def _chain(lattice: Lattice, span: _Span, change: float, paid: float) -> Chain:
-    """Make the chain of a span, with this much more graph and acoustic cost than the path it replaces."""
-    num_phones = np.array(span.variant.num_phones, np.float64)
-    share = num_phones / num_phones.sum()
-    acoustic = float(lattice.acoustic[span.arcs].sum(dtype=np.float64)) + paid
-    graph = float(lattice.graph[span.arcs].sum(dtype=np.float64)) + change
-    labels = np.concatenate([lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in span.arcs])
-    cuts = np.rint(np.cumsum(share)[:-1] * len(labels)).astype(np.int64)
-    return Chain(
-        span.start, span.end, span.variant.words, graph * share, acoustic * share, tuple(np.split(labels, cuts))
-    )
 
 
 def _connects(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
 from ninja.errors import OptionError, SymbolError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import NONE, Normalizer
 
 # (begin, phone): string i is phone[begin[i] : begin[i + 1]]
 PhoneStrings = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
@@ -32,9 +33,10 @@ class Variant(NamedTuple):
     """A pronunciation of a phrase."""
 
     cls: str
-    text: str
+    text: str  # words separated by blanks
     words: tuple[int, ...]  # ids
     num_phones: tuple[int, ...]  # of each word
+    written: tuple[str, ...] = ()  # as the list writes the phrase, if words are compared by lexical form
 
 
 class PronouncedList(NamedTuple):
@@ -46,8 +48,17 @@ class PronouncedList(NamedTuple):
     left_out: list[Unpronounced]
 
 
-def pronounce(phrases: PhraseList, words: SymbolTable, pronouncer: Pronouncer, confusion: Confusion) -> PronouncedList:
+def pronounce(
+    phrases: PhraseList,
+    words: SymbolTable,
+    pronouncer: Pronouncer,
+    confusion: Confusion,
+    normalizer: Normalizer = NONE,
+) -> PronouncedList:
     """Pronounce the phrases of positive weight.
+
+    Args:
+        words: Symbol table of the words; one of lexical words grows.
 
     Raises:
         SymbolError: A word of a phrase is not in the symbol table.
@@ -59,18 +70,24 @@ def pronounce(phrases: PhraseList, words: SymbolTable, pronouncer: Pronouncer, c
         for phrase in members:
             if phrase.weight <= 0:
                 continue
-            spellings = phrase.text.split()
-            ids = words.ids(spellings)
+            written = () if normalizer.is_identity else tuple(phrase.text.split())
+            spellings = normalizer.words(phrase.text.split())
+            if not spellings:
+                continue
+            ids = words.ids(spellings) if normalizer.is_identity else words.intern(spellings)
             if -1 in ids:
                 message = f"{spellings[ids.index(-1)]!r} of the phrase {phrase.text!r} is not in the symbol table"
                 raise SymbolError(f"{message}; extend it, see ninja.context.with_phrase_words", words.path)
             try:
-                pronunciations = pronouncer.of_phrase(phrase)
+                pronunciations = pronouncer.of_phrase(replace(phrase, text=" ".join(spellings)))
                 strings += [confusion.numbers(sum(phones, ())) for phones in pronunciations]
             except (PronunciationError, OptionError) as error:
                 left_out.append(Unpronounced(name, phrase.text, str(error)))
                 continue
-            variants += [Variant(name, phrase.text, tuple(ids), tuple(map(len, phones))) for phones in pronunciations]
+            variants += [
+                Variant(name, " ".join(spellings), tuple(ids), tuple(map(len, phones)), written)
+                for phones in pronunciations
+            ]
     return PronouncedList(variants, frozenset(variant.words for variant in variants), pack(strings), left_out)
 
 

@@ -6,6 +6,10 @@ import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from ninja.lattice import Lattice
+from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import SymbolTable
 
 _SENTENCE_ENDS = frozenset(".?!…。！？؟।")
@@ -82,6 +86,14 @@ class WrittenWords:
     def __init__(self, words: SymbolTable) -> None:
         self.table = words if words.grows else words.growing_copy()
         self._lock = threading.Lock()
+
+    def in_table(self, lattice: Lattice) -> Lattice:
+        """Return a lattice of another table with this one."""
+        if lattice.words is None or lattice.words is self.table:
+            return lattice
+        used, place = np.unique(lattice.word, return_inverse=True)
+        word = np.array(self.ids(map(lattice.words.word, used.tolist())), np.int32)[place]
+        return lattice.replace(word=frozen(word), words=self.table)
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the ids of words; new words are added."""

@@ -62,6 +62,21 @@ class LexicalContext:
             tracker: The grammar, over the lexical words.
         """
         composed, arc_map = add_context(lexical.lattice, tracker, lists, return_arc_map=True)
+        return self._written(lattice, lexical, composed, arc_map, lists)
+
+    def respelled(self, lattice: Lattice, lexical: LexicalLattice, lists: Sequence[PhraseList]) -> Lattice:
+        """Return a lattice with phrases as their lists write them, see `add_context`; costs stay the same."""
+        return self._written(lattice, lexical, lexical.lattice, np.arange(lexical.lattice.num_arcs), lists)
+
+    def _written(
+        self,
+        lattice: Lattice,
+        lexical: LexicalLattice,
+        composed: Lattice,
+        arc_map: npt.NDArray[np.int64],
+        lists: Sequence[PhraseList],
+    ) -> Lattice:
+        """Return the lattice of written words of a lattice composed of lexical arcs, with respelled phrases."""
         is_last = self._is_last(lexical)
         written = lattice.word[lexical.source_arc]
         word = np.where(lexical.is_first, written, EPSILON)[arc_map]
@@ -73,6 +88,12 @@ class LexicalContext:
                 composed, arcs, word = respelled
                 arc_map = arc_map[arcs]
         return as_list_of(lattice, self._contracted(lattice, lexical, composed, arc_map, word, is_last[arc_map]))
+
+    def learn(self, lists: Sequence[PhraseList]) -> None:
+        """Normalise the words of the phrases of some lists, for models that count the words that they lack."""
+        for phrases in lists:
+            for members in phrases.classes.values():
+                self.table.ids(word for phrase in members for word in phrase.text.split())
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
         """Return the phrases on the best path of the grammar through written words, with their places there."""

@@ -1,0 +1,143 @@
+"""The context of lattices whose words are compared by lexical form, once its files are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ninja.context.augmentation.augment import Added, Augmenter
+from ninja.context.augmenter import make_augmenter, model_costs
+from ninja.context.booster import make_booster
+from ninja.context.entities.lists import Entities, PhraseList
+from ninja.context.grammar.lexical import LexicalContext
+from ninja.context.grammar.tracker import Match, Tracker
+from ninja.context.loader import ContextModels
+from ninja.context.settings import Context
+from ninja.context.sound.confusion import MAX_PHONES
+from ninja.context.sound.letters import plain_letters
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import Normalizer
+from ninja.lm.word_map import complete
+
+SPARE_SYMBOLS = 1000  # of a tracker without models, as lexical words are added
+
+
+class LexicalBinding:
+    """A context bound to the lexical forms of the words of a symbol table.
+
+    Args:
+        words: The symbol table of the lattices.
+        lm_weight: As for `make_booster`.
+        has_old_lm: As for `make_booster`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        words: SymbolTable,
+        normalizer: Normalizer,
+        entities: Entities,
+        models: ContextModels,
+        *,
+        lm_weight: float | None,
+        has_old_lm: bool,
+    ) -> None:
+        self._context = context
+        self._entities = entities
+        self._models = models
+        self._lm_weight = lm_weight
+        self._has_old_lm = has_old_lm
+        self._lexical = LexicalContext(words, normalizer)
+        lms = [lm for lm in (models.class_lm, models.old_lm) if lm is not None]
+        self._has_models = bool(lms)
+        if lms:
+            complete(words, context.options.unk_penalty, *lms)
+            self._lexical.learn_all()
+            self._lexical.learn(entities.all_lists)
+        self.tracker = self._new_tracker()
+        self._num_lexical = len(self._lexical.table.lexical)  # words that the models know about
+        self._num_written = len(self.words)  # words whose letters are known
+        self.augmenter = self._new_augmenter()
+
+    @property
+    def words(self) -> SymbolTable:
+        """The symbol table of results."""
+        return self._lexical.words
+
+    def add_context(
+        self, lattice: Lattice, lists: Sequence[PhraseList], *, boosts: bool
+    ) -> tuple[Lattice, tuple[Added, ...]]:
+        """Return a lattice with the phrases of some lists, and the phrases added.
+
+        Args:
+            boosts: Add the scores of the grammar; otherwise words are respelled only.
+        """
+        added: tuple[Added, ...] = ()
+        lexical = self._lexical
+        if self._has_models:
+            lexical.learn(lists)
+        of_forms = lexical.lattice(lattice)
+        self._follow_words()
+        if self.augmenter is not None:
+            lattice, added = self.augmenter(lattice, lists)
+            of_forms = lexical.lattice(lattice) if added else of_forms
+        if not boosts:
+            return lexical.respelled(lattice, of_forms, lists), added
+        if int(of_forms.lattice.word.max(initial=0)) >= self.tracker.num_symbols:
+            self.tracker = self._new_tracker()
+        return lexical.add_context(lattice, of_forms, self.tracker, lists), added
+
+    def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
+        """Return the phrases on the best path of the grammar through written words."""
+        return self._lexical.matches(self.tracker, lists, words)
+
+    def in_table(self, lattice: Lattice) -> Lattice:
+        """Return a lattice of another table with the table of results."""
+        return self._lexical.written.in_table(lattice)
+
+    def _follow_words(self) -> None:
+        """Let the models and the letters follow the words of a growing table."""
+        if self._has_models and len(self._lexical.table.lexical) > self._num_lexical:
+            self._num_lexical = len(self._lexical.table.lexical)
+            self.tracker = self._new_tracker()
+            if self.augmenter is not None and self._context.augmentation is not None:
+                self.augmenter.costs = model_costs(
+                    self._context.augmentation,
+                    self._context.options,
+                    self._lexical.table.lexical,
+                    self._models,
+                    self.tracker,
+                )
+        augmentation = self._context.augmentation
+        if augmentation is not None and augmentation.letters_only and len(self.words) > self._num_written:
+            new = self.words.since(self._num_written)
+            self._num_written += len(new)
+            if self._has_new_letters(word for word, _ in new):
+                self.augmenter = self._new_augmenter()
+
+    def _has_new_letters(self, words: Iterable[str]) -> bool:
+        assert self.augmenter is not None
+        known = self.augmenter.confusion.id.keys()
+        return len(known) < MAX_PHONES and not known >= set(plain_letters("".join(words))) - {"'"}
+
+    def _new_tracker(self) -> Tracker:
+        """Make a tracker of the lexical words so far; without models, of twice as many."""
+        words = self._lexical.table.lexical
+        return make_booster(
+            words,
+            self._models,
+            self._context.options,
+            lm_weight=self._lm_weight,
+            has_old_lm=self._has_old_lm,
+            compiler=self._lexical.compiler,
+            num_symbols=2 * len(words) + SPARE_SYMBOLS,
+        )
+
+    def _new_augmenter(self) -> Augmenter | None:
+        context = self._context
+        if context.augmentation is None:
+            return None
+        words = self._lexical.table.lexical
+        return make_augmenter(
+            context.augmentation, context.options, words, self._entities, self._models, self.tracker, self._lexical
+        )
