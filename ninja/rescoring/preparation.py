@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ninja.errors import NinjaError
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
-from ninja.lattice.text import LexicalTable
+from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.models import Model
 from ninja.rescoring.report import RescoreReport, VocabularyCheck
@@ -17,6 +17,8 @@ from ninja.rescoring.utterances import ADVICE, Source, Utterance, is_ambiguous, 
 
 class ContextStage(Protocol):
     """A stage that makes phrases more probable before lattices are rescored, such as ``ninja.context.Contextual``."""
+
+    forms: LexicalForms | None  # the normalizer of the run, which the rescoring sets
 
     @property
     def old_model(self) -> Any:

@@ -308,13 +308,19 @@ class Rescorer:
 
     def _read_forms(self, report: RescoreReport) -> LexicalForms:
         """Let the models read the lexical forms of words."""
-        if self._forms is None:
-            self._forms = LexicalForms(self.options.normalizer, report.note)
-        forms, text = self._forms, self.options.lm_text
+        forms, text = self._run_forms(report), self.options.lm_text
         if not forms.are_identical:
             self._models = [(with_lexical_forms(lm, forms, text), options) for lm, options in self._models]
             self.old_lm = with_lexical_forms(self.old_lm, forms, text)
         return forms
+
+    def _run_forms(self, report: RescoreReport) -> LexicalForms:
+        """Return the normalizer of the run, which the context shares."""
+        if self._forms is None:
+            self._forms = LexicalForms(self.options.normalizer, report.note)
+        if self.context is not None:
+            self.context.forms = self._forms
+        return self._forms
 
     def _new_passes(self) -> list[_Pass]:
         old_lm, passes, maps = self.old_lm, [], () if self._maps is None else self._maps[2]  # of the check of words
@@ -333,6 +339,7 @@ class Rescorer:
     def _load(self, words: SymbolTable | None, report: RescoreReport) -> None:
         assert self.files is not None
         if self.context is not None:
+            self._run_forms(report)
             if words is not None:
                 self.context.bind(words, report)
             self.old_lm = self.context.old_model

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_context import SlowContext
 from reference_graph import costs_of, labels_of, paths, words_of
+from reference_ngram import SlowNgram, write_arpa
 from reference_written import slow_respelled
 from strategies import lattices
 
 import ninja
+from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.entities.written import affixes, ends_sentence, in_place_of
 from ninja.context.options import ContextOptions
-from ninja.context.settings import Context
+from ninja.context.settings import Augmentation, Context
 from ninja.context.stage import Contextual
 from ninja.graph import best_path
+from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice, check
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import BASIC
@@ -33,7 +38,7 @@ def stage_of(entities, normalizer="auto", **options):
 
 
 def text_of(lattice):
-    return " ".join(lattice.words.spell(best_path(lattice).words))
+    return " ".join(lattice.words.spell(best_path(lattice, Scales(0.1)).words))
 
 
 def listed(*hypotheses):
@@ -151,3 +156,52 @@ def test_results_of_threads_have_one_table():
     assert {text_of(lattice) for lattice in results} == {"call Kathy, Now."}
     assert {id(lattice.words) for lattice in results} == {id(stage.result_words)}
     assert "Kathy," not in words
+
+
+def test_added_phrases_have_the_lists_spelling_and_the_punctuation_of_what_they_replace():
+    """Letters were inserted without capitals, and the period of «folder.» was lost."""
+    lattice = listed("Folder. Call Cathie Clendening, (now).", "call Cathie Clendening, no")
+    entities = {"phrases": ["Kathy Clendenin", "Moulder", "NOW", "moulder's"]}
+    options = ContextOptions(keyword_boost=30.0)
+    stage = stage_of(entities, options=options, augmentation=Augmentation(letters_only=True))
+    report = RescoreReport()
+    ((_, result),) = stage([("utt", lattice)], report)
+    assert {(phrase.phrase, " ".join(phrase.replaced)) for phrase in stage.added} >= {
+        ("Kathy Clendenin,", "Cathie Clendening,"),
+        ("Moulder.", "Folder."),
+    }
+    assert text_of(result) == "Moulder. Call Kathy Clendenin, (NOW)."
+    assert "Moulder." in result.words
+
+
+def test_capitals_are_kept_at_the_beginning_of_a_sentence_only():
+    lattice = listed("Folder plays. Folder stops Folder now, or not.")
+    stage = stage_of({"phrases": ["moulder", "Xavier"]}, augmentation=Augmentation(letters_only=True))
+    list(stage([("utt", lattice)]))
+    assert Counter(phrase.phrase for phrase in stage.added) == {"Moulder": 2, "moulder": 1}
+    stage = stage_of({"phrases": ["moulder"]}, augmentation=Augmentation(letters_only=True))
+    list(stage([("utt", lattice)]))
+    assert Counter(phrase.phrase for phrase in stage.added) == {"Moulder": 3}
+
+
+def test_written_words_of_a_phrase_divide_its_arcs():
+    lattice = listed("see Jean Luke Pickard, now.").replace(time=np.array([0, 10, 20, 30, 40, 50], np.int32))
+    augmentation = Augmentation(AugmentOptions(max_distance=0.5), letters_only=True)
+    stage = stage_of({"phrases": ["Jean-Luc Picard"]}, augmentation=augmentation)
+    ((_, result),) = stage([("utt", lattice)])
+    check(result)
+    assert text_of(result) == "see Jean-Luc Picard, now."
+    assert stage.added[0].frames == (10, 40)
+
+
+def test_words_of_the_old_model_are_lexical(tmp_path):
+    """A model that knows «folder» knows «Folder.», too: a phrase in its place costs more."""
+    ngrams = {("<s>",): (-99.0, 0.0), ("</s>",): (-1.0, 0.0), ("<unk>",): (-9.0, 0.0), ("folder",): (-1.0, 0.0)}
+    path = tmp_path / "old.arpa"
+    path.write_bytes(write_arpa(SlowNgram(1, ngrams)))
+    entities = Entities.from_dict({"phrases": ["Moulder"]}, normalizer=BASIC)
+    options = ContextOptions(unk_penalty=0.0, max_unknown=1.0)
+    stage = Contextual(Context(entities, options=options, augmentation=Augmentation(letters_only=True)), path)
+    ((_, result),) = stage([("utt", listed("Folder."))])
+    graph = {result.words.word(int(word)): cost for word, cost in zip(result.word, result.graph, strict=True)}
+    assert graph["Moulder."] - graph["Folder."] == pytest.approx(8.0 * math.log(10) - options.keyword_boost, abs=1e-4)
