@@ -8,7 +8,7 @@ from ninja.context.augmentation.augment import Augmenter, ModelCosts
 from ninja.context.augmentation.class_costs import ClassCosts
 from ninja.context.augmentation.old_costs import OldCosts
 from ninja.context.entities.lists import Entities
-from ninja.context.grammar.lexical import LexicalContext
+from ninja.context.entities.written import WrittenWords
 from ninja.context.grammar.tracker import Tracker, class_words
 from ninja.context.loader import ContextModels
 from ninja.context.options import ContextOptions
@@ -32,15 +32,15 @@ def make_augmenter(
     entities: Entities,
     models: ContextModels,
     tracker: Tracker,
-    lexical: LexicalContext | None = None,
+    written: WrittenWords | None = None,
 ) -> Augmenter:
     """Make an augmenter of lattices with a symbol table that has the words of all phrases.
 
     Args:
-        words: The symbol table of the lattices; with `lexical`, that of the lexical words.
-        lexical: Compares words by their lexical forms.
+        words: The symbol table of the lattices; with `written`, that of the lexical words.
+        written: Compares words by their lexical forms.
     """
-    confusion = _confusion(augmentation, words if lexical is None else lexical.words, entities)
+    confusion = _confusion(augmentation, words if written is None else written.words, entities)
     phones = None
     if augmentation.transition_model is not None and augmentation.phones is not None:
         phones = ArcPhones.read(augmentation.transition_model, augmentation.phones, confusion.phones)
@@ -52,7 +52,7 @@ def make_augmenter(
         costs=model_costs(augmentation, options, words, models, tracker),
         phones=phones,
         retriever=_retriever(augmentation, entities, confusion),
-        lexical=lexical,
+        written=written,
     )
 
 

@@ -76,11 +76,11 @@ class LexicalBinding:
         lexical = self._lexical
         if self._has_models:
             lexical.learn(lists)
-        of_forms = lexical.lattice(lattice)
+        of_forms = lexical.written.lattice(lattice)
         self._follow_words()
         if self.augmenter is not None:
             lattice, added = self.augmenter(lattice, lists)
-            of_forms = lexical.lattice(lattice) if added else of_forms
+            of_forms = lexical.written.lattice(lattice) if added else of_forms
         if not boosts:
             return lexical.respelled(lattice, of_forms, lists), added
         if int(of_forms.lattice.word.max(initial=0)) >= self.tracker.num_symbols:
@@ -139,5 +139,11 @@ class LexicalBinding:
             return None
         words = self._lexical.table.lexical
         return make_augmenter(
-            context.augmentation, context.options, words, self._entities, self._models, self.tracker, self._lexical
+            context.augmentation,
+            context.options,
+            words,
+            self._entities,
+            self._models,
+            self.tracker,
+            self._lexical.written,
         )

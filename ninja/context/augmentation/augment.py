@@ -28,7 +28,7 @@ from ninja.context.augmentation.pronounced_list import (
 )
 from ninja.context.augmentation.replacement import Replacement, WrittenReplacements, chain
 from ninja.context.entities.lists import PhraseList
-from ninja.context.grammar.lexical import LexicalContext
+from ninja.context.entities.written import WrittenWords
 from ninja.context.retrieval.phrase_index import PhraseIndex
 from ninja.context.retrieval.retriever import Retriever, likely_spans
 from ninja.context.sound.arc_phones import ArcPhones
@@ -109,14 +109,14 @@ class Augmenter:
     """Adds arcs for phrases to lattices.
 
     Args:
-        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; with `lexical`,
+        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; with `written`,
             that of the lexical words.
         confusion: Costs of confusing phones, by default by articulation.
         costs: Costs of phrases by language models.
         phones: Phones of the lattices' arcs by their alignments; None takes those of the pronouncer.
         silent: Words without a sound. A word that is not silent and has no pronunciation is never replaced.
         retriever: Selects the phrases of long lists to search for; None searches for all.
-        lexical: Compares words by their lexical forms; phrases are written as their lists write them, with the
+        written: Compares words by their lexical forms; phrases are written as their lists write them, with the
             punctuation and the sentence-initial capital of what they replace.
     """
 
@@ -131,7 +131,7 @@ class Augmenter:
         phones: ArcPhones | None = None,
         silent: frozenset[str] = SILENT,
         retriever: Retriever | None = None,
-        lexical: LexicalContext | None = None,
+        written: WrittenWords | None = None,
     ) -> None:
         self.words = words
         self.pronouncer = pronouncer
@@ -141,7 +141,7 @@ class Augmenter:
         self.costs = costs
         self._phones = phones
         self._silent = silent
-        self._lexical = lexical
+        self._written = written
         self._indices: WeakKeyDictionary[PhraseList, PhraseIndex] = WeakKeyDictionary()
         self._lists: WeakKeyDictionary[PhraseList, PronouncedList] = WeakKeyDictionary()
         self._pronunciations: dict[int, list[list[int]]] = {EPSILON: [[]]}
@@ -160,7 +160,7 @@ class Augmenter:
             SymbolError: A word of a phrase is not in the symbol table, or a word id of the lattice.
         """
         source = lattice
-        of_forms = None if self._lexical is None else self._lexical.lattice(source)
+        of_forms = None if self._written is None else self._written.lattice(source)
         if of_forms is not None:
             lattice = of_forms.lattice
         pronounced = [self._pronounced(phrases) for phrases in lists]
@@ -170,7 +170,7 @@ class Augmenter:
             for span in self._spans(source, variants, phrases, of_forms)
         ]
         spans = self._selected(lattice, spans)
-        words = self.words if self._lexical is None else self._lexical.words
+        words = self.words if self._written is None else self._written.words
         if not spans:
             return source.with_words(words), ()
         change, by_class = np.zeros(len(spans)), np.zeros(len(spans))
@@ -209,7 +209,7 @@ class Augmenter:
 
     def _pronounced(self, phrases: PhraseList) -> PronouncedList:
         if phrases not in self._lists:
-            normalizer = NONE if self._lexical is None else self._lexical.table.normalizer
+            normalizer = NONE if self._written is None else self._written.table.normalizer
             self._lists[phrases] = pronounce(phrases, self.words, self.pronouncer, self.confusion, normalizer)
         return self._lists[phrases]
 
@@ -242,13 +242,13 @@ class Augmenter:
         self, source: Lattice, of_forms: LexicalLattice | None, spans: Sequence[_Span]
     ) -> list[Replacement]:
         """Return the arcs that spans replace in the lattice of written words, and the words in their place."""
-        if self._lexical is None or of_forms is None:
+        if self._written is None or of_forms is None:
             return [
                 Replacement(span.start, span.end, span.arcs, span.variant.words, np.array(span.variant.num_phones))
                 for span in spans
             ]
-        written = WrittenReplacements(self._lexical, source, of_forms, self.options.acoustic_scale)
-        return [written.of(span.start, span.end, span.arcs, span.variant, is_cased=span.is_cased) for span in spans]
+        of_spans = WrittenReplacements(self._written, source, of_forms, self.options.acoustic_scale)
+        return [of_spans.of(span.start, span.end, span.arcs, span.variant, is_cased=span.is_cased) for span in spans]
 
     def _spans(
         self, source: Lattice, pronounced: PronouncedList, phrases: PhraseList, of_forms: LexicalLattice | None
@@ -328,7 +328,7 @@ class Augmenter:
             words = span.variant.words
             place = (span.start, span.end, words)
             form: tuple[object, ...] = ()
-            if self._lexical is not None:  # spans that differ in their written form only count once
+            if self._written is not None:  # spans that differ in their written form only count once
                 form = (
                     words,
                     round(span.rank, 3),

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from ninja import _context
 from ninja.context.augmentation.insertion import Chain
 from ninja.context.augmentation.pronounced_list import Variant
-from ninja.context.entities.written import ends_sentence, in_place_of
-from ninja.context.grammar.lexical import LexicalContext
+from ninja.context.entities.written import WrittenWords, ends_sentence, in_place_of
 from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON
@@ -36,10 +35,8 @@ class WrittenReplacements:
         acoustic_scale: Of the best path, whose words before a phrase tell where a sentence begins.
     """
 
-    def __init__(
-        self, lexical: LexicalContext, source: Lattice, of_forms: LexicalLattice, acoustic_scale: float
-    ) -> None:
-        self._lexical = lexical
+    def __init__(self, written: WrittenWords, source: Lattice, of_forms: LexicalLattice, acoustic_scale: float) -> None:
+        self._written = written
         self._source = source
         self._of_forms = of_forms
         self._best_in, _ = _context.best_arcs(source, acoustic_scale)
@@ -56,7 +53,7 @@ class WrittenReplacements:
             end: Its last state.
             is_cased: The phrase's list distinguishes case; otherwise a capital of the words replaced is kept anywhere.
         """
-        table = self._lexical.table
+        table = self._written.table
         arcs = self._of_forms.written_arcs(lexical_arcs)
         state = int(self._state[start])
         replaced = [number for number in self._source.word[arcs].tolist() if number != EPSILON and table.form(number)]
@@ -69,11 +66,11 @@ class WrittenReplacements:
         length = [len(form) for form in table.normalizer.forms(variant.written)]
         end_of_word = np.cumsum([0, *length])
         num_phones = np.diff(np.cumsum([0, *variant.num_phones])[end_of_word])
-        return Replacement(state, int(self._state[end]), arcs, tuple(self._lexical.written.ids(words)), num_phones)
+        return Replacement(state, int(self._state[end]), arcs, tuple(self._written.ids(words)), num_phones)
 
     def _begins_sentence(self, state: int) -> bool:
         """Tell whether a sentence begins in a state, by the best path to it."""
-        table, src = self._lexical.table, self._source.src
+        table, src = self._written.table, self._source.src
         while (arc := int(self._best_in[state])) >= 0:
             word = int(self._source.word[arc])
             if word != EPSILON and ends_sentence(table.words.word(word)):

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ninja.graph.lexical import LexicalLattice, lexical_lattice
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalTable, Normalizer
 
 _SENTENCE_ENDS = frozenset(".?!…。！？؟।")
 _SEPARATORS = ",;:，、；：،"  # replaced by other punctuation at the end of a phrase
@@ -76,31 +78,36 @@ def _is_punctuation(char: str) -> bool:
 
 
 class WrittenWords:
-    """The written words of lattices and those of phrases.
+    """The written words of lattices and those of phrases, and their lexical forms.
 
     Args:
-        words: Symbol table of the lattices. If it does not grow, `table` is a copy, which has a path until it grows: a
-            writer of lattices with its ids must then write the table, too.
+        words: Symbol table of the lattices. If it does not grow, the attribute is a copy, which has a path until it
+            grows: a writer of lattices with its ids must then write the table, too.
     """
 
-    def __init__(self, words: SymbolTable) -> None:
-        self.table = words if words.grows else words.growing_copy()
+    def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
+        self.words = words if words.grows else words.growing_copy()
+        self.table = LexicalTable(self.words, normalizer)
         self._lock = threading.Lock()
+
+    def lattice(self, lattice: Lattice) -> LexicalLattice:
+        """Return the lattice of the lexical forms of a lattice's words."""
+        return lexical_lattice(lattice, self.table)
 
     def in_table(self, lattice: Lattice) -> Lattice:
         """Return a lattice of another table with this one."""
-        if lattice.words is None or lattice.words is self.table:
+        if lattice.words is None or lattice.words is self.words:
             return lattice
         used, place = np.unique(lattice.word, return_inverse=True)
         word = np.array(self.ids(map(lattice.words.word, used.tolist())), np.int32)[place]
-        return lattice.replace(word=frozen(word), words=self.table)
+        return lattice.replace(word=frozen(word), words=self.words)
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the ids of words; new words are added."""
         names = list(words)
-        ids = self.table.ids(names)
+        ids = self.words.ids(names)
         if -1 in ids:
             with self._lock:
-                self.table.path = None
-                ids = self.table.intern(names)
+                self.words.path = None
+                ids = self.words.intern(names)
         return ids

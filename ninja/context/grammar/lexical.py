@@ -13,12 +13,12 @@ from ninja.context.entities.written import WrittenWords
 from ninja.context.grammar.compile import ListCompiler
 from ninja.context.grammar.respell import PhraseTrie, Respelling
 from ninja.context.grammar.tracker import Match, Tracker, add_context
-from ninja.graph.lexical import LexicalLattice, lexical_lattice
+from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen, gather, offsets
 from ninja.lattice.lattice import as_list_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lattice.text import LexicalTable, Normalizer
+from ninja.lattice.text import Normalizer
 from ninja.lm.word_map import MARKS
 
 
@@ -30,8 +30,8 @@ class LexicalContext:
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
-        self.written = WrittenWords(words)
-        self.table = LexicalTable(self.written.table, normalizer)
+        self.written = WrittenWords(words, normalizer)
+        self.table = self.written.table
         self.table.lexical.intern(MARKS)  # trackers of a growing table must know them
         self.compiler = ListCompiler(self.table.ids)
         self._tries: WeakKeyDictionary[PhraseList, PhraseTrie] = WeakKeyDictionary()
@@ -39,15 +39,11 @@ class LexicalContext:
     @property
     def words(self) -> SymbolTable:
         """The symbol table of results, which has the words of the lattices and those written in respelled phrases."""
-        return self.written.table
+        return self.written.words
 
     def learn_all(self) -> None:
         """Normalise all words of the table, for models that count the words that they lack."""
         self.table.learn(np.array([number for _, number in self.words], np.int64))
-
-    def lattice(self, lattice: Lattice) -> LexicalLattice:
-        """Return the lattice of the lexical forms of a lattice's words."""
-        return lexical_lattice(lattice, self.table)
 
     def add_context(
         self, lattice: Lattice, lexical: LexicalLattice, tracker: Tracker, lists: Sequence[PhraseList]
