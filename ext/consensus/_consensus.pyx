@@ -26,8 +26,8 @@ def decode_mbr(
     Returns:
         Index of the first lattice without a path or with contradictory times, or -1; then the fields of a ``Consensus``
         concatenated over all lattices, in three groups, each with the begin of each lattice: those of words, of bins
-        and of entries; and (bayes_risk, rounds, touches_band), each [lattices]; with `form`, the bin of each word, the
-        most probable form of each entry and the most probable one that is a whole word (0 = none), and the form without
+        and of entries; and (bayes_risk, rounds, touches_band), each [lattices]; with `form`, the entry of each word, or
+        -1 - its bin without one, the most probable form of each entry and the most probable one that is a whole word (0 = none), and the form without
         words in each bin (0 = none), its posterior and times.
     """
     cdef Items single
@@ -53,7 +53,7 @@ def decode_mbr(
         (int64s(result.entries_begin), int32s(result.word), floats(result.posterior), pairs(floats(result.entry_time))),
         (doubles(result.risk), int64s(result.rounds), int64s(result.touches_band)),
         None if form is None else (
-            int64s(result.bin), int32s(result.forms.form), int32s(result.forms.whole), int32s(result.forms.mark),
+            int64s(result.entry), int32s(result.forms.form), int32s(result.forms.whole), int32s(result.forms.mark),
             floats(result.forms.mark_share), pairs(floats(result.forms.mark_time)),
         ),
     )

@@ -13,7 +13,7 @@ namespace ninja {
 struct Consensuses {
   std::vector<int32_t> words;
   std::vector<float> confidence, time;
-  std::vector<int64_t> bin;
+  std::vector<int64_t> entry;
   std::vector<int64_t> words_begin{0};  // [items + 1]
   std::vector<int64_t> bin_begin;       // relative to the entries of a lattice, one more than its bins
   std::vector<float> bin_time;
@@ -49,7 +49,7 @@ inline int64_t decode_mbr_all(const Items& items, const Scales& scales, const in
     append(one.words, all.words);
     append(one.confidence, all.confidence);
     append(one.time, all.time);
-    append(one.bin, all.bin);
+    append(one.entry, all.entry);
     append(one.bin_begin, all.bin_begin);
     append(one.bin_time, all.bin_time);
     append(one.word, all.word);

@@ -19,7 +19,7 @@ cdef extern from "consensus/batches.hpp" namespace "ninja" nogil:
         vector[int32_t] words
         vector[float] confidence
         vector[float] time
-        vector[int64_t] bin
+        vector[int64_t] entry
         vector[int64_t] words_begin
         vector[int64_t] bin_begin
         vector[float] bin_time

@@ -17,7 +17,7 @@ struct Consensus {
   std::vector<int32_t> words;      // decoded
   std::vector<float> confidence;   // [words]
   std::vector<float> time;         // [words, 2], frames
-  std::vector<int64_t> bin;        // [words], bin of each word
+  std::vector<int64_t> entry;      // [words], entry of each word, or -1 - its bin if it has none
   std::vector<int64_t> bin_begin;  // [bins + 1]
   std::vector<int32_t> word;       // [entries], in each bin by decreasing probability
   std::vector<float> posterior;    // [entries]
@@ -125,11 +125,11 @@ inline void decode_mbr(bool search, bool silence, bool forms, MbrSpace& space, C
     int64_t at = begin;
     while (at < end && result.word[at] != words[place]) ++at;
     result.confidence.push_back(at < end ? result.posterior[at] : 0.0f);
+    result.entry.push_back(at < end ? at : -1 - static_cast<int64_t>(place));
     if (at == end) at = begin;  // a word of the initial hypothesis that is not in the lattice
     result.time.push_back(result.entry_time[2 * at]);
     result.time.push_back(result.entry_time[2 * at + 1]);
     separate_last_two(result.time);
-    result.bin.push_back(static_cast<int64_t>(place));
     words[kept++] = words[place];
   }
   if (forms) {

@@ -3,12 +3,12 @@
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cimport core.kernels as c
-from core.batch cimport Item, Items, borrow, capsule_of, items_of, lattice_of_item
+from core.batch cimport Item, Items, borrow, capsule_of, items_in, items_of, lattice_of_item
 from core.lattice cimport (
     Alignments, Arcs, FstArcs, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of,
     int32s, int64s, new_array, string_view,
@@ -205,6 +205,25 @@ def gathered(lattices not None):
         item.key = lattice.key.encode("utf-8", "surrogateescape")
         item.origin = number
     return capsule_of(items)
+
+
+def flagged_words(lattices not None, type lattice_type not None, flag not None):
+    """Find the lattices that have a word with a flag.
+
+    Args:
+        flag: Flag of each word id, uint8 [size]; 2 is unknown.
+
+    Returns:
+        Places of the lattices, int64; and ids of words without a known flag, int32; those beyond `size` may occur several times.
+    """
+    cdef Items single
+    cdef Items* items = items_in(lattices, single, lattice_type)
+    cdef const uint8_t* flags = <const uint8_t*>data_of(flag, np.NPY_UINT8, -1)
+    cdef int64_t size = np.PyArray_DIM(<np.ndarray>flag, 0)
+    cdef c.FlaggedWords found
+    with nogil:
+        found = c.flagged_words(items[0], flags, size)
+    return int64s(found.place), int32s(found.unknown)
 
 
 def count(object items not None):

@@ -1,10 +1,11 @@
 """C++ declarations of tries, FSTs and times; declarations only."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from core.batch cimport Items
 from core.lattice cimport Alignments, Arcs, FstArcs, string_view
 
 cdef extern from "core/arithmetic.hpp" namespace "ninja" nogil:
@@ -54,3 +55,9 @@ cdef extern from "core/times.hpp" namespace "ninja" nogil:
                          int32_t* depth) noexcept
     int64_t num_crossings(const Arcs& arcs, const Alignments& alignments, const int32_t* time,
                           int64_t frames) noexcept
+
+cdef extern from "core/flagged_words.hpp" namespace "ninja" nogil:
+    cdef struct FlaggedWords:
+        vector[int64_t] place
+        vector[int32_t] unknown
+    FlaggedWords flagged_words(const Items& items, const uint8_t* flag, int64_t size) except +

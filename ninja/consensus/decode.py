@@ -144,7 +144,8 @@ def decoded(
     if hypotheses is not None:
         word_ids = [_checked(hypothesis) for hypothesis in hypotheses]
         if arcs is not None:
-            word_ids = [arcs.table.forms_of(words) for words in word_ids]
+            for place in arcs.changed:
+                word_ids[place] = arcs.table.forms_of(word_ids[place])
         start = np.concatenate([*word_ids, np.zeros(0, np.int32)]), offsets([len(words) for words in word_ids])
     failed, of_words, of_bins, of_entries, of_lattices, of_forms = _consensus.decode_mbr(
         lattices if arcs is None else arcs.batch,
@@ -173,17 +174,18 @@ def decoded(
     results = [Consensus(*fields) for fields in zip(batch.keys, *columns, strict=True)]
     if arcs is None or of_forms is None:
         return results
-    bin_of_word, form, whole, *marks = of_forms
-    written = zip(
-        *_apart(of_words[0], bin_of_word), *_apart(of_entries[0], form, whole), *_apart(bins, *marks), strict=True
-    )
-    return [_written(result, arcs, BinForms(*fields)) for result, fields in zip(results, written, strict=True)]
+    entry_of_word, form, whole, *marks = of_forms
+    of_word, entry_forms = _apart(of_words[0], entry_of_word), _apart(of_entries[0], form, whole)
+    fields = list(zip(*of_word, *entry_forms, *_apart(bins, *marks), strict=True))
+    for place in arcs.changed:
+        results[place] = _written(results[place], arcs, BinForms(*fields[place]))
+    return results
 
 
 def _written(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
     """Return the result of lexical words with written words."""
     decoded_words = lexical.words, lexical.confidences, lexical.times
-    words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin, lexical.word)
+    words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin)
     word = forms.entries(arcs, lexical.word)
     table = arcs.table
     symbols = None if table.spelling is table.words else table.spelling

@@ -21,34 +21,51 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """The lexical lattices of a batch, and the written forms of their arcs as the kernel takes them."""
+    """A batch with the lexical lattices of those lattices that have other words, and its arcs' written forms."""
 
     table: LexicalTable
+    changed: list[int]  # places of the lexical lattices
     batch: Batch
     form: Integers  # [arcs of all lattices], a written word, 0 = none, or -1 - n = parts[n]
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the place of one of its lexical words
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable) -> ArcForms | None:
-    """Return the lexical lattices of a batch; None if all words are their own lexical forms.
+    """Return a batch of lexical words; None if all words are their own lexical forms.
 
     Raises:
         SymbolError: A word id is not in the symbol table.
     """
-    batch = as_batch(lattices)
-    written = list(batch)
-    if not any([table.changes(lattice) for lattice in written]):
+    changed = table.changed(lattices)
+    if not changed:
         return None
-    lexical = [lexical_lattice(lattice, table) for lattice in written]
-    form = np.concatenate([lattice.word[one.source_arc] for lattice, one in zip(written, lexical, strict=True)])
-    piece = np.concatenate([_pieces(one.source_arc) for one in lexical])
-    length = np.concatenate(
-        [table.columns(lattice)[0][one.source_arc] for lattice, one in zip(written, lexical, strict=True)]
-    )
-    is_part = length > 1
-    parts, number = np.unique(np.stack((form[is_part], piece[is_part]), axis=1), axis=0, return_inverse=True)
-    form[is_part] = -1 - number.reshape(-1)
-    return ArcForms(table, Batch.of([one.lattice for one in lexical]), form, parts)
+    batch = list(as_batch(lattices))
+    form = [lattice.word for lattice in batch]
+    parts: list[npt.NDArray[np.int64]] = []
+    for place in changed:
+        lattice = batch[place]
+        lexical = lexical_lattice(lattice, table)
+        batch[place] = lexical.lattice
+        if lexical.lattice.num_arcs == lattice.num_arcs:
+            continue
+        form[place] = words = lattice.word[lexical.source_arc]
+        is_part = table.columns(lattice)[0][lexical.source_arc] > 1
+        piece = _pieces(lexical.source_arc)[is_part]
+        keys, number = _numbered(words[is_part].astype(np.int64) << 32 | piece)
+        words[is_part] = -1 - sum(map(len, parts)) - number
+        parts.append(np.stack((keys >> 32, keys & 0xFFFFFFFF), axis=1))
+    all_parts = np.concatenate([np.zeros((0, 2), np.int64), *parts])
+    return ArcForms(table, changed, Batch.of(batch), np.concatenate(form), all_parts)
+
+
+def _numbered(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the distinct keys, at least one, and the place of each key among them."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    is_new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    number = np.empty_like(keys)
+    number[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], number
 
 
 def _pieces(source_arc: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -83,49 +100,54 @@ class WrittenWords:
 class BinForms:
     """The written forms in the bins of a lattice."""
 
-    bin: npt.NDArray[np.int64]  # [num_words]
+    entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - its bin if it has none
     form: Integers  # [num_entries], the most probable one
     whole: Integers  # [num_entries], the most probable one that is a whole word, 0 = none
     mark: Integers  # [num_bins], a word without lexical words, 0 = none
     mark_share: Floats  # [num_bins]
     mark_times: Floats  # [num_bins, 2]
 
+    @property
+    def are_words(self) -> bool:
+        """Whether each written form is one lexical word."""
+        return not self.mark.any() and bool((self.form >= 0).all()) and bool((self.entry >= 0).all())
+
     def entries(self, arcs: ArcForms, word: Integers) -> Integers:
         """Return the written words of the entries of all bins, whose lexical words are `word`."""
         written = self.whole.copy()
         unwritten = np.flatnonzero((written == 0) & (word != EPSILON))
-        written[unwritten] = arcs.table.written_ids(word[unwritten].tolist())
+        if len(unwritten):
+            written[unwritten] = arcs.table.written_ids(word[unwritten].tolist())
         return frozen(written)
 
     def words(
-        self,
-        arcs: ArcForms,
-        words: Integers,
-        confidences: Floats,
-        times: Floats,
-        bin_begin: npt.NDArray[np.int64],
-        word: Integers,
+        self, arcs: ArcForms, words: Integers, confidences: Floats, times: Floats, bin_begin: npt.NDArray[np.int64]
     ) -> tuple[Integers, Floats, Floats]:
         """Return the written words of the decoded lexical words, with their confidences and times."""
-        entry = _entries_of(words, self.bin, bin_begin, word)
+        if self.are_words:
+            return frozen(self.whole[self.entry]), confidences, times
+        entry = self.entry.tolist()
         form = [0 if place < 0 else int(self.form[place]) for place in entry]
+        bins = [
+            -1 - place if place < 0 else int(np.searchsorted(bin_begin, place, side="right")) - 1 for place in entry
+        ]
         result = WrittenWords()
         marks = np.flatnonzero(self.mark).tolist()[::-1]  # the last first
         place = 0
         while place < len(words):
-            while marks and marks[-1] < self.bin[place]:
+            while marks and marks[-1] < bins[place]:
                 self._add_mark(marks.pop(), result)
             joined = _joined(arcs, form, place)
             last = place + joined - 1
-            confidence = float(confidences[place : last + 1].min())
             if joined > 1:
                 number = int(arcs.parts[-1 - form[place], 0])
-                marks = [mark for mark in marks if not self.bin[place] <= mark < self.bin[last]]
+                marks = [mark for mark in marks if not bins[place] <= mark < bins[last]]
             elif words[place] == EPSILON:
                 number = EPSILON
             else:
                 number = 0 if entry[place] < 0 else int(self.whole[entry[place]])
                 number = number or arcs.table.written_ids([int(words[place])])[0]
+            confidence = float(confidences[place : last + 1].min())
             result.add(number, confidence, float(times[place, 0]), float(times[last, 1]))
             place += joined
         while marks:
@@ -134,18 +156,6 @@ class BinForms:
 
     def _add_mark(self, mark: int, result: WrittenWords) -> None:
         result.add(int(self.mark[mark]), float(self.mark_share[mark]), *map(float, self.mark_times[mark]))
-
-
-def _entries_of(
-    words: Integers, bins: npt.NDArray[np.int64], bin_begin: npt.NDArray[np.int64], word: Integers
-) -> list[int]:
-    """Return the entry of each decoded word in its bin, -1 if it is not there."""
-    entries = []
-    for number, place in zip(words.tolist(), bins.tolist(), strict=True):
-        first, last = bin_begin[place : place + 2].tolist()
-        same = np.flatnonzero(word[first:last] == number)
-        entries.append(first + int(same[0]) if len(same) else -1)
-    return entries
 
 
 def _joined(arcs: ArcForms, form: Sequence[int], place: int) -> int:

@@ -13,7 +13,7 @@ from ninja.graph.lexical import lexical_lattice
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
-from ninja.lattice.batch import Batch, as_batch
+from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, SymbolTable
@@ -54,17 +54,19 @@ def nbest(
     ext/graph/nbest.hpp describes the rest.
     """
     check_range("n", n, least=1)
-    if forms is None or not any([forms.changes(lattice) for lattice in as_batch(lattices)]):
+    if forms is None or not (changed := set(forms.changed(lattices))):
         return _graph.nbest(lattices, n, scales)
     if isinstance(lattices, Lattice):
         return _lexical_nbest(lattices, n, scales, forms)
     paths: list[tuple[str, Lattice | NinjaError]] = []
+    place = 0
     for key, lattice in lattices.entries():
         try:
             if isinstance(lattice, NinjaError):
                 raise lattice
-            several = enumerate(_lexical_nbest(lattice, n, scales, forms), start=1)
-            paths += [(f"{key}-{number}", path_lattice(lattice, path)) for number, path in several]
+            is_changed, place = place in changed, place + 1
+            several = _lexical_nbest(lattice, n, scales, forms) if is_changed else nbest(lattice, n, scales)
+            paths += [(f"{key}-{rank}", path_lattice(lattice, path)) for rank, path in enumerate(several, start=1)]
         except NinjaError as error:
             paths.append((key, error))
     return Batch.of_entries(paths, size=lattices.size, position=lattices.position)

@@ -177,6 +177,18 @@ class SymbolTable:
         except KeyError:
             raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
 
+    def words_of(self, numbers: Iterable[int]) -> list[str]:
+        """Return the words of ids.
+
+        Raises:
+            SymbolError: The table lacks an id.
+        """
+        names, numbers = self._word, list(numbers)
+        try:
+            return [names[number] for number in numbers]
+        except KeyError:
+            return [self.word(number) for number in numbers]
+
     def end_of_ids(self) -> int:
         """Return the largest id plus 1, the size of arrays indexed by id.
 

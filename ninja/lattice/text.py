@@ -18,8 +18,11 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ninja import _core
 from ninja.errors import FormatError, LatticeError, OptionError, VocabularyError
 from ninja.files import text as utf8
+from ninja.lattice.arrays import offsets
+from ninja.lattice.batch import Batch
 from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.lattice.english import english_forms
 from ninja.lattice.lattice import Lattice
@@ -160,7 +163,8 @@ def odd_places(words: Collection[str]) -> list[int]:
     is_plain = is_letter.copy()
     is_plain[1:] |= (text[1:] == ord("'")) & is_letter[:-1]
     is_plain[line_ends] = True
-    places = np.unique(np.searchsorted(line_ends, np.flatnonzero(~is_plain))).tolist()
+    places = np.searchsorted(line_ends, np.flatnonzero(~is_plain))  # sorted; np.unique would import numpy.ma
+    places = places[np.diff(places, prepend=-1) > 0].tolist()
     names = words if isinstance(words, Sequence) else list(words)
     return [place for place in places if not _PLAIN.fullmatch(names[place])]
 
@@ -253,7 +257,7 @@ class LexicalTable:
         self._lock = threading.Lock()
         self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = not known yet
         self._first = np.zeros(1, np.int32)  # [size], the first of them, 0 = none
-        self._is_changed = np.zeros(1, np.bool_)  # [size], whether the form differs from the word
+        self._flag = np.zeros(1, np.uint8)  # [size], whether the form of a word differs from it; 2 = not known yet
         self._extended: SymbolTable | None = None  # see `written_ids`
         self._vocabulary: set[int] = set()
         self._vocabulary_size = -1  # words of the symbol table when it was made
@@ -272,19 +276,20 @@ class LexicalTable:
             if largest >= len(self._length):
                 size = max(largest + 1, len(self.words))
                 length, first = np.full(size, -1, np.int32), np.zeros(size, np.int32)
-                is_changed = np.zeros(size, np.bool_)
                 length[: len(self._length)], first[: len(self._first)] = self._length, self._first
-                is_changed[: len(self._is_changed)] = self._is_changed
-                self._is_changed, self._first, self._length = is_changed, first, length
-            new = np.unique(ids[self._length[ids] < 0])
-            words = [self.words.word(number) for number in new.tolist()]
-            for number, word, form in zip(new.tolist(), words, self.normalizer.forms(words), strict=True):
-                self._is_changed[number] = form != (word,)
-                parts = np.array(self.lexical.intern(form), np.int32)
-                if len(parts) > 1:
-                    self._forms[number] = parts
-                self._first[number] = parts[0] if len(parts) else EPSILON
-                self._length[number] = len(parts)  # last, for threads that do not wait
+                self._first, self._length = first, length
+            is_new = np.zeros(len(self._length), np.bool_)
+            is_new[ids] = True
+            new = np.flatnonzero(is_new & (self._length < 0))
+            forms = self.normalizer.forms(self.words.words_of(new.tolist()))
+            sizes = np.array([len(form) for form in forms], np.int32)
+            parts = np.array(self.lexical.intern([part for form in forms for part in form]), np.int32)
+            begin = offsets(sizes)
+            for place in np.flatnonzero(sizes > 1).tolist():
+                self._forms[int(new[place])] = parts[begin[place] : begin[place + 1]]
+            has_words = sizes > 0
+            self._first[new[has_words]] = parts[begin[:-1][has_words]]
+            self._length[new] = sizes  # last, for threads that do not wait
 
     def form(self, number: int) -> list[int]:
         """Return the lexical ids of a written word's id."""
@@ -300,17 +305,41 @@ class LexicalTable:
         """Return the lexical ids of a sequence of written words, such as a reference; unknown ones are added."""
         return self.lexical.intern(self.normalizer.words(words))
 
-    def changes(self, lattice: Lattice) -> bool:
-        """Tell whether the form of some word of a lattice differs from the word."""
-        self.learn(lattice.word)
-        return bool(self._is_changed[lattice.word].any())
+    def changed(self, lattices: Lattice | Batch) -> list[int]:
+        """Return the places of the lattices with a word that is not its own form; a lattice is a batch of one.
+
+        Raises:
+            SymbolError: A word id is not in the symbol table.
+        """
+        if len(self._flag) < len(self.words):
+            self._extend_flags(len(self.words))
+        places, unknown = _core.flagged_words(lattices, Lattice, self._flag)
+        if len(unknown):
+            self._compare(unknown)
+            places, _ = _core.flagged_words(lattices, Lattice, self._flag)
+        numbers: list[int] = places.tolist()
+        return numbers
+
+    def _compare(self, ids: npt.NDArray[np.int32]) -> None:
+        """Find out which words differ from their forms."""
+        flag = np.zeros(len(ids), np.uint8)
+        flag[[place for place, _ in self.normalizer.changes(self.words.words_of(ids.tolist()))]] = 1
+        self._extend_flags(int(ids.max()) + 1)
+        with self._lock:
+            self._flag[ids] = flag
+
+    def _extend_flags(self, size: int) -> None:
+        """Make room for the flags of ids below a size."""
+        with self._lock:
+            if size > len(self._flag):
+                self._flag = np.concatenate((self._flag, np.full(size - len(self._flag), 2, np.uint8)))
 
     def written_ids(self, lexical: Iterable[int]) -> list[int]:
         """Return the ids of lexical words as written words.
 
         Words that the symbol table lacks are added to ``spelling``.
         """
-        words = [self.lexical.word(number) for number in lexical]
+        words = self.lexical.words_of(lexical)
         ids = self.spelling.intern(words)
         if -1 in ids:
             with self._lock:
