@@ -23,7 +23,7 @@ Fix = Callable[[str, list[str]], list[str]]  # key and words of a hypothesis -> 
 
 def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
     """Write a file back with other words; return the notes of the writer."""
-    with ninja.write(target, to=form) as output:
+    with ninja.write(target, to=form.partition(":")[0]) as output:
         for _, lattice in ninja.read(source, format=form):
             nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1))
             hypotheses = tuple(

@@ -156,13 +156,16 @@ def _texts(value: Any, begin: Path, name: str) -> list[Text]:
     return [(path, _text(text, path)) for path, text in values_at(value, parsed_path(name), begin)]
 
 
-def _text(value: Any, path: Path) -> str:
-    """Check that a value is a string that can be written."""
+def _text(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
+    """Check that a value is a string that can be written; with `may_be_cut` letters may be in several strings."""
     try:
         if not isinstance(value, str):
             raise ValueError
-        value.encode()
+        value.encode(errors="surrogateescape" if may_be_cut else "strict")
     except ValueError as error:
+        if isinstance(value, str) and any("\udc80" <= letter <= "\udcff" for letter in value):
+            message = f"{spelled_path(path)} is not UTF-8; give the encoding or convert the file with iconv"
+            raise FormatError(message) from error
         raise FormatError(f"expected text as {spelled_path(path)}, found {shown(value)}") from error
     return value
 
@@ -264,7 +267,8 @@ def _item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str]
     for path, entry in _listed(value, fields.items, begin):
         if not isinstance(entry, dict | list):
             raise FormatError(f"expected a word as {spelled_path(path)}, found {shown(entry)}")
-        texts = [(place, _text(text, place)) for name in fields.text for place, text in _reached(entry, name, path)]
+        reached = [item for name in fields.text for item in _reached(entry, name, path)]
+        texts = [(place, _text(text, place, may_be_cut=fields.join == "text")) for place, text in reached]
         if not texts or (skip is not None and skip.fullmatch(texts[0][1])):
             continue
         start, end = _bounds(entry, path, fields.start, fields.end, fields.duration, fields.unit)
@@ -320,7 +324,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
             times = start, end
         paths = [path, *(other[number][0] for other in others if other is not None)]
         confidence = None if confidences is None else _number(confidences[number][1], confidences[number][0])
-        entries.append(Item([(path, _text(text, path))], paths, times, confidence, None))
+        entries.append(Item([(path, _text(text, path, may_be_cut=True))], paths, times, confidence, None))
     return _with_words(ItemList(fields, entries), words)
 
 
@@ -348,6 +352,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
         entries.words += parts
         entries.bounds += [(number, number + 1)] * len(parts)
         is_begin = False
+    entries.words = [_text(_whole(word), item.texts[0][0]) for word in entries.words]
     return entries
 
 
@@ -358,7 +363,7 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
     for word in words:
         spelled = ""
         while number < len(items) and len(spelled) < len(word):
-            spelled += "".join(split(items[number].texts[0][1].replace(PIECE_MARK, " ")))
+            spelled = _whole(spelled + "".join(split(items[number].texts[0][1].replace(PIECE_MARK, " "))))
             begin = begin if spelled else number + 1
             number += 1
         if spelled != word:
@@ -367,6 +372,11 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
         begin = number
     rest = any(split(item.texts[0][1].replace(PIECE_MARK, " ")) for item in items[number:])
     return None if rest else bounds
+
+
+def _whole(text: str) -> str:
+    """Return a text in which the bytes of a letter that were cut apart are this letter."""
+    return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="surrogateescape")
 
 
 def spelled_path(path: Path) -> str:

@@ -34,6 +34,7 @@ from ninja.lattice.nbest import Hypothesis, NBest, sentence, with_silence
 from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 
+UTF_8 = "utf-8"
 OTHERS = frozenset({"fields of the file"})
 
 
@@ -87,6 +88,8 @@ class _Reading:
         content, options = self._content, self._options
         head = content.first_lines() or content.stream.head(CHUNK).removeprefix(BOM)
         why = no_document(head, content.name, options.encoding)
+        if isinstance(why, FormatError) and options.encoding == UTF_8:  # bytes that are no letters
+            why = no_document(head.decode(UTF_8, "replace").encode(), content.name)
         name = self._presets[0].name
         document = Document.of(content, name, has_lines=why is not None, options=options)
         utterances = self._of_whole() if why is None else self._of_lines(why)
@@ -120,7 +123,11 @@ class _Reading:
     def _of_whole(self) -> Iterator[Placed]:
         content, encoding = self._content, self._options.encoding
         try:
-            value, doubled = loaded(decoded(content.whole(), content.name, encoding=encoding))
+            if encoding == UTF_8:  # recognisers cut letters into tokens; other texts are checked where they are read
+                text = content.whole().decode(UTF_8, "surrogateescape")
+            else:
+                text = decoded(content.whole(), content.name, encoding=encoding)
+            value, doubled = loaded(text)
         except ValueError as error:
             raise self._not_json(error) from error
         yield from self._of_value(value, None, doubled=doubled)

@@ -21,6 +21,7 @@ from ninja.formats.nbest.json_lists import loaded
 from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.nbest import NBest
 
+CUT_LETTERS = "surrogateescape"  # bytes of letters that a recogniser cut into tokens stay as they are
 LEAST_SHARE = 0.75  # of the words of all utterances, by which texts of a whole file correspond to them
 
 
@@ -34,7 +35,7 @@ def rewrite(
         InputError: It does not have the words that were read.
     """
     try:
-        text = content.removeprefix(BOM).decode(document.encoding)
+        text = content.removeprefix(BOM).decode(document.encoding, CUT_LETTERS)
         if not text.strip():
             return Rewritten(content, 0)
         value, _ = loaded(text)
@@ -54,7 +55,7 @@ def rewrite(
         return Rewritten(content, num_utterances, revision.num_unmatched)
     mark = BOM if content.startswith(BOM) else b""
     output = rewritten(text, revision.edits, ascii_only=text.isascii())
-    return Rewritten(mark + output.encode(document.encoding), num_utterances, revision.num_unmatched)
+    return Rewritten(mark + output.encode(document.encoding, CUT_LETTERS), num_utterances, revision.num_unmatched)
 
 
 class _Revision:

@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis_files import FILES
+from hypothesis_files import FILES, correct, replacing
 
 import ninja
 from ninja.errors import NinjaError
@@ -129,3 +129,34 @@ def test_one_line_of_many_may_be_bad(tmp_path):
         ":5, key 'x-4': expected an object, found 3",
         ":6, key 'u': the utterance occurs twice",
     ]
+
+
+def test_letters_that_are_cut_into_tokens_are_read_and_stay(tmp_path):
+    tokens = [" est\udcc3", "\udca1", " aqu", "\udcc3\udcad."]
+    items = [
+        {"text": text, "offsets": {"from": 10 * place, "to": 10 * place + 10}} for place, text in enumerate(tokens)
+    ]
+    segment = {"text": " está aquí.", "offsets": {"from": 0, "to": 40}, "tokens": items}
+    content = json.dumps({"transcription": [segment]}, ensure_ascii=False, indent=1).encode(errors="surrogateescape")
+    path, target = tmp_path / "x.json", tmp_path / "y.json"
+    path.write_bytes(content)
+    [(_, lattice)] = ninja.read(path)
+    assert (lattice.record.origin.words, lattice.time.tolist()) == (("está", "aquí."), [0, 2, 4])
+    correct(path, target, "whisper.cpp", lambda _, words: words)
+    assert target.read_bytes() == path.read_bytes()
+    correct(path, target, "whisper.cpp", replacing("aquí.", "allí."))
+    [(_, lattice)] = ninja.read(target)
+    assert lattice.record.origin.words == ("está", "allí.")
+    assert b'"text": " est\xc3"' in target.read_bytes()
+
+
+def test_text_that_is_not_utf_8_is_an_error_of_its_utterance(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(b'{"segments": [{"text": "caf\xe9", "start": 0, "end": 1}, {"text": "b", "start": 1, "end": 2}]}')
+    keys, errors = read(path, "whisper")
+    assert keys == ["x-2"]
+    assert "key 'x-1': 'segments[0].text' is not UTF-8; give the encoding" in str(errors[0])
+    [(_, first), _] = ninja.read(path, encoding="latin-1")
+    assert first.record.origin.words == ("café",)
+    correct(path, tmp_path / "y.json", "whisper:encoding=latin-1", replacing("b", "ü"))
+    assert (tmp_path / "y.json").read_bytes() == path.read_bytes().replace(b'"b"', b'"\xfc"')
