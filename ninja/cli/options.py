@@ -312,7 +312,10 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
             elif kind is bool:
                 attributes = {"is_flag": True}
             name = f"{prefix}_{field.name}" if prefix else field.name
-            attributes |= {"default": field.default, "help": field.metadata["help"]}
+            help = field.metadata["help"]
+            attributes |= {"default": field.default, "help": help}
+            if "[default:" in help:
+                attributes["show_default"] = False
             option = click.option(f"--{name.replace('_', '-')}", name, **attributes)
             command = section(sections[field.name], option)(command) if sections else option(command)
         return command
@@ -320,7 +323,7 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     return add
 
 
-normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, help=NORMALIZER_HELP)
+normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, show_default=False, help=NORMALIZER_HELP)
 
 
 def takes_one_value(option: click.Option) -> bool:
