@@ -57,6 +57,7 @@ class PlacedHypothesis:
     texts: list[list[Text]]  # forms of the text, each of one or several strings
     lists: list[ItemList]
     score: float | None = None  # natural log-probability
+    all_words: ItemList | None = None  # its part of a list of the words of all utterances, if it has no other
 
 
 @dataclass(slots=True)
@@ -96,7 +97,23 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
             utterances.append(error)
     texts = [_texts(document, (), name) for name in preset.all_text]
     lists = [entries for fields in preset.all_words if (entries := _item_list(document, (), fields)) is not None]
+    if lists:
+        _share(lists[0], [one for one in utterances if isinstance(one, PlacedUtterance) and len(one.hypotheses) == 1])
     return PlacedDocument(utterances, [group for group in texts if group], lists)
+
+
+def _share(entries: ItemList, utterances: Sequence[PlacedUtterance]) -> None:
+    """Give the words of a list to the utterances that it has one after the other."""
+    hypotheses = [utterance.hypotheses[0] for utterance in utterances]
+    if [word for one in hypotheses for word in map(lexical, one.words)] != [*map(lexical, entries.words)]:
+        return
+    begin = 0
+    for hypothesis in hypotheses:
+        end = begin + len(hypothesis.words)
+        hypothesis.all_words = ItemList(
+            entries.fields, entries.items, entries.words[begin:end], entries.bounds[begin:end]
+        )
+        begin = end
 
 
 def _listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -400,9 +417,9 @@ def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
     Words of a list that has them in another form, such as without punctuation, are aligned with those of the text.
     There are times only if all words have them.
     """
-    if not hypothesis.lists:
+    entries = hypothesis.lists[0] if hypothesis.lists else hypothesis.all_words
+    if entries is None:
         return Attributes()
-    entries = hypothesis.lists[0]
     spans = _item_times(entries)
     times: list[Times | None] = []
     confidences: list[float | None] = []

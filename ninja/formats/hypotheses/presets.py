@@ -367,7 +367,7 @@ PRESETS = (
     replace(_GOOGLE, utterances="response.results[]", applies=_has("response")),
     _GOOGLE,
     _DEEPGRAM,
-    _listed(_CUTS),
+    replace(_listed(_CUTS), applies=lambda document: _is_list(document) and any(map(_has("supervisions"), document))),
     _CUTS,
     replace(_LHOTSE, utterances="[]", applies=_is_list),
     _LHOTSE,

@@ -80,7 +80,7 @@ class _Reading:
         self._content = content
         self._options = options
         self._presets = presets
-        self._begins: dict[str | None, float] = {}  # of the last utterance of each channel
+        self._begins: dict[tuple[Path, str | None], float] = {}  # of the last utterance of each list and channel
         self._keys: set[str] = set()
 
     def lists(self) -> Iterator[NBest | NinjaError]:
@@ -111,7 +111,8 @@ class _Reading:
                 if isinstance(utterance, FormatError):
                     raise utterance
                 if key in self._keys:
-                    raise FormatError("the utterance occurs twice")
+                    name = self._presets[0].name
+                    raise FormatError(f"the utterance occurs twice; name another field (--from {name}:key=…)")
                 self._keys.add(key)
                 yield self._list(utterance, key, Origin(document, line or 0, place))
             except FormatError as error:
@@ -215,11 +216,12 @@ class _Reading:
         where = spelled_path(utterance.path)
         if end is not None and end < begin:
             raise FormatError(f"times run backwards: {where} ends at {end:g} s, before it begins at {begin:g} s")
-        previous = self._begins.get(utterance.channel, 0.0)
+        place = utterance.path[:-1], utterance.channel
+        previous = self._begins.get(place, 0.0)
         if begin < previous:
             message = f"times run backwards: {where} begins at {begin:g} s, the one before it at {previous:g} s"
             raise FormatError(message)
-        self._begins[utterance.channel] = begin
+        self._begins[place] = begin
 
     def _cost(self, utterance: PlacedUtterance, hypothesis: PlacedHypothesis) -> float:
         """Return the cost of a hypothesis; that of the only one has no meaning and is 0."""
