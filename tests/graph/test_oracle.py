@@ -251,8 +251,8 @@ def test_lattices_compared_with_too_few_words_are_noted(
     note = "1 lattices are too long and flat for an exact search, and may have nearer paths: u1"
     assert note not in run(ninja, files)[2]
 
-    def touching(*given: Any) -> list[Oracle]:
-        return [replace(path, touches_band=True) for path in oracle(*given)]
+    def touching(*given: Any, **named: Any) -> list[Oracle]:
+        return [replace(path, touches_band=True) for path in oracle(*given, **named)]
 
     monkeypatch.setattr("ninja.cli.oracle.nearest_path", touching)
     assert run(ninja, files)[2].count(note) == 1
