@@ -178,7 +178,8 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     write_format = output.resolved.format.write
     assert write_format is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
-    originals = _paths(inputs) if write_format.as_it_came else ()
+    only = output.resolved.format if write_format.restores else None  # lists of other formats are written, too
+    originals = _paths(inputs, only) if write_format.as_it_came else ()
     writer = write(
         output.resolved,
         resume=output.resume,
@@ -255,11 +256,22 @@ def _plain_files(inputs: Inputs) -> list[SourceFile]:
     return files
 
 
-def _paths(inputs: Inputs) -> tuple[str, ...]:
-    """Return the paths of the files of the inputs, or of their share in a run, that can be read again."""
-    if inputs.tables is not None:
+def _paths(inputs: Inputs, format: Format | None = None) -> tuple[str, ...]:
+    """Return the paths of the files of the inputs, or of their share in a run, that can be read again.
+
+    Args:
+        format: Only files of this format.  [default: all]
+    """
+    if inputs.tables is not None and format is None:
         return tuple(table.place.path for table in inputs.tables)
-    return tuple(file.path for file in _plain_files(inputs) if not file.is_pipe)
+    files = [file for file in _plain_files(inputs) if not file.is_pipe]
+    if format is not None:
+        by_user = None if inputs.format is None else reader(inputs.format).format
+        files = [file for file in files if (by_user or _format_of(file)) is format]
+    paths = tuple(file.path for file in files)
+    if inputs.tables is None:
+        return paths
+    return tuple(table.place.path for table in inputs.tables if table.place.path in paths)
 
 
 def _facts(output: Output, inputs: Inputs) -> Facts | None:

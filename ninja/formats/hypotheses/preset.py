@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ninja.formats.format import Encoder, WriteSettings
+
 Join = Literal["words", "text", "punctuation"]
 Meaning = Literal["probability", "logprob"]
 
@@ -63,3 +65,4 @@ class Preset:
     aliases: tuple[str, ...] = ()
     beside_lattices: bool = True  # such files are read in a folder with lattices; others describe the data there
     extensions: tuple[str, ...] = (".json", ".jsonl")
+    new_file: Callable[[WriteSettings], Encoder] | None = None  # writer of lists of other formats

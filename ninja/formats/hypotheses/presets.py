@@ -12,9 +12,12 @@ from ninja.formats.content import Content, Entry
 from ninja.formats.format import Encoder, Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import DocumentEncoder, DocumentOptions
 from ninja.formats.hypotheses.marks import CUT, has_marks
+from ninja.formats.hypotheses.mixed import MixedEncoder
 from ninja.formats.hypotheses.preset import Preset, WordFields
 from ninja.formats.hypotheses.reading import PresetOptions, entries
 from ninja.formats.hypotheses.rewriting import rewrite
+from ninja.formats.hypotheses.segments import SeglstEncoder, lost_elsewhere
+from ninja.formats.nbest.timed import TimedOptions
 from ninja.lattice.symbols import SymbolTable
 
 Marks = tuple[tuple[str, ...], ...]
@@ -338,6 +341,7 @@ _SEGLST = Preset(
     speaker=("speaker",),
     channel=("channel",),
     extensions=(".json",),
+    new_file=SeglstEncoder,
 )
 # In the order of detection; variants of one format are adjacent, and the last one has no condition.
 PRESETS = (
@@ -383,8 +387,10 @@ def _format(presets: Sequence[Preset]) -> Format:
         return entries(content, words, options, presets)
 
     def encoder(settings: WriteSettings) -> Encoder:
-        return DocumentEncoder(settings, first.name, partial(rewrite, presets=presets, options=settings.options))
+        documents = DocumentEncoder(settings, first.name, partial(rewrite, presets=presets, options=settings.options))
+        return documents if first.new_file is None else MixedEncoder(first.name, documents, first.new_file(settings))
 
+    also_lost = None if first.new_file is None else partial(lost_elsewhere, form=first.name)
     return Format(
         name=first.name,
         about=first.about,
@@ -395,7 +401,14 @@ def _format(presets: Sequence[Preset]) -> Format:
         read=Read(read, PresetOptions),
         results=not first.beside_lattices,
         keeps=frozenset({"key", "names", "times", "frame shift", "fields"}),
-        write=Write(encoder=encoder, options=DocumentOptions, unique_keys=True, as_it_came=True),
+        write=Write(
+            encoder=encoder,
+            options=DocumentOptions if first.new_file is None else TimedOptions,
+            also_lost=also_lost,
+            unique_keys=True,
+            as_it_came=True,
+            restores=first.new_file is not None,
+        ),
     )
 
 

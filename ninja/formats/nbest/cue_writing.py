@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ninja.errors import LatticeError, OutputError
+from ninja.errors import LatticeError
 from ninja.formats.format import FIELDS, Field, WriteSettings
 from ninja.formats.hypotheses.document import DocumentEncoder
+from ninja.formats.hypotheses.mixed import TIMES_OF_WORDS, MixedEncoder, is_of
 from ninja.formats.nbest.captions import Caption, captions, wrapped
 from ninja.formats.nbest.cue_text import escaped
 from ninja.formats.nbest.cues import LATEST, Syntax, check_word, rewrite_cues
@@ -16,23 +17,25 @@ from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
 KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # of cues that are written back
-_TIMES_OF_WORDS = "times of single words"
 
 
-class CueEncoder:
-    """Writer of cues.
+def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
+    """Return a writer that writes cues of a file of the format back to it, and captions of other lists."""
+    documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
+    return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
 
-    Cues of a file of the same format are written back to it (`DocumentEncoder`). The words of other lists become
-    captions (`captions`); a list whose words have no times, but whose utterance has, becomes one cue. A list without
-    words becomes none.
+
+class CaptionEncoder:
+    """Writer of captions (`captions`).
+
+    A list whose words have no times, but whose utterance has, becomes one cue. A list without words becomes none.
     """
 
     def __init__(self, settings: WriteSettings, syntax: Syntax) -> None:
         self._syntax = syntax
         self._settings = settings
-        self._documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
         self._timed = TimedWords(settings.options)
-        self._is_document: bool | None = None  # by the first list
+        self._header = syntax.header
         self._count = 0
         self._last: tuple[int, str | None] = (0, None)  # begin of the last caption, its recording
 
@@ -41,33 +44,14 @@ class CueEncoder:
 
         Raises:
             LatticeError: The utterance has no times, or it begins before the one that was written before it.
-            OutputError: Cues of a file and other lists would be in one file.
         """
-        is_document = is_of(nbest, self._syntax.form)
-        if self._is_document not in (None, is_document):
-            message = (
-                f"cues of a file of {self._syntax.form} cannot be joined with other lists; write them to other files"
-            )
-            raise OutputError(message, key=nbest.key)
-        if is_document:
-            content = self._documents.add(nbest)
-            self._is_document = True
-            return content
         content = self._captions(nbest)
-        if self._is_document is None:
-            content = self._syntax.header + content
-        self._is_document = False
-        return content
+        return self.end() + content
 
     def end(self) -> bytes:
-        """Return the last bytes of the file."""
-        if self._is_document is None:
-            return self._syntax.header
-        return self._documents.end() if self._is_document else b""
-
-    def notes(self) -> list[str]:
-        """Return the messages on cues that keep their words."""
-        return self._documents.notes() if self._is_document else []
+        """Return the header if there is no caption."""
+        header, self._header = self._header, b""
+        return header
 
     def _captions(self, nbest: NBest) -> bytes:
         markup = self._syntax.markup
@@ -119,19 +103,13 @@ class CueEncoder:
             raise LatticeError(f"{message}recordings to files of their own", key=key)
 
 
-def is_of(nbest: NBest, form: str) -> bool:
-    """Tell whether a list is of a file of a format that is written back."""
-    origin = None if nbest.record is None else nbest.record.origin
-    return origin is not None and origin.document is not None and origin.document.format == form
-
-
 def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
     """Return the fields that captions do not keep; cues that are written back keep all."""
     if is_of(nbest, form):
         return []
     lost = [FIELDS["key"]]
     if any(hypothesis.begin for hypothesis in nbest.hypotheses):
-        lost.append(_TIMES_OF_WORDS)
+        lost.append(TIMES_OF_WORDS)
     if nbest.record is not None and nbest.record.others - {"start", "end"}:
         lost.append(FIELDS["fields"])
     return lost

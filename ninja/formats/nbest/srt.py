@@ -9,7 +9,7 @@ from functools import partial
 from ninja.errors import FormatError
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import SUBRIP
-from ninja.formats.nbest.cue_writing import KEPT, CueEncoder, lost_of_cues
+from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
 from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, cue_entries, line_begins, shown, times_of
 from ninja.formats.nbest.timed import TimedOptions
 
@@ -82,7 +82,7 @@ FORMAT = Format(
     read=Read(partial(cue_entries, syntax=SRT), CueOptions),
     keeps=KEPT,
     write=Write(
-        encoder=partial(CueEncoder, syntax=SRT),
+        encoder=partial(cue_encoder, syntax=SRT),
         options=TimedOptions,
         also_lost=partial(lost_of_cues, form=SRT.form),
         restores=True,

@@ -9,7 +9,7 @@ from functools import partial
 from ninja.errors import FormatError
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import WEBVTT
-from ninja.formats.nbest.cue_writing import KEPT, CueEncoder, lost_of_cues
+from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
 from ninja.formats.nbest.cues import ARROW, Cue, CueOptions, Syntax, clock, cue_entries, line_begins, shown, times_of
 from ninja.formats.nbest.timed import TimedOptions
 
@@ -66,7 +66,7 @@ FORMAT = Format(
     read=Read(partial(cue_entries, syntax=VTT), CueOptions),
     keeps=KEPT,
     write=Write(
-        encoder=partial(CueEncoder, syntax=VTT),
+        encoder=partial(cue_encoder, syntax=VTT),
         options=TimedOptions,
         also_lost=partial(lost_of_cues, form=VTT.form),
         restores=True,

@@ -9,7 +9,7 @@ from functools import partial
 from ninja.errors import FormatError
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.cue_text import PLAIN
-from ninja.formats.nbest.cue_writing import KEPT, CueEncoder, lost_of_cues
+from ninja.formats.nbest.cue_writing import KEPT, cue_encoder, lost_of_cues
 from ninja.formats.nbest.cues import Cue, CueOptions, Syntax, cue_entries, line_begins
 from ninja.formats.nbest.timed import TimedOptions
 
@@ -60,7 +60,7 @@ FORMAT = Format(
     read=Read(partial(cue_entries, syntax=TSV), CueOptions),
     keeps=KEPT,
     write=Write(
-        encoder=partial(CueEncoder, syntax=TSV),
+        encoder=partial(cue_encoder, syntax=TSV),
         options=TimedOptions,
         also_lost=partial(lost_of_cues, form=TSV.form),
         restores=True,

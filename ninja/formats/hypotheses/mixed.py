@@ -1,0 +1,56 @@
+"""Writers of files that are written back as they came, and of new files for lists of other formats."""
+
+from __future__ import annotations
+
+from ninja.errors import OutputError
+from ninja.formats.format import Encoder
+from ninja.formats.hypotheses.document import DocumentEncoder
+from ninja.lattice.nbest import NBest
+
+TIMES_OF_WORDS = "times of single words"  # as messages about losses name them
+
+
+class MixedEncoder:
+    """Writer of documents, or of a new file; the first list determines which.
+
+    Args:
+        form: Name of the format.
+        documents: Writer of lists that come from files of this format.
+        others: Writer of other lists.
+    """
+
+    def __init__(self, form: str, documents: DocumentEncoder, others: Encoder) -> None:
+        self._form = form
+        self._documents = documents
+        self._others = others
+        self._is_document: bool | None = None
+
+    def add(self, nbest: NBest) -> bytes:
+        """Encode a list; return the next bytes of the file.
+
+        Raises:
+            OutputError: Lists of both kinds would be in one file.
+        """
+        is_document = is_of(nbest, self._form)
+        if self._is_document not in (None, is_document):
+            message = f"lists of files of {self._form} cannot be joined with others; write them to another file"
+            raise OutputError(message, key=nbest.key)
+        content = self._documents.add(nbest) if is_document else self._others.add(nbest)
+        self._is_document = is_document
+        return content
+
+    def end(self) -> bytes:
+        """Return the last bytes of the file."""
+        if self._is_document is None:  # of files whose utterances all failed, or of nothing
+            return self._documents.end() or self._others.end()
+        return self._documents.end() if self._is_document else self._others.end()
+
+    def notes(self) -> list[str]:
+        """Return the messages on utterances that keep their words."""
+        return [] if self._is_document is False else self._documents.notes()
+
+
+def is_of(nbest: NBest, form: str) -> bool:
+    """Tell whether a list is of a file of a format that is written back."""
+    origin = None if nbest.record is None else nbest.record.origin
+    return origin is not None and origin.document is not None and origin.document.format == form

@@ -1,0 +1,74 @@
+"""Lists of other formats are written as SegLST."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis_files import FOLDER
+
+import ninja as package
+from ninja.errors import LatticeError, OutputError
+from ninja.lattice.lattice import ListRecord
+from ninja.lattice.nbest import Hypothesis, NBest, sentence
+from ninja.lattice.origin import Origin
+
+NONE = (0.0,) * 3
+SPOKEN = NBest("a", (Hypothesis(("Hello", "é."), NONE, NONE, (10, 50), (40, 75)),), 0.01)
+
+
+def write(path, *items, to="seglst"):
+    with package.write(path, to=to) as output:
+        for item in items:
+            output.write(item)
+    return json.loads(path.read_text())
+
+
+def test_a_segment_has_what_is_known(tmp_path):
+    origin = Origin(None, 0, 0, ("x",), 1.5, 2.25, speaker="Ann", channel="2")
+    listed = NBest("b", (sentence(("x",)),), record=ListRecord({}, {}, origin=origin))
+    assert write(tmp_path / "x.json", SPOKEN, listed, NBest("c", (sentence(()),))) == [
+        {"session_id": "a", "words": "Hello é.", "start_time": 0.1, "end_time": 0.75},
+        {"session_id": "b", "words": "x", "speaker": "Ann", "channel": "2", "start_time": 1.5, "end_time": 2.25},
+        {"session_id": "c", "words": ""},
+    ]
+    assert write(tmp_path / "x.json") == []
+
+
+def test_segments_of_recordings_give_the_session(tmp_path):
+    (tmp_path / "segments").write_text("a rec 10.5 12\n")
+    to = f"seglst:segments={tmp_path}/segments"
+    assert write(tmp_path / "x.json", SPOKEN, to=to) == [
+        {"session_id": "rec", "words": "Hello é.", "start_time": 10.6, "end_time": 11.25}
+    ]
+    with package.write(tmp_path / "x.json", to=to) as output, pytest.raises(LatticeError, match="lacks its segment"):
+        output.write(replace(SPOKEN, key="b"))
+
+
+def test_what_is_written_is_read_and_comes_back(tmp_path, ninja):
+    write(tmp_path / "x.json", SPOKEN, NBest("b", (sentence(("x",)),)))
+    assert ninja("convert", tmp_path / "x.json", "-o", tmp_path / "y.json")[0] == 0
+    assert (tmp_path / "y.json").read_bytes() == (tmp_path / "x.json").read_bytes()
+    lattices = [lattice for _, lattice in package.read(tmp_path / "x.json", format="seglst")]
+    assert [lattice.record.origin.words for lattice in lattices] == [("Hello", "é."), ("x",)]
+    assert lattices[0].record.origin.begin == 0.1
+
+
+def test_segments_of_a_file_are_not_joined_with_others(tmp_path):
+    (_, first), *_ = package.read(FOLDER / "seglst.json")
+    with package.write(tmp_path / "x.json", to="seglst") as output:
+        output.write(first)
+        with pytest.raises(OutputError, match="lists of files of seglst cannot be joined with others"):
+            output.write(SPOKEN)
+
+
+def test_losses_are_reported(tmp_path):
+    with package.write(tmp_path / "x.json", to="seglst") as output:
+        output.write(SPOKEN)
+    assert set(output.lost) == {"times of single words"}
+
+
+def test_files_of_which_all_segments_fail_are_copied(tmp_path, ninja):
+    text = (FOLDER / "seglst.json").read_text().replace('"end_time": "', '"end_time": "-')
+    (tmp_path / "x.json").write_text(text)
+    ninja("convert", tmp_path / "x.json", "--from", "seglst", "--to", "seglst", "-o", tmp_path / "y.json")
+    assert (tmp_path / "y.json").read_text() == text
