@@ -53,18 +53,9 @@ def rows(folder: Path, work: Path) -> Iterator[str]:
             lattices = [source]
             try:
                 if arguments:
-                    run(
-                        [
-                            *arguments,
-                            source,
-                            f"--normalizer={'english' if 'written' in name else 'none'}",
-                            "-o",
-                            f"{output}.ark.gz",
-                            "--words-out",
-                            f"{output}.words",
-                        ],
-                        work,
-                    )
+                    normalizer = "english" if name == "nbest_written" else "none"
+                    files = ("-o", f"{output}.ark.gz", "--words-out", f"{output}.words")
+                    run([*arguments, source, f"--normalizer={normalizer}", *files], work)
                     lattices = [f"{output}.ark.gz", "--words", f"{output}.words"]
                 run(["best", *lattices, "--acoustic-scale=1", "-o", f"{output}.txt"], work)
             except click.ClickException as error:
