@@ -52,67 +52,73 @@ STAGES: dict[str, tuple[str, ...]] = {
 MARKS = ("", "", "", ",", ".", "?")
 
 
-def write_word(word: str, key: str, version: int, *, is_capital: bool) -> str:
-    """Return the written form of a word: a capital, and punctuation that depends on utterance, word and version."""
-    if LABEL.fullmatch(word):
-        return word
-    mark = MARKS[crc32(f"{key} {word} {version}".encode()) % len(MARKS)]
-    return (word[:1].upper() + word[1:] if is_capital else word) + mark
+class Spelling:
+    """The written words of one utterance.
+
+    Args:
+        key: Utterance; marks depend on it.
+        phrases: Its listed phrases; their words have capitals, and no punctuation is put inside of them.
+    """
+
+    def __init__(self, key: str, phrases: Sequence[str]) -> None:
+        self.key = key
+        self.capital = {word for phrase in phrases for word in phrase.split()}
+        self.bare = {word for phrase in phrases for word in phrase.split()[:-1]}
+
+    def word(self, word: str, version: int, *, is_first: bool) -> str:
+        """Return a written word; versions have other marks."""
+        if LABEL.fullmatch(word):
+            return word
+        mark = "" if word in self.bare else MARKS[crc32(f"{self.key} {word} {version}".encode()) % len(MARKS)]
+        return (capital(word) if is_first or word in self.capital else word) + mark
+
+    def lattice(self, lattice: Lattice, version: int, words: SymbolTable, written: SymbolTable) -> Lattice:
+        """Return a lattice with written words; arcs of the start state begin the sentence."""
+        num_first = int(lattice.arc_begin[1])
+        names = [words.word(number) for number in lattice.word.tolist()]
+        forms = [self.word(name, version, is_first=arc < num_first) for arc, name in enumerate(names)]
+        labels = np.where(lattice.word == 0, 0, written.intern(forms)).astype(np.int32)
+        return lattice.replace(word=frozen(labels), words=written)
 
 
-def write_lattice(lattice: Lattice, names: set[str], version: int, words: SymbolTable, written: SymbolTable) -> Lattice:
-    """Return a lattice with written words; arcs of the start state begin the sentence."""
-    num_first = int(lattice.arc_begin[1])
-    labels = []
-    for arc, number in enumerate(lattice.word.tolist()):
-        word = words.word(number)
-        form = write_word(word, lattice.key, version, is_capital=word in names or arc < num_first)
-        labels.append(written.intern([form])[0] if number else 0)
-    return lattice.replace(word=frozen(np.array(labels, np.int32)), words=written)
+def capital(text: str) -> str:
+    """Write each word with a capital."""
+    return " ".join(word[:1].upper() + word[1:] for word in text.split())
 
 
 def write_sides(folder: Path, work: Path, limit: int) -> None:
     """Write lattices, symbol tables, references and phrases of both sides."""
     calls = folder / "test" / "calls"
     words, written = SymbolTable.read(folder / "words.txt.gz"), SymbolTable.growing()
-    records = [json.loads(line) for line in utf8.read(str(calls / "entities.jsonl.gz")).splitlines()][:limit]
-    phrases = {record["utt"]: record["list_100"] for record in records}
-    truth = {record["utt"]: record["true"] for record in records}
-    names = {key: {word for phrase in listed for word in phrase["text"].split()} for key, listed in phrases.items()}
-    references = {key: text for key, text in read_text(calls / "text").items() if key in phrases}
-    lattices = {key: lattice for key, lattice in read(calls / "lat.ark.gz", words=words) if key in phrases}
-    versions = {
-        key: union(
-            [write_lattice(lattice, names[key], version, words, written) for version in range(2)],
-            SCALE,
-            determinize=False,
-        )
-        for key, lattice in lattices.items()
-    }
-
-    def as_written(text: str) -> str:
-        return " ".join(word[:1].upper() + word[1:] for word in text.split())
-
-    for side, texts, results in (("lexical", references, lattices), ("written", {}, versions)):
+    lines = utf8.read(str(calls / "entities.jsonl.gz")).splitlines()[:limit]
+    records = {(record := json.loads(line))["utt"]: record for line in lines}
+    spell = {key: Spelling(key, [entry["text"] for entry in record["list_100"]]) for key, record in records.items()}
+    references = {key: text for key, text in read_text(calls / "text").items() if key in records}
+    lattices = [lattice for key, lattice in read(calls / "lat.ark.gz", words=words) if key in records]
+    versions = [
+        [spell[lattice.key].lattice(lattice, version, words, written) for version in range(2)] for lattice in lattices
+    ]
+    results = {"lexical": lattices, "written": [union(pair, SCALE, determinize=False) for pair in versions]}
+    for side in SIDES:
         (work / side).mkdir(parents=True, exist_ok=True)
-        change: Callable[[str], str] = as_written if side == "written" else str
-        for key, text in references.items() if side == "written" else ():
-            forms = [
-                write_word(word, key, 2, is_capital=not place or word in names[key]) for place, word in enumerate(text)
-            ]
-            texts[key] = forms
-        lists = {
-            key: {"entities": [entry | {"text": change(entry["text"])} for entry in phrases[key]]} for key in phrases
-        }
-        lines = [
-            json.dumps({"utt": key, "true": [entry | {"text": change(entry["text"])} for entry in truth[key]]})
-            for key in truth
-        ]
+        change: Callable[[str], str] = capital if side == "written" else str
+
+        def entries(phrases: list[dict[str, str]], change: Callable[[str], str] = change) -> list[dict[str, str]]:
+            return [entry | {"text": change(entry["text"])} for entry in phrases]
+
+        texts = references
+        if side == "written":
+            texts = {
+                key: [spell[key].word(word, 2, is_first=not place) for place, word in enumerate(text)]
+                for key, text in references.items()
+            }
+        lists = {key: {"entities": entries(record["list_100"])} for key, record in records.items()}
+        truth = [json.dumps({"utt": key, "true": entries(record["true"])}) + "\n" for key, record in records.items()]
         (work / side / "text").write_text("".join(f"{key} {' '.join(text)}\n" for key, text in texts.items()))
         (work / side / "entities.json").write_text(json.dumps({"utterances": lists}))
-        (work / side / "truth.jsonl").write_text("\n".join(lines) + "\n")
+        (work / side / "truth.jsonl").write_text("".join(truth))
         with write(work / side / "lat.ark.gz", words_out=work / side / "words.txt") as output:
-            for lattice in results.values():
+            for lattice in results[side]:
                 output.write(lattice)
 
 
