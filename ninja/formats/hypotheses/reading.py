@@ -20,9 +20,9 @@ from ninja.formats.hypotheses.places import (
     PlacedUtterance,
     attributes_of,
     placed,
-    spelled_path,
 )
 from ninja.formats.hypotheses.preset import Preset
+from ninja.formats.hypotheses.values import spelled_path
 from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.json_lists import TWICE, is_doubled, loaded, no_document
 from ninja.formats.nbest.lattices import list_entries

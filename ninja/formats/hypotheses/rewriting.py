@@ -11,12 +11,14 @@ from ninja.errors import FormatError, InputError
 from ninja.files.stream import BOM
 from ninja.formats.hypotheses.alignment import Change, changed_words
 from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
-from ninja.formats.hypotheses.item_lists import ItemRevision
+from ninja.formats.hypotheses.item_changes import ItemRevision
+from ninja.formats.hypotheses.items import ItemList
 from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Locator, Path, rewritten
-from ninja.formats.hypotheses.places import ItemList, PlacedDocument, PlacedHypothesis, Text, placed
+from ninja.formats.hypotheses.places import PlacedDocument, PlacedHypothesis, placed
 from ninja.formats.hypotheses.preset import Preset
 from ninja.formats.hypotheses.reading import chosen_preset
 from ninja.formats.hypotheses.texts import text_splices
+from ninja.formats.hypotheses.values import Text
 from ninja.formats.nbest.json_lists import loaded
 from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.nbest import NBest

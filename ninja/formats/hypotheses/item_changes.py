@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ninja.formats.hypotheses.alignment import Change, Correspondence
+from ninja.formats.hypotheses.items import PIECE_MARK, Item, ItemList, Times, divided
 from ninja.formats.hypotheses.json_spans import (
     Edits,
     ItemSplice,
@@ -18,8 +19,8 @@ from ninja.formats.hypotheses.json_spans import (
     rewritten,
     values_at,
 )
-from ninja.formats.hypotheses.places import NANOS, PIECE_MARK, SECONDS, Item, ItemList, Times, divided
 from ninja.formats.hypotheses.texts import form_of, text_splices
+from ninja.formats.hypotheses.values import NANOS, SECONDS
 from ninja.formats.nbest.text_rows import split
 
 _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # of the text of an item, without blanks around it

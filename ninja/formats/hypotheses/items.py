@@ -1,0 +1,194 @@
+"""Lists of words with times, confidences and speakers in a recogniser's JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from ninja.errors import FormatError
+from ninja.formats.hypotheses.json_spans import Path, parsed_path, values_at
+from ninja.formats.hypotheses.preset import WordFields
+from ninja.formats.hypotheses.values import (
+    Text,
+    bounds_of,
+    label_of,
+    listed,
+    number_of,
+    reached,
+    seconds_of,
+    spelled_path,
+    text_of,
+)
+from ninja.formats.nbest.json_hypotheses import shown
+from ninja.formats.nbest.text_rows import split
+
+Times = tuple[float, float]
+PIECE_MARK = "▁"  # in place of a blank
+_PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
+
+
+@dataclass(slots=True)
+class Item:
+    """An entry of a list of words."""
+
+    texts: list[Text]  # the first is read
+    paths: list[Path]  # of the item, or of each of its fields in lists of fields
+    times: Times | None
+    confidence: float | None
+    speaker: str | None
+
+
+@dataclass(slots=True)
+class ItemList:
+    """A list of words."""
+
+    fields: WordFields
+    items: list[Item]
+    words: list[str] = field(default_factory=list)
+    bounds: list[tuple[int, int]] = field(default_factory=list)  # items of each word
+
+
+def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None = None) -> ItemList | None:
+    """Return a list of words; None if there is none."""
+    if not fields.items:
+        return _columns(value, begin, fields, words)
+    entries: list[Item] = []
+    steps = parsed_path(fields.items)
+    if not any(True for _ in values_at(value, steps[: steps.index(-1)])):
+        return None
+    skip = None if fields.skip is None else re.compile(fields.skip)
+    for path, entry in listed(value, fields.items, begin):
+        if not isinstance(entry, dict | list):
+            raise FormatError(f"expected a word as {spelled_path(path)}, found {shown(entry)}")
+        reached = [item for name in fields.text for item in reached(entry, name, path)]
+        texts = [(place, text_of(text, place, may_be_cut=fields.join == "text")) for place, text in reached]
+        if not texts or (skip is not None and skip.fullmatch(texts[0][1])):
+            continue
+        start, end = bounds_of(entry, path, fields.start, fields.end, fields.duration, fields.unit)
+        times = None if start is None or end is None else (start, end)
+        entries.append(Item(texts, [path], times, _confidence(entry, fields), label_of(entry, fields.speaker)))
+    return _with_words(ItemList(fields, entries), words)
+
+
+def _confidence(entry: Any, fields: WordFields) -> float | None:
+    for name in fields.confidence:
+        for path, found in values_at(entry, parsed_path(name)):
+            return number_of(found, path)
+    return None
+
+
+def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None) -> ItemList | None:
+    """Return the words of a hypothesis that has a list for each field of them."""
+
+    def column(names: Sequence[str]) -> list[tuple[Path, Any]] | None:
+        for name in names:
+            for path, entries in values_at(value, parsed_path(name), begin):
+                if not isinstance(entries, list):
+                    raise FormatError(f"expected a list as {spelled_path(path)}, found {shown(entries)}")
+                if entries:
+                    return [((*path, number), entry) for number, entry in enumerate(entries)]
+        return None
+
+    texts = column(fields.text)
+    if texts is None:
+        return None
+    beside = ((name,) for name in fields.beside)
+    others = [column(names) for names in (fields.start, fields.duration, fields.confidence, *beside)]
+    for other in others:
+        if other is not None and len(other) != len(texts):
+            message = f"{spelled_path(texts[0][0][:-1])} has {len(texts)} items, but {spelled_path(other[0][0][:-1])}"
+            raise FormatError(f"{message} has {len(other)}")
+    starts, durations, confidences, *_ = others
+    entries = []
+    for number, (path, text) in enumerate(texts):
+        times = None
+        if starts is not None:
+            start = seconds_of(starts[number][1], fields.unit, starts[number][0])
+            if durations is not None:
+                end = start + seconds_of(durations[number][1], fields.unit, durations[number][0])
+            else:
+                place = min(number + 1, len(starts) - 1)
+                end = max(start, seconds_of(starts[place][1], fields.unit, starts[place][0]))
+            times = start, end
+        paths = [path, *(other[number][0] for other in others if other is not None)]
+        confidence = None if confidences is None else number_of(confidences[number][1], confidences[number][0])
+        entries.append(Item([(path, text_of(text, path, may_be_cut=True))], paths, times, confidence, None))
+    return _with_words(ItemList(fields, entries), words)
+
+
+def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
+    """Add the words of the items of a list.
+
+    Args:
+        words: The words of the text, which items may spell in parts.
+    """
+    join = entries.fields.join
+    if join == "text" and words is not None and (bounds := _spelled_by(entries.items, words)) is not None:
+        entries.words, entries.bounds = list(words), bounds
+        return entries
+    is_begin = True  # of a word
+    for number, item in enumerate(entries.items):
+        text = item.texts[0][1]
+        is_begin |= join == "words" or (join == "punctuation" and item.times is not None)
+        is_begin |= join == "text" and text.startswith(_PIECE_BEGIN)
+        parts = split(text.replace(PIECE_MARK, " ") if join == "text" else text)
+        if not parts:  # a blank of pieces begins the next word
+            continue
+        if not is_begin:
+            entries.words[-1] += parts.pop(0)
+            entries.bounds[-1] = entries.bounds[-1][0], number + 1
+        entries.words += parts
+        entries.bounds += [(number, number + 1)] * len(parts)
+        is_begin = False
+    entries.words = [text_of(_whole(word), item.texts[0][0]) for word in entries.words]
+    return entries
+
+
+def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Return the items that spell each word; None if they do not spell the words, or an item has parts of several."""
+    bounds: list[tuple[int, int]] = []
+    begin = number = 0
+    for word in words:
+        spelled = ""
+        while number < len(items) and len(spelled) < len(word):
+            spelled = _whole(spelled + "".join(split(items[number].texts[0][1].replace(PIECE_MARK, " "))))
+            begin = begin if spelled else number + 1
+            number += 1
+        if spelled != word:
+            return None
+        bounds.append((begin, number))
+        begin = number
+    rest = any(split(item.texts[0][1].replace(PIECE_MARK, " ")) for item in items[number:])
+    return None if rest else bounds
+
+
+def _whole(text: str) -> str:
+    """Return a text in which the bytes of a letter that were cut apart are this letter."""
+    return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="surrogateescape")
+
+
+def item_times(entries: ItemList) -> list[Times | None]:
+    """Return the times of each word of a list; words of one item share its time in equal parts."""
+    times: list[Times | None] = []
+    place = 0
+    while place < len(entries.words):
+        first, last = entries.bounds[place]
+        count = 1
+        while place + count < len(entries.words) and entries.bounds[place + count][0] == first == last - 1:
+            count += 1
+        spans = [item.times for item in entries.items[first:last] if item.times is not None]
+        if not spans:
+            times += [None] * count
+        else:
+            times += divided((spans[0][0], spans[-1][1]), count)
+        place += count
+    return times
+
+
+def divided(times: Times, count: int) -> list[Times]:
+    """Divide a stretch of time into equal parts."""
+    step = (times[1] - times[0]) / count
+    return [*pairwise([times[0] + number * step for number in range(count)] + [times[1]])]

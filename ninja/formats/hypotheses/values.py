@@ -1,0 +1,136 @@
+"""Values of a recogniser's JSON, checked: texts, numbers, times, names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ninja.errors import FormatError
+from ninja.formats.hypotheses.json_spans import Path, parsed_path, values_at
+from ninja.formats.nbest.json_hypotheses import shown
+
+Text = tuple[Path, str]
+_SECONDS = re.compile(r"(?:PT)?(?:([0-9]+)H)?(?:([0-9]+)M)?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)?[sS]?")
+_CLOCK = re.compile(r"([0-9]+):([0-5][0-9]):([0-5][0-9](?:[.,][0-9]+)?)")
+SECONDS, NANOS = "seconds", "nanos"  # fields of a time in Google's protocol buffers
+LATEST = 1e9  # seconds, the largest time
+
+
+def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the items that a path reaches; each of its lists must be one, and the first must exist."""
+    steps = parsed_path(path)
+    last = max((place for place, part in enumerate(steps) if part == -1), default=None)
+    if last is None:
+        yield from values_at(value, steps, begin)
+        return
+    head, rest = steps[:last], steps[last + 1 :]
+    is_missing = True
+    for place, inner in values_at(value, head, begin):
+        is_missing = False
+        if not isinstance(inner, list):
+            raise FormatError(f"expected a list as {spelled_path(place)}, found {shown(inner)}")
+        for number, item in enumerate(inner):
+            yield from values_at(item, rest, (*place, number)) if rest else [((*place, number), item)]
+    if is_missing and -1 not in head:
+        raise FormatError(f"expected a list as {path.rpartition('[]')[0]!r}")
+
+
+def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
+    """Return the first value that a path reaches, if any."""
+    return [*values_at(value, parsed_path(name), begin)][:1]
+
+
+def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
+    """Return the strings that a path reaches."""
+    return [(path, text_of(text, path)) for path, text in values_at(value, parsed_path(name), begin)]
+
+
+def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
+    """Check that a value is a string that can be written; with `may_be_cut` letters may be in several strings."""
+    try:
+        if not isinstance(value, str):
+            raise ValueError
+        value.encode(errors="surrogateescape" if may_be_cut else "strict")
+    except ValueError as error:
+        if isinstance(value, str) and any("\udc80" <= letter <= "\udcff" for letter in value):
+            message = f"{spelled_path(path)} is not UTF-8; give the encoding or convert the file with iconv"
+            raise FormatError(message) from error
+        raise FormatError(f"expected text as {spelled_path(path)}, found {shown(value)}") from error
+    return value
+
+
+def label_of(value: Any, names: Sequence[str]) -> str | None:
+    """Return a name or a number of a speaker or a channel."""
+    for name in names:
+        for _, found in values_at(value, parsed_path(name)):
+            if isinstance(found, str | int) and not isinstance(found, bool):
+                return str(found) if not isinstance(found, int) or abs(found) < 1e18 else None
+            if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | int):
+                return str(found[0])
+    return None
+
+
+def number_of(value: Any, path: Path) -> float:
+    """Return a finite number, which may be spelled as text.
+
+    Raises:
+        FormatError: It is another value.
+    """
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError
+        number = float(value) if not isinstance(value, str) or len(value) < 40 else math.nan
+        if not math.isfinite(number):
+            raise ValueError
+    except (ValueError, OverflowError) as error:
+        raise FormatError(f"expected a number as {spelled_path(path)}, found {shown(value)}") from error
+    return number
+
+
+def seconds_of(value: Any, unit: float, path: Path) -> float:
+    """Return a time in seconds: a number of units, or a text such as "1.2s", "PT1.2S", "1.2" and "00:00:01,200".
+
+    Raises:
+        FormatError: It is no time, negative, or too large.
+    """
+    if isinstance(value, str):
+        match = (_SECONDS.fullmatch(value) or _CLOCK.fullmatch(value)) if len(value) < 40 else None
+        if match is None or not any(match.groups()):
+            raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")
+        hours, minutes, rest = (float((part or "0").replace(",", ".")) for part in match.groups())
+        seconds = 3600 * hours + 60 * minutes + rest
+    elif isinstance(value, dict):
+        parts = (number_of(value.get(name, 0), (*path, name)) for name in (SECONDS, NANOS))
+        seconds = next(parts) + 1e-9 * next(parts)
+    else:
+        seconds = number_of(value, path)
+        seconds = seconds if unit == 1.0 else round(seconds * unit, 7)
+    if not 0 <= seconds <= LATEST:
+        raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")
+    return seconds
+
+
+def bounds_of(
+    value: Any, begin: Path, starts: Sequence[str], ends: Sequence[str], durations: Sequence[str], unit: float
+) -> tuple[float | None, float | None]:
+    """Return the begin and the end of an utterance or a word in seconds."""
+
+    def first(names: Sequence[str]) -> float | None:
+        for name in names:
+            for path, found in values_at(value, parsed_path(name), begin):
+                return seconds_of(found, unit, path)
+        return None
+
+    start = first(starts)
+    end = first(ends)
+    if end is None and start is not None and (duration := first(durations)) is not None:
+        end = start + duration
+    return start, end
+
+
+def spelled_path(path: Path) -> str:
+    """Return a path as a user writes it, with items counted from 0."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return repr(text.removeprefix(".") or "the document")
