@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import click
+import numpy as np
 
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
@@ -34,9 +35,10 @@ from ninja.context.settings import Context
 from ninja.context.stage import Contextual
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
+from ninja.graph.lexical import lexical_lattice
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.text import LexicalForms
+from ninja.lattice.text import NONE, LexicalForms, LexicalTable
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.carry_over import CarryOver
@@ -238,6 +240,12 @@ def _tune_boosts(
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     context = with_acoustic_scale(context, options.acoustic_scale)
     words.complete()
+    forms = LexicalForms(options.normalizer, log.note)
+    if not (normalizer := forms.normalizer(words)).is_identity:  # lattices and references are made lexical
+        lexical = LexicalTable(words, normalizer)
+        lexical.learn(np.array([number for _, number in words], np.int64))
+        words = lexical.lexical.snapshot()
+    context = replace(context, normalizer=NONE)
     old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
     stage = other = Contextual(context)
     tracker = stage.bind(words, log)
@@ -248,8 +256,15 @@ def _tune_boosts(
     if mixed is not None and context.augmentation is not None:
         mixed = with_unknown(mixed)  # as `Contextual` does
     with current_console().progress("lattices", by_reading=True):
-        sides = list(inputs.lattices()), list(inputs.with_names(general).lattices())
-        references = read_text(ref), read_text(general_ref)
+        sides = [list(side) for side in (inputs.lattices(), inputs.with_names(general).lattices())]
+        references = [
+            {key: normalizer.words(text) for key, text in read_text(path).items()} for path in (ref, general_ref)
+        ]
+        if not normalizer.is_identity:
+            sides = [
+                [(key, lexical_lattice(lattice, lexical).lattice.with_words(words)) for key, lattice in side]
+                for side in sides
+            ]
         tuned = tune_context(
             _dev_set(inputs, sides[0], references[0], stage, old),
             _dev_set(inputs, sides[1], references[1], other, old),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ninja.context.augmentation.augment import Augmenter
+from ninja.context.deep.phrase_list_ids import texts_of
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.tracker import NO_CLASS, class_words
 from ninja.context.pointer import PointerStage
@@ -28,15 +29,17 @@ def entity_notes(
         yield f"{_name(entities)}: {unknown}{new}"
 
 
-def pointer_notes(pointer: PointerStage, entities: Entities) -> Iterator[str]:
+def pointer_notes(pointer: PointerStage, entities: Entities, normalizer: Normalizer) -> Iterator[str]:
     """Note letters that the context model does not know."""
-    unknown = pointer.model.encoder.unknown_letters(_texts(entities))
+    unknown = pointer.model.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
     if unknown:
         letters = _most_common("", unknown, NUM_LETTERS)
         yield f"{_name(entities)}: letters that the context model does not know, which it leaves out: {letters}"
 
 
-def augmenter_notes(augmenter: Augmenter, augmentation: Augmentation, entities: Entities) -> Iterator[str]:
+def augmenter_notes(
+    augmenter: Augmenter, augmentation: Augmentation, entities: Entities, normalizer: Normalizer
+) -> Iterator[str]:
     """Note phrases that cannot be pronounced, and letters that the model of long lists does not know."""
     if entities.num_phrases > MANY_PHRASES and not augmentation.letters_only:
         number = entities.num_phrases
@@ -47,7 +50,7 @@ def augmenter_notes(augmenter: Augmenter, augmentation: Augmentation, entities: 
         first = left_out[0].reason
         yield f"{_name(entities)}: {len(left_out)} phrases cannot be added to lattices, the first: {first}{advice}"
     if augmentation.letters_only and augmenter.retriever is not None:
-        unknown = augmenter.retriever.encoder.unknown_letters(_texts(entities))
+        unknown = augmenter.retriever.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
         if unknown:
             letters = _most_common(" ", unknown, 8)
             name = _name(entities)
@@ -70,10 +73,6 @@ def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
 
 def _name(entities: Entities) -> str:
     return entities.path or "the entities"
-
-
-def _texts(entities: Entities) -> Iterator[str]:
-    return (phrase.text for lists in entities.all_lists for phrases in lists.classes.values() for phrase in phrases)
 
 
 def _most_common(separator: str, letters: Counter[str], count: int) -> str:

@@ -13,6 +13,7 @@ from ninja.context.stage import Contextual
 from ninja.errors import VocabularyError
 from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel
+from ninja.lm.lexical import with_lexical_forms
 from ninja.log import Log
 from ninja.rescoring.models import BoundModels
 from ninja.rescoring.options import RescoreOptions
@@ -39,7 +40,9 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
         raise VocabularyError("the lattice has no symbol table", key=lattice.key)
     lattice.words.complete()
     stage.bind(lattice.words, log)
-    models = BoundModels(stage.over(lm), None, RescoreOptions())
+    assert stage.forms is not None
+    read_lm = lm if stage.forms.are_identical else with_lexical_forms(lm, stage.forms)
+    models = BoundModels(stage.over(read_lm), None, RescoreOptions())
     lm_word, _ = models.of(lattice)
     assert isinstance(models.lm, ContextLM)
     return score_arcs(lattice, models.lm, lm_word, stage.phrases_of(lattice), scales)

@@ -296,9 +296,9 @@ class Contextual:
         normalizer = self._binding.normalizer
         yield from entity_notes(entities, self._binding.words, normalizer, is_augmenting=augmenter is not None)
         if self._pointer is not None:
-            yield from pointer_notes(self._pointer, entities)
+            yield from pointer_notes(self._pointer, entities, normalizer)
         if augmenter is not None and self.context.augmentation is not None:
-            yield from augmenter_notes(augmenter, self.context.augmentation, entities)
+            yield from augmenter_notes(augmenter, self.context.augmentation, entities, normalizer)
         if self._models.class_lm is not None:
             yield from class_notes(self._models.class_lm, entities)
 

@@ -64,6 +64,11 @@ class LexicalLM(UnitLM):
         """See `LanguageModel.end_of_ids`."""
         return FIRST_FORM + self._forms.num_forms
 
+    @property
+    def lexical(self) -> LanguageModel:
+        """The model of lexical words."""
+        return self._units
+
     def twin(self) -> LanguageModel | None:
         """See `LanguageModel.twin`."""
         twin = self._units.twin()

@@ -24,7 +24,9 @@ from ninja.context.deep.phrase_tree import END, NOWHERE, UNKNOWN, PhraseTree
 from ninja.context.deep.pointer import ContextPointer
 from ninja.context.entities.lists import PhraseList
 from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import NONE, Normalizer
 from ninja.lm.compute import linear, logsumexp
+from ninja.lm.lexical import LexicalLM
 from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK, exclusive
 from ninja.lm.word_map import WordMapping
@@ -143,6 +145,8 @@ class ContextLM(MixtureLM):
         self._ids = mixture.phrase_lists
         self._gain, self._prior = mixture.gain, mixture.prior
         self._encoded = _Encoded()
+        self._forms = lm.forms if isinstance(lm, LexicalLM) else None
+        self._of_form: tuple[int, dict[str, int]] = (0, {})  # ids of lexical words, for so many words
         self._empty()
         super().__init__(mixture, words, unk_penalty, map_words)
         self.takes_phrases = True
@@ -334,12 +338,13 @@ class ContextLM(MixtureLM):
         """Return the phrases of a list, encoded on first use, and again if words that were unknown may be known."""
         encoded = self._encoded.lists.get(phrases)
         if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):
-            texts = texts_of((phrases,))
+            normalizer = NONE if self._forms is None else self._forms.normalizer(None)
+            texts = texts_of((phrases,), normalizer)
             spelled = [text.split(" ") for text in texts]
             length = np.array(list(map(len, spelled)), np.int64)
             words = np.full((len(texts), int(length.max(initial=1))), END)
-            words[np.arange(words.shape[1]) < length[:, None]] = self.vocabulary.ids(
-                [word for text in spelled for word in text]
+            words[np.arange(words.shape[1]) < length[:, None]] = self._ids_of(
+                [word for text in spelled for word in text], normalizer
             )
             key = self._keys_of(texts, words[:, 0], length)
             keys = _Keys(key, shared=bool(phrases.name)) if texts else None
@@ -347,6 +352,20 @@ class ContextLM(MixtureLM):
             encoded = _EncodedList(row, words, key, keys, len(self.vocabulary))
             self._encoded.lists[phrases] = encoded
         return encoded
+
+    def _ids_of(self, words: list[str], normalizer: Normalizer) -> list[int]:
+        """Return the ids of lexical words: for lattices, see `merge_forms`, all words of a form have the same."""
+        if normalizer.is_identity:
+            return self.vocabulary.ids(words)
+        if self._of_form[0] != len(self.vocabulary):
+            names = list(self.vocabulary.names)
+            ids = dict(zip(names, self.vocabulary.ids(names), strict=True))
+            for place, form in normalizer.changes(names):
+                number = ids.pop(names[place])
+                if len(form) == 1:
+                    ids.setdefault(form[0], number)
+            self._of_form = len(self.vocabulary), ids
+        return [self._of_form[1].get(word, UNKNOWN) for word in words]
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:

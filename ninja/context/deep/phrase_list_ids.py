@@ -8,6 +8,7 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 from ninja.context.entities.lists import PhraseList
+from ninja.lattice.text import NONE, Normalizer
 from ninja.lm.protocol import FIRST_MARK
 
 MAX_UNUSED = 32  # cached phrase sets without an utterance in flight
@@ -27,10 +28,13 @@ class PhraseSet:
         return texts_of(self.lists)
 
 
-def texts_of(lists: Sequence[PhraseList]) -> list[str]:
-    """Return the distinct texts of the phrases of no negative weight, sorted."""
+def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list[str]:
+    """Return the distinct lexical words of the phrases of no negative weight, sorted."""
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
-    return sorted({phrase.text for phrase in phrases if phrase.weight >= 0})
+    texts = {phrase.text for phrase in phrases if phrase.weight >= 0}
+    if not normalizer.is_identity:
+        texts = {" ".join(normalizer.words(text.split())) for text in texts} - {""}
+    return sorted(texts)
 
 
 class PhraseListIds:

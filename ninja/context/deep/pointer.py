@@ -19,6 +19,7 @@ from ninja.context.deep.encoder import RETRAIN, PhraseEncoder, fill, in_half, re
 from ninja.context.retrieval.vector_cache import VectorCache
 from ninja.errors import ModelError
 from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
+from ninja.lm.lexical import LexicalLM
 from ninja.lm.protocol import LanguageModel
 from ninja.models.phrase_pointer import Config, PhrasePointer
 
@@ -41,6 +42,8 @@ class ContextPointer:
 
     def refuse_other(self, lm: LanguageModel) -> None:
         """Raise a `ModelError` if a language model is not the one that the pointer was trained for."""
+        if isinstance(lm, LexicalLM):
+            lm = lm.lexical
         if lm.state_size is None:
             reason = "the language model does not give its hidden state; take an LSTM, a transformer or a Kaldi RNNLM"
         elif lm.state_size != self.network.config.state or digest(lm) != self.base["digest"]:

@@ -1,0 +1,63 @@
+"""A context model reads written phrases and words by their lexical forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import tiny_pointer
+
+import ninja
+from ninja.context.entities.lists import Entities
+from ninja.context.pointer_scores import pointer_scores
+from ninja.context.settings import Context
+from ninja.context.stage import Contextual
+from ninja.graph import best_path
+from ninja.lattice import Scales
+from ninja.lattice.text import BASIC
+from ninja.log import Log
+from ninja.rescoring import RescoreOptions, Rescorer
+
+LEXICAL = [("w1 w2 w3", -1.0), ("w1 w4 w5", -1.1), ("w6 w2 w5 w3", -1.2)]
+WRITTEN = [("W1, w2 “W3.”", -1.0), ("w1 , W4 w5!", -1.1), ("W6 w2, W5 w3", -1.2)]
+
+
+def stage_of(phrases):
+    entities = Entities.from_dict({"phrases": phrases}, normalizer=BASIC)
+    return Contextual(Context(entities, context_model=tiny_pointer.POINTER, normalizer=BASIC))
+
+
+def listed(hypotheses):
+    return ninja.from_nbest("utt", [(text.split(), score) for text, score in hypotheses])
+
+
+def rescored(hypotheses, phrases):
+    options = RescoreOptions(lm_weight=0.5, normalizer="basic", max_unknown=1.0)
+    rescorer = Rescorer(tiny_pointer.BASE, options, context=stage_of(phrases))
+    ((_, result),) = rescorer([("utt", listed(hypotheses))])
+    return result, best_path(result, options.scales)
+
+
+@pytest.mark.parametrize("phrases", [["w2 w3"], ["W2 W5", "w4"], ["W2 w5!", "W4"]])
+def test_costs_are_those_of_the_lexical_words_and_phrases(phrases):
+    lexical, path = rescored(LEXICAL, [" ".join(BASIC.words(phrase.split())) for phrase in phrases])
+    written, other = rescored(WRITTEN, phrases)
+    words = written.words.spell(other.words)
+    assert BASIC.words(words) == lexical.words.spell(path.words)
+    assert other.graph_cost == pytest.approx(path.graph_cost, abs=1e-5)
+
+
+def test_a_phrase_is_written_as_the_list_writes_it():
+    result, path = rescored([("w1 w2, w5!", -1.0)], ["W2 W5"])
+    assert result.words.spell(path.words) == ["w1", "W2", "W5!"]
+
+
+def test_gains_of_arcs_are_those_of_lexical_words():
+    gains = []
+    for hypotheses, phrase in ((LEXICAL[:1], "w2 w3"), (WRITTEN[:1], "W2 w3!")):
+        scores = pointer_scores(listed(hypotheses), stage_of([phrase]), tiny_pointer.BASE, Scales(), Log())
+        gains.append(scores.gain[~np.isnan(scores.gain)])
+    assert np.allclose(gains[0], gains[1], atol=1e-5)
+    assert np.abs(gains[0]).max() > 0.01
