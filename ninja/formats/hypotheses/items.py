@@ -63,8 +63,8 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
     for path, entry in listed(value, fields.items, begin):
         if not isinstance(entry, dict | list):
             raise FormatError(f"expected a word as {spelled_path(path)}, found {shown(entry)}")
-        reached = [item for name in fields.text for item in reached(entry, name, path)]
-        texts = [(place, text_of(text, place, may_be_cut=fields.join == "text")) for place, text in reached]
+        values = [item for name in fields.text for item in reached(entry, name, path)]
+        texts = [(place, text_of(text, place, may_be_cut=fields.join == "text")) for place, text in values]
         if not texts or (skip is not None and skip.fullmatch(texts[0][1])):
             continue
         start, end = bounds_of(entry, path, fields.start, fields.end, fields.duration, fields.unit)
