@@ -92,8 +92,8 @@ def test_files_of_rescored_lattices_keep_their_format(there, ninja):
 
 def test_a_format_that_is_only_read_is_not_kept(there, ninja):
     os.mkdir("t")
-    (there / "t/y.ctm").write_text("y 1 0.0 0.1 five\ny 1 0.1 0.1 six\n")
-    code, _, errors = ninja("convert", "t/y.ctm", "-o", "new/")
+    (there / "t/y.columns").write_text("y-1 -10.5 -2 | five six\n")
+    code, _, errors = ninja("convert", "t/y.columns", "-o", "new/")
     assert (code, "say with --to which format new/ gets" in errors) == (2, True), errors
 
 
