@@ -56,6 +56,17 @@ def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> No
     assert found == {"near": ["call", "tom", "chen"], "far": ["tell", "mary", "gin"]}
 
 
+def test_boosts_for_written_lattices_are_those_for_lexical_ones(ninja, bed, command) -> None:
+    entries = ((word.capitalize() + "." if word.isalpha() else word, number) for word, number in TABLE)
+    (bed / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in entries))
+    (bed / "names.json").write_text(json.dumps({"@name": ["Tom Chen", "Mary Chen"]}))
+    code, _, errors = ninja(*command, "-o", bed / "boosts.toml")
+    assert code == 0
+    assert "chosen                           16.67         0.00          50.0 %             0" in errors
+    assert "by ninja context                 16.67         0.00" in errors
+    assert "\nkeyword_boost = 3.5\n" in (bed / "boosts.toml").read_text()
+
+
 @pytest.mark.parametrize("with_lm", [False, True])
 def test_the_rates_printed_are_those_of_context_with_the_boosts(ninja, bed, command, with_lm) -> None:
     models = ["--class-lm", bed / "class.arpa", "--old-lm", bed / "class.arpa"] if with_lm else []

