@@ -38,6 +38,7 @@ NORMALIZER_HELP = (
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
 _PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)*'?|'[a-z]+(?:'[a-z]+)*")  # its own basic form
+_PLAIN_TEXT = re.compile(r"[a-z]+(?: [a-z]+)*")
 _SIGNS = string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"  # at the ends of ASCII words
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
@@ -76,6 +77,10 @@ class Normalizer:
     def forms(self, words: Sequence[str]) -> list[Form]:
         """Return the lexical form of each word."""
         known = self._form
+        try:
+            return [known[word] for word in words]
+        except KeyError:
+            pass
         missing = [word for word in dict.fromkeys(words) if word not in known]
         if missing:
             known.update(zip(missing, self._compute(missing), strict=True))
@@ -90,6 +95,12 @@ class Normalizer:
     def words(self, text: Iterable[str]) -> list[str]:
         """Return the lexical words of a sequence of written words."""
         return [word for form in self.forms(list(text)) for word in form]
+
+    def text(self, text: str) -> str:
+        """Return the lexical words of a text, separated by single blanks."""
+        if self.name == "basic" and _PLAIN_TEXT.fullmatch(text):
+            return text
+        return " ".join(self.words(text.split()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return make_normalizer, (self.name,)
@@ -235,12 +246,17 @@ def looks_written(words: Collection[str]) -> bool:
     return len(_ENDS.findall("\n".join(sample))) >= max(1, MIN_SHARE * len(sample))
 
 
-def lexical_words(words: SymbolTable, normalizer: Normalizer) -> Collection[str]:
-    """Return the lexical words of all words of a symbol table."""
-    names = list(words.names)
+def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
+    """Return the words with a lexical word that is part of no word of a symbol table."""
+    names = list(table.names)
     changes = normalizer.changes(names)
     changed = {names[place] for place, _ in changes}
-    return ({*names} - changed).union(*(form for _, form in changes))
+    parts = {part for _, form in changes for part in form}
+    return [
+        word
+        for word in words
+        if any(part not in parts and (part not in table or part in changed) for part in normalizer(word))
+    ]
 
 
 class LexicalTable:

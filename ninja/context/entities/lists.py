@@ -17,7 +17,7 @@ from ninja.evaluate.entity_report import Entity
 from ninja.files.output import Guard
 from ninja.files.place import identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lattice.text import NONE, Normalizer, lexical_words
+from ninja.lattice.text import NONE, Normalizer, unknown_forms
 
 MAX_WORDS = 32  # of a phrase
 MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
@@ -331,8 +331,7 @@ def _unknown(spelled: Iterable[str], words: SymbolTable, normalizer: Normalizer)
     missing = [word for word in spelled if words.id(word) in (None, EPSILON)]
     if not missing or normalizer.is_identity:
         return missing
-    known = lexical_words(words, normalizer)
-    return [word for word in missing if any(part not in known for part in normalizer(word))]
+    return unknown_forms(missing, words, normalizer)
 
 
 def _counted(names: Sequence[str], one: str, many: str, predicate: str) -> str:

@@ -146,11 +146,12 @@ class AsListed(Normaliser):
 
     def form(self, text: str) -> str:
         """Return the lexical words of a phrase."""
-        return " ".join(self._normalizer.words(text.split()))
+        return self._normalizer.text(text)
 
     def __call__(self, text: str) -> str:
         """Return the words of a phrase separated by single blanks; "" if it has no lexical word."""
-        return " ".join(text.split()) if self.form(text) else ""
+        form = self._normalizer.text(text)
+        return text if form == text else " ".join(text.split()) if form else ""
 
 
 def _in_case(word: str, case: Case) -> str:

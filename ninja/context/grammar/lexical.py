@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,19 @@ class LexicalContext:
         self.written = WrittenWords(words, normalizer)
         self.table = self.written.table
         self.table.lexical.intern(MARKS)  # trackers of a growing table must know them
-        self.compiler = ListCompiler(self.table.ids)
+        self.compiler = ListCompiler(self._spell)
+        self._ids: dict[str, list[int]] = {}  # of words of phrases
+        self._learned: WeakSet[PhraseList] = WeakSet()
         self._tries: WeakKeyDictionary[PhraseList, PhraseTrie] = WeakKeyDictionary()
 
     @property
     def words(self) -> SymbolTable:
         """The symbol table of results, which has the words of the lattices and those written in respelled phrases."""
         return self.written.words
+
+    def _spell(self, words: Sequence[str]) -> list[int]:
+        """Return the lexical ids of the words of a phrase, whose list is learned."""
+        return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:
         """Normalise all words of the table, for models that count the words that they lack."""
@@ -57,6 +63,7 @@ class LexicalContext:
             lexical: The lattice of its lexical forms.
             tracker: The grammar, over the lexical words.
         """
+        self.learn(lists)
         composed, arc_map = add_context(lexical.lattice, tracker, lists, return_arc_map=True)
         return self._written(lattice, lexical, composed, arc_map, lists)
 
@@ -86,14 +93,21 @@ class LexicalContext:
         return as_list_of(lattice, self._contracted(lattice, lexical, composed, arc_map, word, is_last[arc_map]))
 
     def learn(self, lists: Sequence[PhraseList]) -> None:
-        """Normalise the words of the phrases of some lists, for models that count the words that they lack."""
+        """Normalise the words of the phrases of some lists."""
         for phrases in lists:
-            for members in phrases.classes.values():
-                self.table.ids(word for phrase in members for word in phrase.text.split())
+            if phrases in self._learned:
+                continue
+            self._learned.add(phrases)
+            texts = " ".join(phrase.text for members in phrases.classes.values() for phrase in members)
+            new = [word for word in dict.fromkeys(texts.split()) if word not in self._ids]
+            forms = self.table.normalizer.forms(new)
+            ids = iter(self.table.lexical.intern(part for form in forms for part in form))
+            self._ids.update((word, [next(ids) for _ in form]) for word, form in zip(new, forms, strict=True))
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
         """Return the phrases on the best path of the grammar through written words, with their places there."""
         forms = self.table.normalizer.forms(words)
+        self.learn(lists)
         place = [at for at, form in enumerate(forms) for _ in form]
         tracker.clear()
         start = tracker.start(lists)
