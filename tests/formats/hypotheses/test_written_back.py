@@ -41,7 +41,7 @@ WORDS = {
     "huggingface.json": "fellow",
     "huggingface-word.json": "my",
     "lhotse.jsonl": "ABIGAIL",
-    "nemo-manifest.json": "ixin",
+    "nemo-manifest.json": "partly",
     "nemo-manifest-beams.jsonl": "Good",
     "seglst.json": "Strategic",
     "sherpa-onnx.json": "radio",
