@@ -39,7 +39,8 @@ from ninja.lattice.characters import LABEL
 
 SIDES = ("lexical", "written")
 SCALES = (f"--acoustic-scale={SCALE}", f"--word-penalty={PENALTY}")
-RESCORING = (*SCALES, f"--lm-weight={LM_WEIGHT}")
+# Two versions of a lattice in one share the limit of active hypotheses, so there is none.
+RESCORING = (*SCALES, f"--lm-weight={LM_WEIGHT}", "--max-active=0")
 PHRASES = ("--entities", "{side}/entities.json", "--keyword-boost=8")
 STAGES: dict[str, tuple[str, ...]] = {
     "first pass": (),
@@ -72,13 +73,23 @@ class Spelling:
         mark = "" if word in self.bare else MARKS[crc32(f"{self.key} {word} {version}".encode()) % len(MARKS)]
         return (capital(word) if is_first or word in self.capital else word) + mark
 
-    def lattice(self, lattice: Lattice, version: int, words: SymbolTable, written: SymbolTable) -> Lattice:
+    def lattice(self, lattice: Lattice, version: int, written: SymbolTable) -> Lattice:
         """Return a lattice with written words; arcs of the start state begin the sentence."""
         num_first = int(lattice.arc_begin[1])
-        names = [words.word(number) for number in lattice.word.tolist()]
-        forms = [self.word(name, version, is_first=arc < num_first) for arc, name in enumerate(names)]
-        labels = np.where(lattice.word == 0, 0, written.intern(forms)).astype(np.int32)
-        return lattice.replace(word=frozen(labels), words=written)
+        forms = [self.word(name, version, is_first=arc < num_first) for arc, name in enumerate(names_of(lattice))]
+        return with_words(lattice, forms, written)
+
+
+def names_of(lattice: Lattice) -> list[str]:
+    """Return the word of each arc."""
+    assert lattice.words is not None
+    return [lattice.words.word(number) for number in lattice.word.tolist()]
+
+
+def with_words(lattice: Lattice, names: Sequence[str], words: SymbolTable) -> Lattice:
+    """Return a lattice with another word on each arc, of a table that grows."""
+    labels = np.where(lattice.word == 0, 0, words.intern(names)).astype(np.int32)
+    return lattice.replace(word=frozen(labels), words=words)
 
 
 def capital(text: str) -> str:
@@ -95,9 +106,9 @@ def write_sides(folder: Path, work: Path, limit: int) -> None:
     spell = {key: Spelling(key, [entry["text"] for entry in record["list_100"]]) for key, record in records.items()}
     references = {key: text for key, text in read_text(calls / "text").items() if key in records}
     lattices = [lattice for key, lattice in read(calls / "lat.ark.gz", words=words) if key in records]
-    versions = [
-        [spell[lattice.key].lattice(lattice, version, words, written) for version in range(2)] for lattice in lattices
-    ]
+    versions = [[spell[lattice.key].lattice(lattice, version, written) for version in range(2)] for lattice in lattices]
+    lexical = SymbolTable.growing()  # on both sides the words of the lattices: the contextual model knows no others
+    lattices = [with_words(lattice, names_of(lattice), lexical) for lattice in lattices]
     results = {"lexical": lattices, "written": [union(pair, SCALE, determinize=False) for pair in versions]}
     for side in SIDES:
         (work / side).mkdir(parents=True, exist_ok=True)

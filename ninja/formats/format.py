@@ -236,6 +236,8 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
     Formats that are only written as they came are left out: they share the extensions of others.
     """
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
+    if "." not in base:
+        return []
     matches: list[tuple[int, Format]] = []
     for format in formats():
         if format.write is not None and format.write.as_it_came:
