@@ -24,7 +24,7 @@ from ninja.formats.hypotheses.places import (
 from ninja.formats.hypotheses.preset import Preset
 from ninja.formats.hypotheses.values import spelled_path
 from ninja.formats.nbest.json_hypotheses import shown
-from ninja.formats.nbest.json_lists import TWICE, is_doubled, loaded, no_document
+from ninja.formats.nbest.json_lists import TWICE, is_doubled, loaded, no_document, read_two
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.word_times import frames_of
@@ -93,15 +93,7 @@ class _Reading:
         name = self._presets[0].name
         document = Document.of(content, name, has_lines=why is not None, options=options)
         utterances = self._of_whole() if why is None else self._of_lines(why)
-        ahead: list[Placed] = []
-        failure: NinjaError | None = None
-        try:
-            for item in utterances:
-                ahead.append(item)
-                if len(ahead) == 2:
-                    break
-        except NinjaError as error:  # the utterances before it are sound
-            failure = error
+        ahead, failure = read_two(utterances)
         is_only = len(ahead) == 1 and failure is None
         rest = utterances if failure is None else ()
         for number, (line, place, utterance) in enumerate(chain(ahead, rest), start=1):

@@ -22,7 +22,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from ninja.errors import FormatError, NinjaError
@@ -100,17 +100,20 @@ def read_lists(
         raise FormatError("there are no hypotheses", path)
 
 
+def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
+    """Return the first two entries of a file, or fewer and the error that follows them."""
+    ahead: list[Any] = []
+    try:
+        ahead.extend(islice(entries, 1))
+        ahead.extend(islice(entries, 1))
+    except NinjaError as error:  # the entries before it are sound
+        return ahead, error
+    return ahead, None
+
+
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
     """Name objects by their file, after reading two of them; the only object of a file may lack its key."""
-    ahead: list[Object] = []
-    failure: NinjaError | None = None
-    try:
-        for entry in entries:
-            ahead.append(entry)
-            if len(ahead) == 2:
-                break
-    except NinjaError as error:  # the objects before it are sound
-        failure = error
+    ahead, failure = read_two(entries)
     if len(ahead) == 1 and failure is None:
         _, only, line = ahead[0]
         if isinstance(only, dict) and fields.key is not None and only.get(fields.key) is None:
