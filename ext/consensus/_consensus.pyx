@@ -26,9 +26,9 @@ def decode_mbr(
     Returns:
         Index of the first lattice without a path or with contradictory times, or -1; then the fields of a ``Consensus``
         concatenated over all lattices, in three groups, each with the begin of each lattice: those of words, of bins
-        and of entries; and (bayes_risk, rounds, touches_band), each [lattices]; with `form`, the entry of each word, or
-        -1 - its bin without one, the most probable form of each entry and the most probable one that is a whole word (0 = none), and the form without
-        words in each bin (0 = none), its posterior and times.
+        and of entries; and (bayes_risk, rounds, touches_band), each [lattices]. With `form` also the entry of each
+        word, or -1 - its bin without one; the most probable form of each entry, and the most probable one that is a
+        whole word (0 = none); and the form without words in each bin (0 = none), its posterior and times.
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)

@@ -133,8 +133,8 @@ inline void decode_mbr(bool search, bool silence, bool forms, MbrSpace& space, C
     words[kept++] = words[place];
   }
   if (forms) {
-    form_statistics.find(lattice, distances, static_cast<int32_t>(words.size()), band.negligible(), touched, result.word,
-                         result.bin_begin, result.forms);
+    form_statistics.find(lattice, distances, static_cast<int32_t>(words.size()), band.negligible(), touched,
+                         result.word, result.bin_begin, result.forms);
   }
   words.resize(kept);
 }

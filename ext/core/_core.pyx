@@ -214,7 +214,8 @@ def flagged_words(lattices not None, type lattice_type not None, flag not None):
         flag: Flag of each word id, uint8 [size]; 2 is unknown.
 
     Returns:
-        Places of the lattices, int64; and ids of words without a known flag, int32; those beyond `size` may occur several times.
+        Places of the lattices, int64; and ids of words without a known flag, int32; those beyond `size` may occur
+        several times.
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, lattice_type)

@@ -29,10 +29,12 @@ struct Cell {
 //
 // A path through cell (i, j) has at least |i - j| edits before it and |rows - columns - (i - j)| after it, so that those
 // of at most `most` edits stay in a band. `most` is at least the difference of the lengths.
-inline Cell last_cell(const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns, int64_t most) {
+inline Cell last_cell(const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns,
+                      int64_t most) {
   const int64_t above = (most + rows - columns) / 2, below = (most - rows + columns) / 2;  // i - j is in -below … above
   std::vector<Cell> before(static_cast<size_t>(rows) + 1), here(static_cast<size_t>(rows) + 1);
-  for (int64_t i = 0; i <= std::min(rows, above); ++i) before[i] = {static_cast<int32_t>(i), 0, static_cast<int32_t>(i)};
+  for (int64_t i = 0; i <= std::min(rows, above); ++i)
+    before[i] = {static_cast<int32_t>(i), 0, static_cast<int32_t>(i)};
   for (int64_t j = 1; j <= columns; ++j) {
     const int64_t low = std::max<int64_t>(0, j - below), high = std::min(rows, j + above);
     if (low > 0) here[low - 1] = Cell();
