@@ -70,10 +70,9 @@ def number(
     """
     ids, unknown = {}, {}
     if forms is not None:
-        known = forms.vocabulary()
         for key, reference in references.items():
             numbers = forms.ids(reference)
-            if missing := [number for number in numbers if number not in known]:
+            if missing := [number for number in numbers if not forms.has_word(number)]:
                 unknown[key] = tuple(forms.lexical.spell(missing))
             ids[key] = lexical_ids(reference, forms, oov)
         return Numbered(ids, unknown)
@@ -95,8 +94,8 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
     """Return the ids of the lexical words of a reference; those that the table lacks become the form of `oov`."""
     numbers = forms.ids(reference)
     if oov != NEVER:
-        known, other = forms.vocabulary(), forms.form(oov)
-        numbers = [part for number in numbers for part in ([number] if number in known else other)]
+        other = forms.form(oov)
+        numbers = [part for number in numbers for part in ([number] if forms.has_word(number) else other)]
     return np.array(numbers, np.int32)
 
 

@@ -190,6 +190,8 @@ def _basic_forms(words: Sequence[str]) -> list[Form]:
 def _basic_form(word: str) -> Form:
     if LABEL.fullmatch(word):
         return (word,)
+    if word.isalpha() and word == word.casefold() and not _is_changed(word):
+        return (word,)
     if word.isascii():
         pieces = _DIVIDER.split(word.lower())
         bare = (piece.strip(_SIGNS) for piece in pieces)
@@ -201,6 +203,11 @@ def _basic_form(word: str) -> Form:
             break
         form = again
     return form
+
+
+def _is_changed(letters: str) -> bool:
+    """Tell whether letters of one case are not their own form: compatibility characters, and an apostrophe."""
+    return not unicodedata.is_normalized("NFKC", letters) or "\u02bc" in letters
 
 
 def _divided(word: str) -> Form:
@@ -275,8 +282,8 @@ class LexicalTable:
         self._first = np.zeros(1, np.int32)  # [size], the first of them, 0 = none
         self._flag = np.zeros(1, np.uint8)  # [size], whether the form of a word differs from it; 2 = not known yet
         self._extended: SymbolTable | None = None  # see `written_ids`
-        self._vocabulary: set[int] = set()
-        self._vocabulary_size = -1  # words of the symbol table when it was made
+        self._changed_parts: set[str] = set()  # lexical words of the words that are not their own forms
+        self._changed_size = -1  # words of the symbol table when they were collected
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # of words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
@@ -309,7 +316,8 @@ class LexicalTable:
 
     def form(self, number: int) -> list[int]:
         """Return the lexical ids of a written word's id."""
-        self.learn(np.array([number], np.int64))
+        if number >= len(self._length) or self._length[number] < 0:
+            self.learn(np.array([number], np.int64))
         length = int(self._length[number])
         return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
 
@@ -364,15 +372,15 @@ class LexicalTable:
             ids = self._extended.intern(words)
         return ids
 
-    def vocabulary(self) -> set[int]:
-        """Return the ids of the lexical words of all words of the symbol table."""
-        if self._vocabulary_size != (size := len(self.words)):
-            ids = np.array([number for _, number in self.words], np.int64)
-            self.learn(ids)
-            several = [part for form in list(self._forms.values()) for part in form.tolist()]
-            self._vocabulary = {*self._first[ids].tolist(), *several} - {EPSILON}
-            self._vocabulary_size = size
-        return self._vocabulary
+    def has_word(self, lexical: int) -> bool:
+        """Tell whether a lexical word is in the form of a word of the symbol table."""
+        word = self.lexical.word(lexical)
+        if self.words.id(word) is not None:  # a lexical word is its own form
+            return True
+        if self._changed_size != (size := len(self.words)):
+            self._changed_parts = {part for _, form in self.normalizer.changes(list(self.words.names)) for part in form}
+            self._changed_size = size
+        return word in self._changed_parts
 
     @property
     def spelling(self) -> SymbolTable:

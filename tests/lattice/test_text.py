@@ -201,3 +201,10 @@ def test_words_that_are_not_odd_are_their_own_forms(words):
     odd = odd_places(words)
     assert odd == [place for place, word in enumerate(words) if not re.fullmatch(PLAIN, word)]
     assert all(BASIC(word) == (word,) for place, word in enumerate(words) if place not in odd)
+
+
+def test_a_lexical_word_is_known_if_a_word_of_the_table_has_it():
+    words = SymbolTable.from_words(["<eps>", "Twenty-three,", "tom"])
+    table = LexicalTable(words, BASIC)
+    ids = table.ids(["twenty", "THREE", "tom.", "twenty-three", "lacking"])
+    assert [table.lexical.word(number) for number in ids if not table.has_word(number)] == ["lacking"]
