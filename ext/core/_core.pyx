@@ -221,10 +221,10 @@ def flagged_words(lattices not None, type lattice_type not None, flag not None):
     cdef Items* items = items_in(lattices, single, lattice_type)
     cdef const uint8_t* flags = <const uint8_t*>data_of(flag, np.NPY_UINT8, -1)
     cdef int64_t size = np.PyArray_DIM(<np.ndarray>flag, 0)
-    cdef c.FlaggedWords found
+    cdef c.FlaggedWords words
     with nogil:
-        found = c.flagged_words(items[0], flags, size)
-    return int64s(found.place), int32s(found.unknown)
+        words = c.flagged_words(items[0], flags, size)
+    return int64s(words.place), int32s(words.unknown)
 
 
 def count(object items not None):

@@ -200,9 +200,9 @@ def _rate(findings: Iterable[Finding]) -> EntityRate:
     entities = list(findings)
     mentions = [finding for finding in entities if isinstance(finding, Mention)]
     words = sum((mention.words for mention in mentions), ErrorRate())
-    found = sum(mention.found for mention in mentions)
+    num_correct = sum(mention.found for mention in mentions)
     in_form = sum(bool(mention.in_form) for mention in mentions)
-    return EntityRate(len(mentions), found, len(entities) - len(mentions), words, in_form)
+    return EntityRate(len(mentions), num_correct, len(entities) - len(mentions), words, in_form)
 
 
 def _percentage(value: float) -> str:

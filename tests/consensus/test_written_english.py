@@ -33,6 +33,7 @@ def shouted(word: str) -> str:
 def tables():
     """Return the lexical table, and that of both written forms: the second one of word n has the id n + its size."""
     if not ENGLISH.exists():
+        # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
         pytest.skip("the English test-bed does not come with the project")
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
     second = [(shouted(word), number + len(words)) for word, number in words if number]

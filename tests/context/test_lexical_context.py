@@ -124,14 +124,14 @@ def test_scores_are_those_of_the_lexical_words_and_texts_those_of_the_slow_respe
         graph, acoustic = costs_of(source, path)
         return " ".join(words), round(graph - gain, 3), round(acoustic, 3), tuple(labels_of(source, path))
 
-    expected, found = Counter(), Counter()
+    expected, actual = Counter(), Counter()
     for path in paths(lattice):
         words = WORDS.spell(words_of(lattice, path))
         gain = slow.score(BASIC.words(words))
         expected[entries(lattice, path, slow_respelled(words, [lists], BASIC), gain)] += 1
     for path in paths(result):
-        found[entries(result, path, result.words.spell(words_of(result, path)), 0.0)] += 1
-    assert found == expected
+        actual[entries(result, path, result.words.spell(words_of(result, path)), 0.0)] += 1
+    assert actual == expected
 
 
 @settings(deadline=None)

@@ -223,7 +223,7 @@ class _Backward:
     def _respelled(
         self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, rest: _Rest | None
     ) -> tuple[_Rest | None, int]:
-        """Return what is respelled before an arc, and the written word of the arc."""
+        """Return the rest of the spelling of an open phrase, and the written word of an arc."""
         forward = self._forward
         written, word = forward.written[arc], forward.word[arc]
         if rest is None and phrase is None:

@@ -75,8 +75,8 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
 
 def _confidence(entry: Any, fields: WordFields) -> float | None:
     for name in fields.confidence:
-        for path, found in values_at(entry, parsed_path(name)):
-            return number_of(found, path)
+        for path, confidence in values_at(entry, parsed_path(name)):
+            return number_of(confidence, path)
     return None
 
 

@@ -242,9 +242,9 @@ def _item_splices(
         for place in range(num_replaced):
             yield Splice(*items[first + place], new[place])
         if num_replaced < last - first:  # remove the others, each with a separator
-            kept = first + num_replaced
-            if kept:
-                yield Splice(items[kept - 1][1], items[last - 1][1], "")
+            rest = first + num_replaced
+            if rest:
+                yield Splice(items[rest - 1][1], items[last - 1][1], "")
             elif last < len(items):
                 yield Splice(items[0][0], items[last][0], "")
             else:

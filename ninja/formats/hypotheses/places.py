@@ -130,8 +130,8 @@ def _hypothesis(path: Path, value: Any, preset: Preset) -> PlacedHypothesis:
 
 def _key(value: Any, names: Sequence[str]) -> str | None:
     for name in names:
-        for path, found in values_at(value, parsed_path(name)):
-            text = str(found) if isinstance(found, int) and not isinstance(found, bool) else text_of(found, path)
+        for path, entry in values_at(value, parsed_path(name)):
+            text = str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else text_of(entry, path)
             return os.path.splitext(os.path.basename(text))[0] if name.endswith(("path", "filename")) else text
     return None
 
@@ -139,12 +139,12 @@ def _key(value: Any, names: Sequence[str]) -> str | None:
 def _score(value: Any, preset: Preset) -> float | None:
     """Return the natural log-probability of a hypothesis."""
     for name in preset.score:
-        for path, found in values_at(value, parsed_path(name)):
-            number = number_of(found, path)
+        for path, score in values_at(value, parsed_path(name)):
+            number = number_of(score, path)
             if preset.meaning == "logprob":
                 return number
             if not 0.0 <= number <= 1.0 + 1e-6:
-                raise FormatError(f"expected a probability as {spelled_path(path)}, found {shown(found)}")
+                raise FormatError(f"expected a probability as {spelled_path(path)}, found {shown(score)}")
             return math.log(number) if number else None
     return None
 

@@ -64,11 +64,11 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
 def label_of(value: Any, names: Sequence[str]) -> str | None:
     """Return a name or a number of a speaker or a channel."""
     for name in names:
-        for _, found in values_at(value, parsed_path(name)):
-            if isinstance(found, str | int) and not isinstance(found, bool):
-                return str(found) if not isinstance(found, int) or abs(found) < 1e18 else None
-            if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | int):
-                return str(found[0])
+        for _, label in values_at(value, parsed_path(name)):
+            if isinstance(label, str | int) and not isinstance(label, bool):
+                return str(label) if not isinstance(label, int) or abs(label) < 1e18 else None
+            if isinstance(label, list) and len(label) == 1 and isinstance(label[0], str | int):
+                return str(label[0])
     return None
 
 
@@ -119,8 +119,8 @@ def bounds_of(
 
     def first(names: Sequence[str]) -> float | None:
         for name in names:
-            for path, found in values_at(value, parsed_path(name), begin):
-                return seconds_of(found, unit, path)
+            for path, time in values_at(value, parsed_path(name), begin):
+                return seconds_of(time, unit, path)
         return None
 
     start = first(starts)

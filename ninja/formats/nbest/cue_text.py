@@ -19,7 +19,7 @@ _TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
 class Markup:
     """Parts of a text that are not words."""
 
-    tags: str  # pattern of what is not shown
+    tags: str  # pattern of tags, which players do not show
     escapes: bool = False  # characters may be references of HTML
     times: bool = False  # tags may be times
 
@@ -107,24 +107,24 @@ def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
     old = tokens(text, markup)
     if not old:
         return text + " ".join(escaped(word, markup) for word in words)
-    now: dict[int, str | None] = {}  # what is written at the place of a token; None: nothing
+    new_texts: dict[int, str | None] = {}  # new text of each changed token; None removes the token
     for begin, end, new in changed_words([token.word for token in old], words):
         written = " ".join(escaped(word, markup) for word in new)
         if begin < end:
-            now.update(dict.fromkeys(range(begin, end)))
-            now[begin] = written or None
+            new_texts.update(dict.fromkeys(range(begin, end)))
+            new_texts[begin] = written or None
         else:  # behind the word before, or else before the first one
             place = max(begin - 1, 0)
-            original = " ".join(filter(None, [now.get(place, _spelled(text, old[place]))]))
-            now[place] = f"{original} {written}".strip() if begin else f"{written} {original}"
-    return _with_edits(text, _edits(text, markup, old, now)) if now else text
+            original = " ".join(filter(None, [new_texts.get(place, _spelled(text, old[place]))]))
+            new_texts[place] = f"{original} {written}".strip() if begin else f"{written} {original}"
+    return _with_edits(text, _edits(text, markup, old, new_texts)) if new_texts else text
 
 
 def _spelled(text: str, token: Token) -> str:
     return "".join(text[begin:end] for begin, end in token.spans)
 
 
-def _edits(text: str, markup: Markup, old: Sequence[Token], now: dict[int, str | None]) -> Iterator[Edit]:
+def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int, str | None]) -> Iterator[Edit]:
     """Yield the edits of a text in their order."""
     opens = True  # no word or tag of the line is left so far
     at = 0
@@ -135,10 +135,10 @@ def _edits(text: str, markup: Markup, old: Sequence[Token], now: dict[int, str |
             opens, between = True, between[line_end + 1 :]
         opens = opens and not between.strip(" \t\v\f")
         at = token.spans[-1][1]
-        if place not in now:
+        if place not in new_texts:
             opens = False
             continue
-        new = now[place]
+        new = new_texts[place]
         if new is not None:
             opens = False
             yield begin, end, new

@@ -25,11 +25,11 @@ STYLE = st.builds(
 
 def paths_of(value, kind, path=()):
     """Return the paths of all values of a kind."""
-    found = [path] if isinstance(value, kind) else []
+    paths = [path] if isinstance(value, kind) else []
     if isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
-        found += [inner for name, item in parts for inner in paths_of(item, kind, (*path, name))]
-    return found
+        paths += [inner for name, item in parts for inner in paths_of(item, kind, (*path, name))]
+    return paths
 
 
 def changed(value, path, new):
