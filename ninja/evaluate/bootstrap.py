@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals of word error rates and of their differences."""
+"""Bootstrap confidence intervals of word error rates, and paired tests of their differences."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, check_range
+from ninja.errors import FormatError, check_range, named
 from ninja.evaluate.error_rate import edits
 from ninja.evaluate.scoring import Mode, scored_keys
 
 REPLICATIONS = 10_000
+EXACT_UNITS = 13  # paired test: up to this many units all assignments of signs are enumerated
 _STANDARD_ERRORS = 1.96  # half width of a 95 % interval of a normal distribution, in standard deviations
 _DRAWN_AT_ONCE = 1 << 20  # utterances; bounds the memory
 
@@ -48,6 +49,7 @@ class Bootstrap:
     second: Interval | None = None
     difference: Interval | None = None  # second minus first: negative if the second is better
     probability: float | None = None  # that the second makes fewer errors than the first, in percent
+    p_value: float | None = None  # of a difference at least as large if the systems were equally good, 0 to 1
 
     def __str__(self) -> str:
         """Return the lines of Kaldi's compute-wer-bootci."""
@@ -68,11 +70,16 @@ def bootstrap(
     mode: Mode = "strict",
     replications: int = REPLICATIONS,
     seed: int = 0,
+    *,
+    speakers: Mapping[str, str] | None = None,
 ) -> Bootstrap:
     """Estimate confidence intervals of word error rates.
 
     Each replication draws as many utterances as there are, with replacement; both systems are scored on the same
     utterances. Replications without any reference word are ignored.
+
+    The p-value of two systems is that of an approximate randomization test: the systems are equally good if exchanging
+    their outputs for an utterance at random changes nothing.
 
     Args:
         references: As in ``score``.
@@ -80,13 +87,15 @@ def bootstrap(
         others: Hypotheses of a second system.
         mode: Treatment of references without a hypothesis of each system, as in ``score``.
         seed: Seed of the random generator; the same seed gives the same results.
+        speakers: Speaker of each utterance by key. If given, whole speakers are drawn and exchanged instead of
+            utterances, since the errors of one speaker are not independent.
 
     Raises:
-        FormatError: As ``score``, or the references contain no word.
+        FormatError: As ``score``, the references contain no word, or an utterance has no speaker.
         OptionError: ``replications`` is below 1, ``seed`` below 0, or ``mode`` is unknown.
 
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
-        bin/compute-wer-bootci.cc.
+        bin/compute-wer-bootci.cc; Noreen, 1989, "Computer-intensive methods for testing hypotheses".
     """
     check_range("replications", replications, least=1)
     check_range("seed", seed, least=0)
@@ -98,6 +107,8 @@ def bootstrap(
     if not words.any():
         raise FormatError("the references contain no word: there is no word error rate")
     errors = [np.array([edits(references[key], texts.get(key, ())) for key in keys], np.int64) for texts in systems]
+    if speakers is not None:
+        words, *errors = sum_by_speaker([words, *errors], keys, speakers)
     resampled_words, *resampled = resample([words, *errors], replications, seed)
     resampled = [errors_of_system[resampled_words > 0] for errors_of_system in resampled]
     resampled_words = resampled_words[resampled_words > 0]
@@ -107,11 +118,67 @@ def bootstrap(
     if others is None:
         return Bootstrap(_interval(rates[0]))
     fewer = 100.0 * float((resampled[1] < resampled[0]).mean())
-    return Bootstrap(_interval(rates[0]), _interval(rates[1]), _interval(rates[1] - rates[0]), fewer)
+    p_value = paired_test(errors[1] - errors[0], replications, seed)
+    return Bootstrap(_interval(rates[0]), _interval(rates[1]), _interval(rates[1] - rates[0]), fewer, p_value)
+
+
+def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapping[str, str]) -> list[Counts]:
+    """Sum the counts of each speaker's utterances.
+
+    Args:
+        counts: Counts by utterance, int64 [utterances] each.
+        keys: Keys of the utterances.
+        speakers: Speakers by key.
+
+    Returns:
+        Counts by speaker, int64 [speakers] each, in order of the speakers' first utterances.
+
+    Raises:
+        FormatError: An utterance has no speaker.
+    """
+    if missing := [key for key in keys if key not in speakers]:
+        raise FormatError(f"{len(missing)} utterances have no speaker: {named(missing)}")
+    index: dict[str, int] = {}
+    rows = np.array([index.setdefault(speakers[key], len(index)) for key in keys], np.int64)
+    sums = [np.zeros(len(index), np.int64) for _ in counts]
+    for total, count in zip(sums, counts, strict=True):
+        np.add.at(total, rows, count)
+    return sums
+
+
+def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int = 0) -> float:
+    """Return the two-sided p-value of the hypothesis that two systems are equally good.
+
+    The sign of each difference is assigned at random; the p-value is the share of the assignments whose sum is at least
+    as far from zero as the observed one. Up to ``EXACT_UNITS`` non-zero differences all assignments are enumerated.
+
+    Args:
+        differences: Errors of the second system minus those of the first, int64 [utterances or speakers].
+        replications: Number of random assignments.
+        seed: Seed of the random generator.
+
+    Returns:
+        Value above 0 and at most 1.
+    """
+    differences = differences[differences != 0]
+    observed = abs(int(differences.sum()))
+    size = len(differences)
+    if size <= EXACT_UNITS:
+        signs = 2 * (np.arange(1 << size)[:, None] >> np.arange(size) & 1) - 1  # [assignments, size]
+        return float((np.abs(signs @ differences) >= observed).mean())
+    generator = np.random.default_rng(seed)
+    extreme = 0
+    step = max(1, _DRAWN_AT_ONCE // size)
+    for begin in range(0, replications, step):
+        signs = 2 * generator.integers(0, 2, (min(step, replications - begin), size), np.int8) - 1
+        extreme += int((np.abs(signs @ differences) >= observed).sum())
+    return (extreme + 1) / (replications + 1)  # the observed assignment is one of them
 
 
 def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Counts]:
     """Draw utterances with replacement, as many as there are, and sum their counts, int64 [utterances] each.
+
+    The rows may also be speakers.
 
     Returns:
         Sums, int64 [replications] for each of ``counts``; a replication has the same utterances in all of them.

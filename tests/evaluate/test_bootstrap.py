@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from reference_scoring import all_rates
 
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate import Interval, bootstrap, edits, score
-from ninja.evaluate.bootstrap import resample
+from ninja.evaluate.bootstrap import EXACT_UNITS, paired_test, resample, sum_by_speaker
 
 Ninja = Callable[..., tuple[int, str, str]]
 SENTENCES = st.lists(st.sampled_from("abc"), min_size=1, max_size=6)
@@ -80,6 +81,50 @@ def test_a_system_that_is_always_better_is_so_with_certainty() -> None:
     )
     assert found.difference == Interval(-50.0, 0.0)
     assert bootstrap(references, references, worse).probability == 0.0
+
+
+def slow_p_value(differences: list[int]) -> float:
+    """Exchange the two systems in every way."""
+    sums = [abs(sum(sign * value for sign, value in zip(signs, differences, strict=True)))
+            for signs in product((1, -1), repeat=len(differences))]  # fmt: skip
+    return sum(total >= abs(sum(differences)) for total in sums) / len(sums)
+
+
+@given(st.lists(st.integers(-4, 4), max_size=10))
+def test_the_paired_test_enumerates_all_exchanges_of_few_units(differences: list[int]) -> None:
+    assert paired_test(np.array(differences, np.int64)) == pytest.approx(slow_p_value(differences))
+
+
+@settings(max_examples=10)
+@given(st.lists(st.integers(-4, 4).filter(bool), min_size=EXACT_UNITS + 1, max_size=EXACT_UNITS + 1))
+def test_the_paired_test_samples_the_exchanges_of_many_units(differences: list[int]) -> None:
+    assert paired_test(np.array(differences, np.int64)) == pytest.approx(slow_p_value(differences), abs=0.03)
+
+
+def test_the_paired_test_tells_chance_from_a_better_system() -> None:
+    references = {f"u{number}": ["a"] for number in range(40)}
+    wrong = {key: ["x"] for key in references}
+    better = bootstrap(references, wrong, references)
+    assert better.p_value is not None
+    assert better.p_value < 0.001
+    halves = [{key: ["a" if number % 2 == half else "x"] for number, key in enumerate(references)} for half in (0, 1)]
+    assert bootstrap(references, *halves).p_value == 1.0
+    assert bootstrap(references, wrong).p_value is None
+
+
+def test_speakers_are_drawn_and_exchanged_whole() -> None:
+    references = {f"u{number}": ["a"] for number in range(40)}
+    wrong = {key: ["x"] for key in references}
+    speakers = {key: f"s{number % 4}" for number, key in enumerate(references)}
+    assert bootstrap(references, wrong, references, speakers=speakers).p_value == 2 / 2**4
+    half = {key: ["a" if speakers[key] < "s2" else "x"] for key in references}
+    by_utterance, by_speaker = bootstrap(references, half), bootstrap(references, half, speakers=speakers)
+    assert by_speaker.first.half_width > 2 * by_utterance.first.half_width
+    rows = sum_by_speaker([np.arange(40)], list(references), speakers)
+    assert rows[0].tolist() == [sum(range(first, 40, 4)) for first in range(4)]
+    del speakers["u7"]
+    with pytest.raises(FormatError, match="1 utterances have no speaker: u7"):
+        bootstrap(references, wrong, speakers=speakers)
 
 
 def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out_of_both() -> None:

@@ -88,25 +88,29 @@ def align_text(
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
 @click.option("--replications", type=click.IntRange(1), default=10_000, help="Number of bootstrap samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")
+@click.option("--utt2spk", type=InputFile(), help="Speaker of each utterance; draw speakers instead of utterances.")
 def compute_wer_bootci(
-    reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int
+    reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int, utt2spk: str | None
 ) -> None:
     """Compute a confidence interval of a word error rate.
 
     The output is the 95 % confidence interval of the word error rate of HYPOTHESIS. With OTHER, a second system on the
     same references, it is followed by the interval of that system and the probability that it makes fewer errors; the
-    interval of the difference goes to stderr. A line of the three text files is a key and its words.
+    interval of the difference and the p-value of a paired test go to stderr. A line of each text file is a key and
+    its words.
 
     \b
     Example:
       ninja compute-wer-bootci text before.txt after.txt
     """
     texts = [evaluate.read_text(path) for path in (reference, hypothesis, other) if path is not None]
-    intervals = evaluate.bootstrap(
-        texts[0], texts[1], texts[2] if len(texts) > 2 else None, mode, replications=replications, seed=seed
-    )
+    speakers = None if utt2spk is None else evaluate.read_speakers(utt2spk)
+    others = texts[2] if len(texts) > 2 else None
+    intervals = evaluate.bootstrap(texts[0], texts[1], others, mode, replications, seed, speakers=speakers)
     click.echo(str(intervals))
     if (change := intervals.difference) is not None:
         click.echo(
-            f"ninja: Set2 - Set1: {change.mean:.2f} 95% Conf Interval [ {change.low:.2f}, {change.high:.2f} ]", err=True
+            f"ninja: Set2 - Set1: {change.mean:.2f} 95% Conf Interval [ {change.low:.2f}, {change.high:.2f} ], "
+            f"p = {intervals.p_value:.4f}",
+            err=True,
         )
