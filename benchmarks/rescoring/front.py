@@ -2,10 +2,10 @@
 
     python -m benchmarks.rescoring front DATA [--output docs/results.md] [--picture docs/pictures/front.svg]
 
-DATA is the English test-bed, see `benchmarks.results`. For each point weights are chosen on the dev lattices, then the
-test lattices are read, rescored and written on one thread: CPU seconds of the process, the least of two runs, models
-loaded before. A second scale makes machines comparable: seconds divided by those of a copy of the same archive, by
-`ninja copy` here and by `lattice-copy` where Kaldi was measured. Points are kept in a file as they are done.
+DATA is the English test-bed, see `benchmarks.results.models`. For each point weights are chosen on the dev lattices,
+then the test lattices are read, rescored and written on one thread: CPU seconds of the process, the least of two runs,
+models loaded before. A second scale makes machines comparable: seconds divided by those of a copy of the same archive,
+by `ninja copy` here and by `lattice-copy` where Kaldi was measured. Points are kept in a file as they are done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import ninja
 from benchmarks.command import ROOT, argument, command, option, output, path_option
 from benchmarks.measure import ninja as ninja_command
 from benchmarks.measure import run, scratch_folder
-from benchmarks.results import SEARCH, Set
+from benchmarks.results.models import SEARCH, Set
 from benchmarks.tables import Cells, head, put, row, svg
 from ninja.lm import LanguageModel, load
 from ninja.models import ENGLISH, ENGLISH_NGRAM

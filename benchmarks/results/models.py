@@ -1,6 +1,6 @@
 """Make the table of docs/results.md: every language model with every algorithm on the English test-bed.
 
-    python -m benchmarks.results DATA [--rnnlm-data DIR] [--models DIR] [--threads 2] [--output docs/results.md]
+    python -m benchmarks.results models DATA [--rnnlm-data DIR] [--models DIR] [--threads 2] [--output docs/results.md]
 
 DATA holds ``words.txt.gz``, ``first_pass.arpa.gz``, and in ``dev/libri`` and ``test/libri`` each ``lat.ark.gz`` and
 ``text``. For each cell dev is rescored once, weights are chosen on the result (``ninja tune``), and test is rescored

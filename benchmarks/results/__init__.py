@@ -1,0 +1,1 @@
+"""Word error rates of docs/results.md."""

@@ -1,0 +1,3 @@
+from benchmarks.command import Group
+
+Group("benchmarks.results", "models")()
