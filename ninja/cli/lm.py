@@ -189,12 +189,14 @@ def score(
 def convert(model: str, output_file: str) -> None:
     """Convert a language model to another format, with the same scores.
 
-    A Kaldi RNNLM becomes a Ninja checkpoint: one file, with the vocabulary in it. Ninja's own LSTM is written as an
-    ONNX model or, given a folder, as a pair of Caffe2 nets.
+    A Kaldi RNNLM becomes a Ninja checkpoint: one file, with the vocabulary in it. A checkpoint is copied from torch's
+    format (.pt) to that of safetensors, or back. Ninja's own LSTM is written as an ONNX model or, given a folder, as a
+    pair of Caffe2 nets.
 
     \b
     Examples:
       ninja lm convert rnnlm_dir -o rnnlm.pt
+      ninja lm convert lstm.pt -o lstm.safetensors
       ninja lm convert lstm.pt -o lstm.onnx
       ninja lm convert lstm.pt -o lstm_nets/
     """

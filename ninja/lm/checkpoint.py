@@ -1,14 +1,6 @@
-r"""Ninja's own checkpoint: weights, configuration and vocabulary of a model in one file, without code.
+"""Checkpoints as networks of torch: read, built, scored with, and written.
 
-A zip as `torch.save` writes it, holding one dictionary of plain values and tensors:
-
-    format   "ninja-lm"                     version  1, or 2 with matrices of int8
-    kind     "lstm", see `NETWORKS`          config   {"vocabulary": 32700, "embedding": 256, …}
-    words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 tensor, …}
-    card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
-
-Ninja's own networks are stored in half precision, or ("int8") with matrices of a byte a weight: a matrix of int8 is
-multiplied, row by row, by "NAME.scale", float32 [rows]. Networks of others are stored as they are.
+The file is described in `ninja.lm.stored_network`; its format is chosen by the ending, see `ninja.lm.model_file`.
 """
 
 from __future__ import annotations
@@ -18,38 +10,29 @@ import dataclasses
 import io
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ninja.errors import FormatError, ModelError
+from ninja.errors import ModelError
 from ninja.files.output import opened
-from ninja.formats import torch_file
-from ninja.formats.torch_file import PLAIN, STORAGES, Tensor
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm
 from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
+from ninja.lm.model_file import ENDING, read_content, safetensors_image
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
-from ninja.lm.word_map import BOS, EOS
+from ninja.lm.stored_network import FORMAT, KALDI, SCALE, VERSIONS, CardEntry, Storage, StoredNetwork, read_network
 from ninja.models import lstm, transformer
 
-_NAMES = PLAIN | set(STORAGES)
-_ONLY = "holds more than weights; Ninja loads no files that may run code"
-FORMAT = "ninja-lm"
-VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja read the first only
-SCALE = ".scale"  # end of the names of what matrices of int8 are multiplied by
 LARGEST = 127  # number of int8 in use: rows are symmetric around 0
-KALDI = "nnet3"  # kind of Kaldi's RNNLMs
 NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network of the other kinds
     "lstm": (lstm.Config, lstm.LSTMLanguageModel),
     "transformer": (transformer.Config, transformer.TransformerLanguageModel),
 }
-RETRAIN = "train it again, or copy it again from its source"  # advice for most damage
-
-CardEntry = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +67,41 @@ def open_checkpoint(path: str, options: LoadOptions) -> LstmLM | TransformerLM |
     )
 
 
-def write_atomically(content: object, path: str | os.PathLike[str]) -> None:
-    """Save tensors and plain values with torch, under a temporary name that is renamed to `path` when complete."""
-    image = io.BytesIO()  # torch's writer would report a full disk as a RuntimeError
-    torch.save(content, image)
-    with opened(os.fspath(path)) as file:
-        file.write(image.getbuffer())
+def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write tensors and plain values, under a temporary name that is renamed to `path` when complete.
+
+    The file is one of safetensors if its name ends so, see `ninja.lm.model_file`, else what `torch.save` writes.
+    """
+    name = os.fspath(path)
+    if name.endswith(ENDING):
+        parts: list[bytes] | list[memoryview] = safetensors_image(_as_arrays(content), name)
+    else:
+        image = io.BytesIO()  # torch's writer would report a full disk as a RuntimeError
+        torch.save(content, image)
+        parts = [image.getbuffer()]
+    with opened(name) as file:
+        for part in parts:
+            file.write(part)
+
+
+def _as_arrays(value: Any) -> Any:
+    """Return a value with arrays for the tensors in its dictionaries."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy()
+    if isinstance(value, dict):
+        return {name: _as_arrays(inner) for name, inner in value.items()}
+    return value
 
 
 def as_stored(module: Module, storage: Storage = "half") -> Module:
     """Copy a model with its weights rounded to the precision in which they are stored."""
     rounded = copy.deepcopy(module)
-    rounded.load_state_dict(_unpacked(_packed(module, storage)))
+    state = _packed(module, storage)
+    weights = {name: weight.float() for name, weight in state.items() if not name.endswith(SCALE)}
+    for name in weights:
+        if name + SCALE in state:
+            weights[name] *= state[name + SCALE][:, None]
+    rounded.load_state_dict(weights)
     return rounded.eval()
 
 
@@ -112,22 +118,6 @@ def _packed(module: Module, storage: Storage) -> dict[str, torch.Tensor]:
         state[name] = (exact / unit).round().nan_to_num().clamp(-LARGEST, LARGEST).to(torch.int8)
         state[name + SCALE] = scale
     return state
-
-
-def _unpacked(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return stored weights in float32; matrices without a fitting scale stay int8."""
-    scales = {name + SCALE for name, weight in state.items() if weight.dtype == torch.int8}
-    result: dict[str, torch.Tensor] = {}
-    for name, weight in state.items():
-        scale = state.get(name + SCALE)
-        if name in scales:
-            continue
-        if weight.is_floating_point():
-            weight = weight.float()
-        elif name + SCALE in scales and scale is not None and scale.shape == weight.shape[:1] and weight.dim() == 2:
-            weight = weight.float() * scale.float()[:, None]
-        result[name] = weight
-    return result
 
 
 def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
@@ -171,38 +161,13 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     Raises:
         ModelError: The file is damaged, or no checkpoint of this format.
     """
-    content = read_saved(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ModelError("a torch file, but not a Ninja checkpoint; `ninja train` makes those", path)
-    storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)
-    if storage is None:
-        known = " and ".join(map(str, VERSIONS.values()))
-        message = f"checkpoint version {content.get('version')!r}; this Ninja reads versions {known}, upgrade it"
-        raise ModelError(message, path)
-    if content.get("kind") not in (*NETWORKS, KALDI):
-        known = " and ".join(map(repr, (*NETWORKS, KALDI)))
-        raise ModelError(f"a model of kind {content.get('kind')!r}; this Ninja knows {known}, upgrade it", path)
-    for key, kind in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
-        if not isinstance(content.get(key), kind):
-            raise ModelError(f"{key!r} is missing or of the wrong type; {RETRAIN}", path)
-    words, size = content["words"].split("\n"), content["config"].get("vocabulary")
-    if len(words) != size:
-        raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {RETRAIN}", path)
-    if len(set(words)) != len(words) or "" in words:
-        raise ModelError(f"a word is empty or occurs twice in the vocabulary; {RETRAIN}", path)
-    _check_tensors(content["state"], path)
-    parts = content["config"], content["state"], words, os.fspath(path)
-    module = rnnlm.build(*parts) if content["kind"] == KALDI else _build(content["kind"], *parts)
-    return Checkpoint(module, words, content["card"], storage)
-
-
-def _check_tensors(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Refuse weights that are no tensors, or are not finite."""
-    for name, weight in state.items():
-        if not isinstance(name, str) or not isinstance(weight, torch.Tensor):
-            raise ModelError(f"{name} is not a tensor of numbers; {RETRAIN}", path)
-        if not torch.isfinite(weight).all():
-            raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
+    stored = read_network(path)
+    if stored.kind == KALDI:
+        state = {name: torch.from_numpy(array.copy()) for name, array in stored.arrays.items()}
+        module: Module | KaldiModel = rnnlm.build(stored.config, state, stored.words, stored.path)
+    else:
+        module = _build(stored)
+    return Checkpoint(module, stored.words, stored.card, stored.storage)
 
 
 class Undrawn(TorchFunctionMode):
@@ -215,92 +180,31 @@ class Undrawn(TorchFunctionMode):
         return function(*args, **options)
 
 
-def _build(kind: str, config: dict[str, Any], state: dict[str, Any], words: list[str], path: str) -> Module:
+def _build(stored: StoredNetwork) -> Module:
     """Make the network that a configuration describes, if the weights are exactly its weights."""
-    for needed in (BOS, EOS):
-        if needed not in words:
-            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
-    config_class, network_class = NETWORKS[kind]
-    entries = {field.name for field in dataclasses.fields(config_class)}
-    if kind == "lstm":
-        config = {"normaliser": 0, "projection": 0, **config}
-    if set(config) != entries:
-        raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {RETRAIN}", path)
-    for name in sorted(entries - {"dropout"}):
-        # A layer has more than one byte and so has a cell: larger numbers are damage, found before memory is allocated.
-        least = 0 if name in ("normaliser", "projection") else 1
-        if type(config[name]) is not int or not least <= config[name] <= os.path.getsize(path):
-            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {RETRAIN}", path)
-    if kind == "lstm":
-        odd = config["projection"] >= min(config["embedding"], config["hidden"])
-    else:
-        odd = config["embedding"] % (2 * config["heads"]) > 0
-    if config["layers"] > 64 or odd:
-        raise ModelError(f"an absurd shape in its configuration, {config}; {RETRAIN}", path)
-    if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
-        raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {RETRAIN}", path)
+    config_class, network_class = NETWORKS[stored.kind]
     with torch.device("meta"), Undrawn():  # shapes only: no memory
-        module = network_class(config_class(**config))
-    expected = module.state_dict()
-    state = _unpacked(state)
-    if set(state) != set(expected):
-        names = sorted(map(str, set(state) ^ set(expected)))
-        raise ModelError(f"weights missing or not expected: {', '.join(names)[:200]}; {RETRAIN}", path)
-    for name, weight in state.items():
-        if not weight.is_floating_point():
-            raise ModelError(f"{name} is not a tensor of numbers; {RETRAIN}", path)
-        if weight.shape != expected[name].shape:
-            message = f"{name} is {list(weight.shape)}, its configuration needs {list(expected[name].shape)}; {RETRAIN}"
-            raise ModelError(message, path)
-    module.load_state_dict(state, assign=True)
+        module: Module = network_class(config_class(**stored.config))
+    names = module.state_dict()
+    stored.check_shapes({name: tuple(weight.shape) for name, weight in names.items()})
+    module.load_state_dict({name: torch.from_numpy(stored.weight(name)) for name in names}, assign=True)
     return module.eval()
 
 
 def read_saved(path: str | os.PathLike[str], content: bytes | None = None) -> Any:
-    """Read a file of ``torch.save``: its tensors (bfloat16 as float32), dictionaries, lists, strings and numbers.
-
-    ``torch.load(weights_only=True, mmap=True)`` runs no code either, but allocates as many bytes as a file requests: a
-    pickle of 40 bytes with ``bytearray(2**31)`` takes 2 GB. It compares no checksums, and whether it compares the size
-    of a storage, and the place of a tensor in it, with the bytes of the file depends on its version.
-
-    Args:
-        path: The file.
-        content: Its bytes, if they are known.
-
-    Raises:
-        ModelError: The file is damaged, holds something else, or a tensor that its bytes do not fill.
-        InputError: The file cannot be read.
-    """
-    image = torch_file.mapped(path) if content is None else memoryview(content)
-    try:
-        saved = torch_file.opened(image)
-        return _Tensors(len(image)).convert(torch_file.load(saved, _NAMES, _ONLY), "")
-    except FormatError as error:
-        raise ModelError(f"{error.message}; train it again, or copy it again from where it came", path) from error
-    except RecursionError as error:
-        raise ModelError("lists in lists too deep to be read", path) from error
+    """Read a file as `ninja.lm.model_file.read_content` does, with tensors in memory for its arrays."""
+    return _as_tensors(read_content(path, content))
 
 
-class _Tensors:
-    """Conversion of the tensors of one file, which together have no more bytes than the file."""
-
-    def __init__(self, num_bytes: int) -> None:
-        self._left = num_bytes
-
-    def convert(self, value: Any, name: str) -> Any:
-        """Return a value with tensors of torch; `name` is the path of its keys, for messages."""
-        if isinstance(value, Tensor):
-            self._left -= value.size * value.storage.itemsize
-            if value.size > len(value.storage) or self._left < 0:
-                raise FormatError(f"{name} repeats its bytes to look larger than it is")
-            return torch.from_numpy(value.array().copy())
-        if isinstance(value, dict):
-            return {key: self.convert(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(self.convert(inner, name) for inner in value)
-        return value
+def _as_tensors(value: Any) -> Any:
+    """Return a value with tensors for the arrays in its dictionaries, lists and tuples."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value.copy())
+    if isinstance(value, dict):
+        return {key: _as_tensors(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_as_tensors(inner) for inner in value)
+    return value
 
 
 Module: TypeAlias = lstm.LSTMLanguageModel | transformer.TransformerLanguageModel  # networks that Ninja trains
-
-Storage: TypeAlias = Literal["half", "int8"]

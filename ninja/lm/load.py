@@ -13,6 +13,7 @@ from functools import lru_cache
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.files.text import kind_of
+from ninja.formats import safetensors_file
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.ngram.class_model import with_classes
@@ -235,6 +236,10 @@ def _torch_program(candidate: Candidate) -> str | None:
     return None
 
 
+def _is_checkpoint(candidate: Candidate) -> bool:
+    return candidate.head.startswith(ZIP_MAGIC) or safetensors_file.recognise(candidate.head)
+
+
 def _is_huggingface(candidate: Candidate) -> bool:
     return candidate.has("config.json")
 
@@ -272,7 +277,7 @@ def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:
 
 
 FORMATS = [  # the first that recognises a model opens it
-    ModelFormat(CHECKPOINT, _begins(ZIP_MAGIC), "checkpoint:open_checkpoint"),
+    ModelFormat(CHECKPOINT, _is_checkpoint, "checkpoint:open_checkpoint"),
     ModelFormat("a Hugging Face directory", _is_huggingface, "huggingface.loading:open_directory"),
     ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm:open_rnnlm"),
     ModelFormat("an ARPA file", _is_arpa, "ngram.model:read_arpa", lambda options: ()),

@@ -16,7 +16,7 @@ from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.distances import NO_PHONE, distances
 from ninja.context.sound.pronunciation import Phones
-from ninja.lm.checkpoint import CardEntry
+from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 from ninja.train.pairs import SHARPNESS, Heard, Mishearing, TrainingWords, training_words
 

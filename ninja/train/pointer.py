@@ -21,8 +21,8 @@ from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.deep.pointer import ContextPointer, digest
 from ninja.context.deep.recipe import EncoderProgress, PointerOptions
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import CardEntry
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.stored_network import CardEntry
 from ninja.models.phrase_pointer import Config, PhrasePointer
 from ninja.train.simulated_lists import SimulatedText, Span, simulate
 

@@ -317,6 +317,7 @@ READERS_NAME_NOTHING = {
     *(
         "matrix archive",
         "nnet3",
+        "checkpoint",
         "transition model",
         "symbol table",
         "word boundary",

@@ -61,6 +61,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("nesting is bounded in entity lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
         Promise("nesting is bounded in n-best lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
         Promise("nesting is bounded in model configurations", MODELS + "test_a_deep_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
+        Promise("a header of safetensors has at most 100 MB and the bytes of the file, and arrays share no byte", "formats/test_safetensors_file.py::test_a_forged_file_is_refused_with_its_place", "ninja/formats/safetensors_file.py", "        if first != end:\n", "        if False:\n"),
         Promise("lists of files cannot name other lists", OWN + "test_a_list_that_names_itself_ends", "ninja/io/detection.py", 'by_suffix(name) or "ark"', '"any"'),
         Promise("regular expressions take linear time", OWN + "test_no_regular_expression_goes_back_again_and_again", "ninja/formats/pfsg.py", '_BLANK = re.compile(rb"\\s+")', '_BLANK = re.compile(rb"(\\s*)*x")'),
         Promise("`file` of an entity list cannot be a pipe", "context/test_entities_parse.py::test_a_list_is_not_read_from_a_pipe_that_never_ends", "ninja/context/entities/parse.py", "utf8.read(path, plain=True)", "utf8.read(path)"),

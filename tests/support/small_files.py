@@ -30,6 +30,8 @@ from ninja.io import reading
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lm.kaldi import nnet3
+from ninja.lm.model_file import safetensors_image
+from ninja.lm.stored_network import lstm_shapes, read_network
 
 WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", "one", "two", "three"])
 
@@ -81,6 +83,20 @@ LINES = [
     "input-node name=input dim=2", "component-node name=a component=a input=input", "output-node name=output input=a"
 ]  # fmt: skip
 PARAMETERS = {"<LinearParams>": np.eye(2, dtype="f4"), "<BiasParams>": np.ones(2, "f4")}
+
+
+def stored_lstm() -> bytes:
+    """Return the checkpoint of a tiny LSTM, in safetensors."""
+    config: dict[str, int | float] = {"vocabulary": 4, "embedding": 2, "hidden": 3, "layers": 1, "dropout": 0.0}
+    shapes = lstm_shapes({**config, "projection": 0, "normaliser": 0})
+    state = {name: np.ones(shape, np.float16) for name, shape in shapes.items()}
+    state |= {"bias": np.zeros(4, np.float16), "embedding.weight": np.ones((4, 2), np.int8)}
+    state["embedding.weight.scale"] = np.ones(4, np.float32)
+    words = "<s>\n</s>\n<unk>\na"
+    content = {"format": "ninja-lm", "version": 2, "kind": "lstm", "config": config, "words": words, "card": {}}
+    return b"".join(safetensors_image({**content, "state": state}, "model.safetensors"))
+
+
 MATRIX = np.float32([[1, 2], [3, 4]])
 READERS: dict[str, tuple[Callable[[str], object], list[bytes]]] = {
     "columns": (read_as("columns"), [b"utt\t1\t-10.5\t-2\tone two\nutt\t2\t-11\t-3\ttwo\n", b"utt-1 -5 one two\n"]),
@@ -122,6 +138,7 @@ READERS: dict[str, tuple[Callable[[str], object], list[bytes]]] = {
     ),
     "glm": (read_glm, [b'* name "x"\n[one] => two / [ ] __ [ ]\n[uh] => / [ ] __ [ ]\n']),
     "biasing lists": (read_biasing, [b'utt\tone two\t["one"]\t["one", "tea"]\n']),
+    "checkpoint": (read_network, [stored_lstm(), stored_lstm().replace(b"crc32", b"other")]),
     "options": (toml.read, [b'[rescore]\nlm_weight = 0.5\nwords = "w.txt"\n']),
 }
 FORMATS = {

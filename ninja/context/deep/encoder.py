@@ -25,7 +25,8 @@ import torch
 from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import CardEntry, Undrawn, read_saved, write_atomically
+from ninja.lm.checkpoint import Undrawn, read_saved, write_atomically
+from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 
 FORMAT = "ninja-context"

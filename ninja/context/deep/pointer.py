@@ -18,9 +18,10 @@ import torch
 from ninja.context.deep.encoder import RETRAIN, PhraseEncoder, fill, in_half, read_content
 from ninja.context.retrieval.vector_cache import VectorCache
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import CardEntry, Undrawn, write_atomically
+from ninja.lm.checkpoint import Undrawn, write_atomically
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.protocol import LanguageModel
+from ninja.lm.stored_network import CardEntry
 from ninja.models.phrase_pointer import Config, PhrasePointer
 
 ADVICE = "`ninja train context-lm` makes one"

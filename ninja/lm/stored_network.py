@@ -1,0 +1,178 @@
+r"""The network of a Ninja checkpoint as stored: arrays by name, configuration and vocabulary; without torch.
+
+The content of the file, see `ninja.lm.model_file`:
+
+    format   "ninja-lm"                     version  1, or 2 with matrices of int8
+    kind     "lstm", see `KINDS`            config   {"vocabulary": 32700, "embedding": 256, …}
+    words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 array, …}
+    card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
+
+Ninja's own networks are stored in half precision, or ("int8") with matrices of a byte a weight: a matrix of int8 is
+multiplied, row by row, by "NAME.scale", float32 [rows]. Networks of others are stored as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import ModelError
+from ninja.lm.model_file import AGAIN, read_content
+from ninja.lm.word_map import BOS, EOS
+
+Array = npt.NDArray[Any]
+CardEntry = str | int | float | bool | None
+Storage: TypeAlias = Literal["half", "int8"]
+
+FORMAT = "ninja-lm"
+VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja read the first only
+SCALE = ".scale"  # end of the names of what matrices of int8 are multiplied by
+LSTM, TRANSFORMER, KALDI = "lstm", "transformer", "nnet3"
+KINDS = (LSTM, TRANSFORMER, KALDI)
+# Sizes of the configuration of Ninja's own networks, with the least value of each; `dropout` is the other entry.
+SIZES = {
+    LSTM: {"vocabulary": 1, "embedding": 1, "hidden": 1, "layers": 1, "normaliser": 0, "projection": 0},
+    TRANSFORMER: {"vocabulary": 1, "embedding": 1, "hidden": 1, "layers": 1, "heads": 1},
+}
+MAX_LAYERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNetwork:
+    """A network as stored: its sizes are plausible, its arrays finite, but their shapes are not compared yet."""
+
+    kind: str  # one of `KINDS`
+    config: dict[str, Any]  # of Ninja's own networks complete and in range
+    words: list[str]  # by id
+    card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
+    arrays: dict[str, Array]  # read-only: float16, float32 or, with NAME.scale, int8; views of a mapped file
+    storage: Storage
+    path: str  # for messages
+
+    def check_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Check that the arrays, scales aside, are exactly those of these names and shapes.
+
+        Raises:
+            ModelError: An array is missing, not expected, of another shape or type, or has no fitting scale.
+        """
+        names = set(self.arrays) - {f"{name}{SCALE}" for name in self.arrays if self.is_scaled(name)}
+        if names != set(shapes):
+            different = ", ".join(sorted(names ^ set(shapes)))
+            raise ModelError(f"weights missing or not expected: {different[:200]}; {AGAIN}", self.path)
+        for name, shape in shapes.items():
+            array = self.arrays[name]
+            if not (array.dtype.kind == "f" or self.is_scaled(name)):
+                raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", self.path)
+            if array.shape != shape:
+                message = f"{name} is {list(array.shape)}, its configuration needs {list(shape)}; {AGAIN}"
+                raise ModelError(message, self.path)
+
+    def is_scaled(self, name: str) -> bool:
+        """Tell whether an array is a matrix of int8 with a scale for each row."""
+        array, scale = self.arrays[name], self.arrays.get(f"{name}{SCALE}")
+        is_matrix = array.dtype == np.int8 and array.ndim == 2
+        return is_matrix and scale is not None and scale.dtype == np.float32 and scale.shape == array.shape[:1]
+
+    def weight(self, name: str) -> npt.NDArray[np.float32]:
+        """Return an array in single precision, multiplied by its scale if it has one."""
+        weight = self.arrays[name].astype(np.float32)
+        if self.is_scaled(name):
+            weight *= self.arrays[f"{name}{SCALE}"][:, None]
+        return weight
+
+
+def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
+    """Read a checkpoint; no code of the file runs, and every size is compared with that of the file.
+
+    Raises:
+        ModelError: The file is damaged, or no checkpoint of this format.
+        InputError: The file cannot be read.
+    """
+    content = read_content(path)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        message = (
+            "not a Ninja checkpoint; `ninja train` makes those, and a Hugging Face model is loaded from its folder"
+        )
+        raise ModelError(message, path)
+    storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)
+    if storage is None:
+        known = " and ".join(map(str, VERSIONS.values()))
+        message = f"checkpoint version {content.get('version')!r}; this Ninja reads versions {known}, upgrade it"
+        raise ModelError(message, path)
+    kind = content.get("kind")
+    if kind not in KINDS:
+        known = " and ".join(map(repr, KINDS))
+        raise ModelError(f"a model of kind {kind!r}; this Ninja knows {known}, upgrade it", path)
+    for key, expected in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
+        if not isinstance(content.get(key), expected):
+            raise ModelError(f"{key!r} is missing or of the wrong type; {AGAIN}", path)
+    words, config = content["words"].split("\n"), content["config"]
+    if len(words) != config.get("vocabulary"):
+        size = config.get("vocabulary")
+        raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {AGAIN}", path)
+    if len(set(words)) != len(words) or "" in words:
+        raise ModelError(f"a word is empty or occurs twice in the vocabulary; {AGAIN}", path)
+    if kind != KALDI:
+        config = _own_config(kind, config, words, os.path.getsize(path), path)
+    _check_arrays(content["state"], path)
+    return StoredNetwork(kind, config, words, content["card"], content["state"], storage, os.fspath(path))
+
+
+def _check_arrays(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Refuse weights that are no arrays, or are not finite."""
+    for name, weight in state.items():
+        if not isinstance(name, str) or not isinstance(weight, np.ndarray):
+            raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", path)
+        if not np.isfinite(weight).all():
+            raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
+
+
+def _own_config(
+    kind: str, config: dict[str, Any], words: list[str], num_bytes: int, path: str | os.PathLike[str]
+) -> dict[str, Any]:
+    """Return the complete configuration of one of Ninja's own networks, if its sizes are plausible."""
+    for needed in (BOS, EOS):
+        if needed not in words:
+            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
+    if kind == LSTM:
+        config = {"normaliser": 0, "projection": 0, **config}
+    if set(config) != {*SIZES[kind], "dropout"}:
+        raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {AGAIN}", path)
+    for name, least in sorted(SIZES[kind].items()):
+        # A layer has more than one byte and so has a cell: larger numbers are damage, found before memory is allocated.
+        if type(config[name]) is not int or not least <= config[name] <= num_bytes:
+            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {AGAIN}", path)
+    if kind == LSTM:
+        odd = config["projection"] >= min(config["embedding"], config["hidden"])
+    else:
+        odd = config["embedding"] % (2 * config["heads"]) > 0
+    if config["layers"] > MAX_LAYERS or odd:
+        raise ModelError(f"an absurd shape in its configuration, {config}; {AGAIN}", path)
+    if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
+        raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {AGAIN}", path)
+    return config
+
+
+def lstm_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the arrays of an LSTM; see `ninja.models.lstm` for the network."""
+    embedding, cells = config["embedding"], config["hidden"]
+    width = min(config["projection"] or embedding, cells)
+    shapes: dict[str, tuple[int, ...]] = {
+        "embedding.weight": (config["vocabulary"], embedding),
+        "bias": (config["vocabulary"],),
+    }
+    for layer in range(config["layers"]):
+        shapes |= {f"lstm.{kind}_l{layer}": (4 * cells, width) for kind in ("weight_ih", "weight_hh")}
+        shapes |= {f"lstm.{kind}_l{layer}": (4 * cells,) for kind in ("bias_ih", "bias_hh")}
+        if width < cells:
+            shapes[f"lstm.weight_hr_l{layer}"] = (width, cells)
+    if width < embedding:
+        shapes["more.weight"] = (embedding - width, cells)
+    if estimate := config["normaliser"]:
+        for number, shape in ((0, (estimate, embedding)), (2, (estimate, estimate)), (4, (1, estimate))):
+            shapes |= {f"normaliser.{number}.weight": shape, f"normaliser.{number}.bias": shape[:1]}
+    return shapes

@@ -1,0 +1,166 @@
+"""Files of safetensors: read and written as the library does, bounded by their bytes; damage is reported by place."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from ninja.errors import FormatError
+from ninja.formats.safetensors_file import CHECKSUM, MAX_HEADER, image, read, recognise
+
+library = pytest.importorskip("safetensors.numpy")
+DTYPES = ["<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "i1", "u1"]
+NAMES = st.text(st.characters(codec="utf-8"), max_size=5).filter(lambda name: name != "__metadata__")
+ARRAYS = st.dictionaries(
+    NAMES,
+    st.sampled_from(DTYPES).flatmap(lambda dtype: arrays(dtype, st.lists(st.integers(0, 3), max_size=3).map(tuple))),
+    max_size=4,
+)
+METADATA = st.dictionaries(NAMES.filter(lambda name: name != CHECKSUM), st.text(max_size=5), max_size=3)
+SMALL = {"a": np.float32([[1, 2], [3, 4]]), "b": np.int8([5, 6, 7])}
+
+
+def written(content: dict[str, Any], metadata: dict[str, str]) -> bytes:
+    return b"".join(image(content, metadata))
+
+
+def forged(header: object, part: bytes = b"", size: int | None = None) -> bytes:
+    """Return a file with this header; bytes are taken as they are."""
+    packed = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(packed) if size is None else size).to_bytes(8, "little") + packed + part
+
+
+def entry(dtype: object = "F32", shape: object = (2,), offsets: object = (0, 8)) -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        assert found[name].shape == array.shape
+        assert found[name].tobytes() == array.tobytes()  # NaN included
+
+
+@given(ARRAYS, METADATA)
+def test_files_are_read_as_they_were_written_by_us_and_by_the_library(content: Any, metadata: Any) -> None:
+    whole = written(content, metadata)
+    assert_same(dict(library.load(whole)), content)
+    for other in (whole, library.save(content, metadata or None)):
+        assert recognise(other[:16])
+        found = read(other)
+        assert_same(found.arrays, content)
+        assert found.metadata == metadata
+        assert all(array.flags.aligned and not array.flags.writeable for array in found.arrays.values())
+    assert written(content, metadata) == whole
+
+
+def test_bfloat16_is_read_as_float32() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor([1.5, -2.25, float("inf")], dtype=torch.bfloat16)
+    content = __import__("safetensors.torch").torch.save({"x": tensor})
+    assert read(content).arrays["x"].tolist() == [1.5, -2.25, float("inf")]
+
+
+def test_arrays_at_odd_places_are_read_and_reading_copies_no_others() -> None:
+    numbers = np.arange(100_000, dtype=np.float32)
+    header = {"a": entry("U8", [1], [0, 1]), "b": entry("F32", [100_000], [1, 400_001])}
+    assert (read(forged(header, b"\1" + numbers.tobytes())).arrays["b"] == numbers).all()
+    whole = written({"b": numbers}, {})
+    tracemalloc.start()
+    try:
+        assert (read(whole).arrays["b"][-3:] == numbers[-3:]).all()
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_every_truncation_and_every_longer_file_is_refused() -> None:
+    whole = written(SMALL, {"kind": "lstm"})
+    for length in range(len(whole)):
+        with pytest.raises(FormatError):
+            read(whole[:length])
+    with pytest.raises(FormatError, match="some bytes belong to none"):
+        read(whole + b"\0")
+
+
+def test_no_flipped_bit_goes_unseen() -> None:
+    whole = written(SMALL, {"kind": "lstm", "words": "a\nb"})
+    for place in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            try:
+                found = read(bytes(damaged))
+            except FormatError:
+                continue
+            # A flipped bit in the name of the checksum makes it a string like others; one of the spaces means nothing.
+            if CHECKSUM.encode() in damaged:
+                assert found.metadata == {"kind": "lstm", "words": "a\nb"}
+            assert_same(found.arrays, SMALL)
+
+
+def test_a_file_without_a_checksum_is_read() -> None:
+    found = read(library.save(SMALL, {"kind": "lstm"}))
+    assert_same(found.arrays, SMALL)
+    assert found.metadata == {"kind": "lstm"}
+
+
+@pytest.mark.parametrize(
+    ("content", "byte", "message"),
+    [
+        (b"", 0, "0 bytes, fewer than the 8 of the header's length"),
+        (forged(b"{}", size=3), 0, "a header of 3 bytes, but 2 follow; the file is truncated"),
+        (forged(b"{}", size=MAX_HEADER + 1), 0, f"a header of {MAX_HEADER + 1} bytes; at most {MAX_HEADER} are read"),
+        (forged(b"{}", size=2**64 - 1), 0, "at most"),
+        (forged(b'{"a":'), 13, "the header is not JSON: Expecting value"),
+        (forged('{"ça" 1}'.encode()), 15, "the header is not JSON: Expecting ':' delimiter"),
+        (forged(b'{"\xff'), 10, "the header is not UTF-8"),
+        (forged(b"[]"), 8, "the header is not a JSON object"),
+        (forged(b'{"a":' * 100_000), 8, "the header is not one of safetensors: it is nested too deep"),
+        (forged(b'{"a":1,"a":1}'), 8, "the name 'a' occurs twice"),
+        (forged(b'{"a":1' + b"0" * 5000 + b"}"), 8, "a number of 5001 digits"),
+        (forged(b'{"a":NaN}'), 8, "a number is NaN"),
+        (forged({"__metadata__": {"a": 1}}), 8, "the header's __metadata__ is not a dictionary of strings"),
+        (forged({"__metadata__": []}), 8, "the header's __metadata__ is not a dictionary of strings"),
+        (forged({"a": 1}), 8, "array 'a': expected data_offsets, dtype, shape and nothing else"),
+        (forged({"a": entry() | {"strides": 1}}), 8, "and nothing else"),
+        (forged({"a": entry(offsets=[8, 0])}), 8, "array 'a': expected two rising offsets"),
+        (forged({"a": entry(offsets=[0, 8.0])}), 8, "expected two rising offsets"),
+        (forged({"a": entry(offsets=[0, True])}), 8, "expected two rising offsets"),
+        (forged({"a": entry(offsets=[4, 12])}, bytes(12)), None, "begins at byte 4 of the arrays, but the one before"),
+        (
+            forged({"a": entry(), "b": entry(offsets=[4, 12])}, bytes(12)),
+            None,
+            "array 'b' begins at byte 4 of the arrays, but the one before it ends at 8",
+        ),
+        (forged({"a": entry(dtype="F33")}, bytes(8)), None, "array 'a' is of type 'F33', not one of F64"),
+        (forged({"a": entry(dtype=["F32"])}, bytes(8)), None, "not one of F64"),
+        (forged({"a": entry(shape=[-2])}, bytes(8)), None, "expected at most 8 sizes"),
+        (forged({"a": entry(shape=[1] * 9)}, bytes(8)), None, "expected at most 8 sizes"),
+        (forged({"a": entry(shape=[0, 10**18 - 1], offsets=[0, 0])}), None, "expected at most 8 sizes"),
+        (forged({"a": entry(shape=[3])}, bytes(8)), None, r"has 8 bytes, but its type F32 and shape \[3\] need 12"),
+        (forged({"a": entry(shape=[2**57], offsets=[0, 2**59])}, bytes(8)), None, f"has {2**59} bytes, of which 8 are"),
+        (forged({"a": entry()}, bytes(9)), None, "9 bytes of arrays, where the header describes 8; some bytes belong"),
+    ],
+)
+def test_a_forged_file_is_refused_with_its_place(content: bytes, byte: int | None, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as caught:
+        read(content)
+    size = int.from_bytes(content[:8], "little")
+    assert caught.value.byte is not None
+    assert caught.value.byte == byte if byte is not None else caught.value.byte >= 8 + size
+
+
+def test_what_cannot_be_stored_is_refused() -> None:
+    with pytest.raises(FormatError, match="array 'x' is of type complex64, which safetensors cannot store"):
+        image({"x": np.zeros(2, np.complex64)}, {})
+    with pytest.raises(FormatError, match=f"a header of .* bytes, of which safetensors has at most {MAX_HEADER}"):
+        image({}, {"words": "a" * MAX_HEADER})

@@ -1,0 +1,177 @@
+"""Checkpoints as stored: equal in safetensors and in torch's format, read without torch, faults reported by place."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ninja.errors import ModelError
+from ninja.formats import safetensors_file
+from ninja.lm import load, sentence_logprobs
+from ninja.lm.stored_network import KINDS, SIZES, lstm_shapes, read_network
+from ninja.models import ENGLISH
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import checkpoint  # noqa: E402
+from ninja.lm.checkpoint import NETWORKS, Checkpoint  # noqa: E402
+from ninja.lm.convert import convert  # noqa: E402
+from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+WORDS = ["<s>", "</s>", "<unk>", "a", "b", "ça"]
+SHAPES = [
+    {"embedding": 4, "hidden": 6, "layers": 2},
+    {"embedding": 6, "hidden": 8, "projection": 4, "normaliser": 3},
+    {"embedding": 6, "hidden": 4, "projection": 3},
+    {"embedding": 4, "hidden": 4, "layers": 1},
+    {"embedding": 6, "hidden": 5, "layers": 3},
+]
+
+
+def make_module(**sizes):
+    torch.manual_seed(0)
+    module = LSTMLanguageModel(Config(len(WORDS), **{"layers": 2, **sizes}))
+    module.initialise()
+    return module
+
+
+@pytest.fixture
+def path(tmp_path):
+    checkpoint.save(
+        Checkpoint(make_module(embedding=4, hidden=6), WORDS, {"seed": 1}, "int8"), tmp_path / "a.safetensors"
+    )
+    return tmp_path / "a.safetensors"
+
+
+@pytest.mark.parametrize("storage", ["half", "int8"])
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_both_formats_hold_the_same_and_each_becomes_the_other(tmp_path, sizes, storage):
+    card = {"seed": 1, "perplexity": 0.1 + 0.2, "precision": "float32", "resumed": False, "held_out": None}
+    stored = Checkpoint(make_module(**sizes), WORDS, card, storage)
+    for ending in ("pt", "safetensors"):
+        checkpoint.save(stored, tmp_path / f"lm.{ending}")
+    convert(tmp_path / "lm.pt", tmp_path / "from_pt.safetensors")
+    convert(tmp_path / "lm.safetensors", tmp_path / "from_safetensors.pt")
+    assert (tmp_path / "from_pt.safetensors").read_bytes() == (tmp_path / "lm.safetensors").read_bytes()
+    networks = [read_network(path) for path in tmp_path.iterdir()]
+    for network in networks:
+        assert (network.kind, network.words, network.card, network.storage) == ("lstm", WORDS, card, storage)
+        assert network.config == dataclasses.asdict(stored.module.config)
+        assert set(network.arrays) == set(networks[0].arrays)
+        for name, array in network.arrays.items():
+            assert not array.flags.writeable
+            assert array.dtype == networks[0].arrays[name].dtype
+            assert (array == networks[0].arrays[name]).all()
+        network.check_shapes(lstm_shapes(network.config))
+    weights = checkpoint.as_stored(stored.module, storage).state_dict()
+    assert lstm_shapes(networks[0].config) == {name: tuple(weight.shape) for name, weight in weights.items()}
+    for name, weight in weights.items():
+        assert (networks[0].weight(name) == weight.numpy()).all()
+    scores = [sentence_logprobs(load(path), [[3, 4], [5]]) for path in tmp_path.iterdir()]
+    assert all((score == scores[0]).all() for score in scores)
+
+
+def test_the_sizes_of_a_configuration_are_those_of_the_networks():
+    for kind, (config, _) in NETWORKS.items():
+        assert {field.name for field in dataclasses.fields(config)} == {*SIZES[kind], "dropout"}
+    assert set(KINDS) == {*NETWORKS, "nnet3"}
+
+
+def test_a_checkpoint_is_read_without_torch():
+    code = f"""
+import sys
+from ninja.lm.stored_network import lstm_shapes, read_network
+stored = read_network({str(ENGLISH)!r})
+stored.check_shapes(lstm_shapes(stored.config))
+assert stored.weight("embedding.weight").shape == (len(stored.words), stored.config["embedding"])
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_matrices_are_checked_with_their_scales(path):
+    network = read_network(path)
+    shapes = lstm_shapes(network.config)
+    name = "embedding.weight"
+    scale = network.arrays[f"{name}.scale"]
+    for arrays, message in [
+        ({name: network.arrays[name][:5]}, f"missing or not expected: {name}.scale"),
+        ({f"{name}.scale": scale.astype(np.float64)}, f"missing or not expected: {name}.scale"),
+        ({f"{name}.scale": None}, f"{name} is not a tensor of numbers"),
+        ({"bias": None}, "missing or not expected: bias"),
+        ({"bias": network.arrays["bias"][:2]}, r"bias is \[2\], its configuration needs \[6\]"),
+        ({"bias": np.zeros(6, np.int8)}, "bias is not a tensor of numbers"),
+    ]:
+        changed = {key: array for key, array in {**network.arrays, **arrays}.items() if array is not None}
+        with pytest.raises(ModelError, match=message):
+            dataclasses.replace(network, arrays=changed).check_shapes(shapes)
+
+
+def rewritten(path, **entries):
+    """Change entries of the metadata; None removes one."""
+    content = safetensors_file.read(path.read_bytes())
+    metadata = {key: value for key, value in {**content.metadata, **entries}.items() if value is not None}
+    path.write_bytes(b"".join(safetensors_file.image(content.arrays, metadata)))
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"format": "pt"}, "not a Ninja checkpoint; .* and a Hugging Face model is loaded from its folder"),
+        ({"format": None}, "not a Ninja checkpoint"),
+        ({"version": "3"}, "checkpoint version 3; this Ninja reads versions 1 and 2"),
+        ({"kind": "rnn"}, "kind 'rnn'; this Ninja knows 'lstm'"),
+        ({"config": "{"}, "the metadata 'config' is not JSON"),
+        ({"config": "[" * 100_000}, "lists in lists too deep"),
+        ({"card": None}, "'card' is missing"),
+        ({"words": "a"}, "1 words, but a vocabulary of 6"),
+        ({"config": json.dumps({"vocabulary": 6})}, "its configuration has the entries"),
+    ],
+)
+def test_an_untrue_file_of_safetensors_is_refused(path, entries, message):
+    rewritten(path, **entries)
+    with pytest.raises(ModelError, match=message) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
+    whole = path.read_bytes()
+    for content, message in [
+        (whole[:-1], "bytes of arrays|of which"),
+        (whole[:100], "byte 0: a header of .* the file is truncated"),
+        (
+            (1 << 31).to_bytes(8, "little") + whole[8:],
+            "byte 0: a header of 2147483648 bytes; at most",
+        ),
+        (whole[:-1] + bytes([whole[-1] ^ 1]), "the checksum differs"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match=message) as caught:
+            load(path)
+        assert str(caught.value).startswith(str(path))
+        code, _, errors = ninja("lm", "info", path)
+        assert code == 1
+        assert str(path) in errors
+        assert "Traceback" not in errors
+
+
+def test_another_programs_strings_in_the_metadata_are_ignored(path):
+    before = sentence_logprobs(load(path), [[3, 4]])
+    rewritten(path, author="somebody", license="Apache-2.0")
+    assert (sentence_logprobs(load(path), [[3, 4]]) == before).all()
+
+
+def test_a_training_writes_the_format_of_the_ending(tmp_path, ninja):
+    (tmp_path / "text").write_text("a b\n" * 60)
+    sizes = ["--embedding", 4, "--hidden", 6, "--epochs", 1, "--samples", 0, "--min-count", 1, "--threads", 1]
+    for name in ("lm.safetensors", "lm.pt"):
+        assert ninja("train", tmp_path / "text", "-o", tmp_path / name, *sizes)[0] == 0
+    assert safetensors_file.recognise((tmp_path / "lm.safetensors").read_bytes())
+    assert (tmp_path / "lm.pt").read_bytes().startswith(b"PK")
+    one, other = (read_network(tmp_path / name).arrays for name in ("lm.safetensors", "lm.pt"))
+    assert all((one[name] == other[name]).all() for name in {*one, *other})
