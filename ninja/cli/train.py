@@ -14,7 +14,7 @@ import click
 
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile
-from ninja.cli.options import ListType, command, from_fields, reads, writes
+from ninja.cli.options import ListType, command, from_fields, given_on_command_line, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
@@ -25,7 +25,7 @@ from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.perplexity import measure
 from ninja.lm.protocol import chosen_device, describe_devices
 from ninja.lm.text import read_sentences
-from ninja.train.recipe import Progress, TrainOptions
+from ninja.train.recipe import SIZES, Progress, TrainOptions
 
 if TYPE_CHECKING:
     from ninja.cli.progress_bar import ProgressBar
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @command
 @click.argument("text", type=InputFile())
 @reads("--dev", "Held-out text, for which weights are chosen.  [default: every 20th sentence of TEXT]")
-@writes("-o", "Checkpoint to write.", "--output-file", required=True)
+@writes("-o", "Checkpoint to write: .safetensors, or torch's .pt.", "--output-file", required=True)
 @writes("--log", "Progress for programs, JSON lines; --resume adds to it.")
 @from_fields(TrainOptions)
 def train(text: str, dev: str | None, output_file: str, log: str | None, **values: Any) -> None:
@@ -50,9 +50,12 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
     Examples:
       ninja train train.txt.gz --dev dev.txt -o model.pt
       ninja train train.txt.gz --dev dev.txt -o model.pt --workers 4 --parallel bmuf
+      ninja train medical.txt.gz --init model.pt --learning-rate 5e-4 --epochs 2 -o medical.pt
       torchrun --nnodes 2 --nproc-per-node 8 … -m ninja -- train train.txt.gz -o model.pt --parallel ssgd
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
+    if values["init"] is not None and (wrong := given_on_command_line(SIZES)):
+        raise OptionError(f"--init: sizes and words are those of the checkpoint; omit {', '.join(wrong)}")
     options = TrainOptions(**values)
     with needed_for("training a network"):
         from ninja.train.loop import train as train_model

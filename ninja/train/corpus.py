@@ -53,6 +53,20 @@ class Choice:
     vocabulary: int
     min_count: int
     hold_out: bool
+    words: tuple[str, ...] | None = None  # the vocabulary, if it is not made of the text
+
+    def key(self, sha256: str) -> str:
+        """Return a name for the ids of the text with this digest."""
+        parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
+        if self.words is not None:
+            parts.append(self.words)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def vocabulary_of(self, path: str, part: Part | None) -> list[str]:
+        """Return the words by id."""
+        return (
+            text.make_vocabulary(path, self.vocabulary, self.min_count, part) if self.words is None else [*self.words]
+        )
 
 
 def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
@@ -67,8 +81,7 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
     sha256 = text.digest(path)
     if os.path.getsize(path) < LARGE:
         return _in_memory(path, choice, sha256)
-    key = hashlib.sha256(json.dumps([sha256, choice.vocabulary, choice.min_count, choice.hold_out]).encode())
-    places = _places(path, f"{os.path.basename(path)}.{key.hexdigest()[:16]}.ids")
+    places = _places(path, f"{os.path.basename(path)}.{choice.key(sha256)}.ids")
     for place in places:
         with contextlib.suppress(OSError, ValueError, KeyError):  # missing, truncated, or another file
             return _mapped(place, sha256, check=first)
@@ -98,7 +111,7 @@ def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
 
 def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
     held_out, rest = _parts(path, choice)
-    words = text.make_vocabulary(path, choice.vocabulary, choice.min_count, rest)
+    words = choice.vocabulary_of(path, rest)
     return Corpus(words, text.encode(path, words, rest), held_out, sha256)
 
 
@@ -122,7 +135,7 @@ def _atomic_file(place: Path) -> Iterator[IO[bytes]]:
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
     """Write the ids of a text in pieces, with only its distinct words in memory."""
     held_out, rest = _parts(path, choice)
-    words = text.make_vocabulary(path, choice.vocabulary, choice.min_count, rest)
+    words = choice.vocabulary_of(path, rest)
     number = {word: identity for identity, word in enumerate(words)}
     unk = number[UNK]
     content = hashlib.sha256()

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -14,10 +15,12 @@ from ninja.errors import OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
 from ninja.lm.protocol import chosen_device
+from ninja.lm.stored_network import CardEntry
 from ninja.lm.text import Sentences
 from ninja.models import lstm, transformer
 from ninja.train import state
 from ninja.train.corpus import Choice, open_corpus
+from ninja.train.initial import read_initial
 from ninja.train.normaliser import normaliser_error, with_normaliser
 from ninja.train.objective import negative_logprob
 from ninja.train.order import Order
@@ -42,7 +45,8 @@ def train(
 ) -> Trained:
     """Train a language model and write its best checkpoint.
 
-    The checkpoint is written whenever the held-out perplexity falls; an interrupted training
+    The checkpoint is written whenever the held-out perplexity falls, and at the start if the training starts with the
+    weights of another; an interrupted training
     resumes from ``<output>.state`` (on a CPU, and with a method whose workers keep in step, to the same bits), which is
     removed at the end. Several workers are new processes of this machine, so a script must call this function under
     ``if __name__ == "__main__"``; or they are the processes started by torchrun, all of which call it.
@@ -55,9 +59,10 @@ def train(
         progress: Called every 50 steps and after each measurement, in the first worker under torchrun.
 
     Raises:
-        OptionError: An option is out of range, or a resumed training does not fit its state.
+        OptionError: An option is out of range, a size is not that of the checkpoint `TrainOptions.init`, or a resumed
+            training does not fit its state.
         FormatError: A text is empty, not UTF-8, or not one sentence a line.
-        ModelError: The state to resume is damaged, or the training diverged.
+        ModelError: The state to resume or the checkpoint to start with is damaged, or the training diverged.
         OutputError: The output's folder does not exist.
         WorkerError: A worker was killed.
     """
@@ -100,11 +105,16 @@ def _train(
     options = dataclasses.replace(options, device=launch.worker_device(options.device, workers))
     [in_float] = workers.total(float(not uses_bfloat16(options)))  # one precision for all, if machines differ
     options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
-    choice = Choice(options.vocabulary, options.min_count, hold_out=dev_text is None)
+    initial = None
+    if options.init is not None:
+        options, initial = read_initial(options)
+    vocabulary = None if initial is None else tuple(initial.words)
+    choice = Choice(options.vocabulary, options.min_count, dev_text is None, vocabulary)
     corpus = workers.first_of_machine(lambda first: open_corpus(train_text, choice, first=first))
     words, sentences, held_out = corpus.words, corpus.sentences, corpus.held_out
     dev = text.encode(train_text if dev_text is None else dev_text, words, held_out)
-    signature = {name: value for name, value in dataclasses.asdict(options).items() if name not in CHANGEABLE}
+    signature: dict[str, Any] = {"init_sha256": None if initial is None else initial.sha256}
+    signature |= {name: value for name, value in dataclasses.asdict(options).items() if name not in CHANGEABLE}
     signature["train_sha256"] = corpus.sha256
     if dev_text is not None:
         signature["dev_sha256"] = text.digest(dev_text)
@@ -114,7 +124,10 @@ def _train(
 
     torch.manual_seed(options.seed)
     module = _make(options, len(words))
-    module.initialise()
+    if initial is None:
+        module.initialise()
+    else:
+        module.load_state_dict(initial.state)
     module.to(options.device)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.99), fused=True)
     sharing = methods.make(Learner(module, optimizer), workers, options)
@@ -123,12 +136,12 @@ def _train(
     if options.resume or (launch.restarted() and state.exists(state_path, workers)):
         state.restore(state_path, counters, sharing, signature)
 
-    card: dict[str, checkpoint.CardEntry] = {
+    card: dict[str, CardEntry] = {
         **signature,
         "train_words": len(sentences.word),
         "train_sentences": len(sentences),
         "train_unknown": sentences.num_unknown / len(sentences.word),
-        "unk_words": sentences.unk_words,
+        "unk_words": max(sentences.unk_words, 0 if initial is None else initial.unk_words),
         "dev_words": len(dev.word),
         "dev_unknown": dev.num_unknown / len(dev.word),
         "torch": str(torch.__version__),
@@ -224,6 +237,16 @@ def _steps(
         reported_taken = max(taken, reported_taken)
         return progress
 
+    def measure() -> Progress:
+        perplexity = _measured(sharing, dev, options)
+        best = perplexity < counters.best_perplexity
+        counters.worse_checks = 0 if best else counters.worse_checks + 1
+        if best:
+            counters.best_perplexity, counters.best_step = perplexity, counters.step
+        return report(counters.taken, perplexity, best=best)
+
+    if options.init is not None and counters.taken == 0:
+        yield measure()
     while not done:
         first, last = counters.taken, min(total, sharing.next_synchronization(counters.taken))
         for assignment in sharing.assignments(first, last):
@@ -259,13 +282,9 @@ def _steps(
         out_of_time = options.max_minutes is not None and counters.minutes >= options.max_minutes
         done = counters.taken >= total or out_of_time
         if done or counters.step // options.check_steps > before // options.check_steps:
-            measured = _measured(sharing, dev, options)
-            best = measured < counters.best_perplexity
-            counters.worse_checks = 0 if best else counters.worse_checks + 1
-            if best:
-                counters.best_perplexity, counters.best_step = measured, counters.step
+            measured = measure()
             done = done or counters.worse_checks >= options.patience
-            yield report(counters.taken, measured, best=best)
+            yield measured
         elif counters.step // REPORT_STEPS > before // REPORT_STEPS:
             yield report(counters.taken)
 

@@ -28,6 +28,9 @@ class TrainOptions:
     heads: int = described(4, "Attention heads of each Transformer block; twice as many must divide --embedding.")
     dropout: float = described(0.1, "Share of activations dropped in training.")
 
+    init: str | None = described(
+        None, "Checkpoint, or english, whose weights, vocabulary and sizes the training starts with."
+    )
     epochs: float = described(4.5, "Passes over the text; the learning rate falls to 0 at their end.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
     batch_tokens: int = described(4096, "Tokens per step, padding included.")
@@ -94,8 +97,13 @@ class TrainOptions:
             raise OptionError(f"embedding is {self.embedding}; it must be a multiple of twice the {self.heads} heads")
 
 
+# Options that a checkpoint determines with which a training starts.
+SIZES = frozenset(
+    {"architecture", "vocabulary", "min_count", "embedding", "hidden", "projection", "layers", "heads", "normaliser"}
+)
+
 # Options that may change when a training is resumed.
-CHANGEABLE = ("epochs", "max_minutes", "normaliser", "patience", "resume", "device", "threads")
+CHANGEABLE = ("init", "epochs", "max_minutes", "normaliser", "patience", "resume", "device", "threads")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,9 @@ def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dic
         raise OptionError("no training state to resume; leave out --resume to start anew", path)
     try:
         content = read_saved(path, sharing.workers.share_file(path))
-        changed = [name for name, value in signature.items() if content["signature"][name] != value]
+        changed = [name for name, value in signature.items() if content["signature"].get(name) != value]
         if changed:
-            was, now = content["signature"][changed[0]], signature[changed[0]]
+            was, now = content["signature"].get(changed[0]), signature[changed[0]]
             message = f"{changed[0]} was {was} and is now {now}; resume with the same texts and options"
             raise OptionError(message, path)
         sharing.learner.module.load_state_dict(content["module"])

@@ -33,6 +33,7 @@ HEAVY = {
         "train/parallel/",
         "train/step",
         "train/normaliser",
+        "train/initial",
         "train/objective",
         "lm/checkpoint",
         "lm/attention/network",

@@ -1,0 +1,65 @@
+"""Weights, vocabulary and sizes of the checkpoint with which a training starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+
+import torch
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm import checkpoint, text
+from ninja.lm.kaldi.rnnlm import KaldiModel
+from ninja.lm.load import place_of
+from ninja.lm.word_map import SPECIAL
+from ninja.train.recipe import SIZES, TrainOptions
+
+NORMALISER = "normaliser."  # beginning of the names of the layers that estimate the log-normaliser
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """A checkpoint with which a training starts."""
+
+    words: list[str]  # the vocabulary, by id
+    state: dict[str, torch.Tensor]  # weights, float32, without those of a normaliser, which is trained again at the end
+    unk_words: int  # distinct words for which <unk> stood in its training text; 0 if the card does not tell
+    sha256: str  # of the file
+
+
+def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
+    """Read the checkpoint `TrainOptions.init`.
+
+    Returns:
+        The options with the sizes of the checkpoint, and the checkpoint.
+
+    Raises:
+        ModelError: The file is damaged, or holds no network that Ninja trains.
+        OptionError: A size differs from its default and from that of the checkpoint.
+    """
+    assert options.init is not None
+    path = place_of(options.init)
+    if not os.path.isfile(path):
+        raise ModelError("no such file; give a checkpoint of `ninja train`", path)
+    stored = checkpoint.read(path)
+    if stored.kind not in checkpoint.NETWORKS:
+        known = " or ".join(sorted(checkpoint.NETWORKS))
+        raise ModelError(f"a model of kind {stored.kind!r}, but a training starts with one of kind {known}", path)
+    if tuple(stored.words[: len(SPECIAL)]) != SPECIAL:
+        raise ModelError(f"a training starts with a vocabulary whose first words are {', '.join(SPECIAL)}", path)
+    assert not isinstance(stored.module, KaldiModel)
+    config = dataclasses.asdict(stored.module.config)
+    sizes = {name: config[name] for name in SIZES if name in config} | {"architecture": stored.kind}
+    sizes |= {"vocabulary": len(stored.words)}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.name in SIZES and value not in (field.default, sizes.get(field.name)):
+            raise OptionError(f"{field.name} is {value}, but sizes and words are those of {path}; leave it out")
+    unk_words = stored.card.get("unk_words")
+    return dataclasses.replace(options, **sizes), Initial(
+        stored.words,
+        {name: weight for name, weight in stored.module.state_dict().items() if not name.startswith(NORMALISER)},
+        unk_words if type(unk_words) is int and unk_words > 0 else 0,
+        text.digest(path),
+    )

@@ -1,0 +1,168 @@
+"""Trainings that start with the weights of a checkpoint: same words and sizes, and never a worse result."""
+
+import dataclasses
+
+import pytest
+from toy_training import TOY, toy, toy_text_files  # noqa: F401
+
+from ninja.errors import ModelError, OptionError
+from ninja.train.recipe import SIZES, TrainOptions
+
+torch = pytest.importorskip("torch")
+
+from ninja.lm import checkpoint, text  # noqa: E402
+from ninja.lm.checkpoint import Checkpoint  # noqa: E402
+from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
+from ninja.train import corpus, objective  # noqa: E402
+from ninja.train import loop as train  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+UNSIZED = {name: value for name, value in dataclasses.asdict(TOY).items() if name not in SIZES}
+
+
+def further(init, **options):
+    """Return the options of a toy training that starts with a checkpoint."""
+    return TrainOptions(**{**UNSIZED, "init": str(init), "learning_rate": 5e-3, **options})
+
+
+@pytest.fixture
+def general(tmp_path, texts):
+    """Train a model on the toy language."""
+    train.train(*texts, tmp_path / "general.pt", toy(epochs=3))
+    return tmp_path / "general.pt"
+
+
+@pytest.fixture
+def domain(tmp_path):
+    """Write texts of another domain, with a word that the general one lacks."""
+    lines = [f"object{number % 8} verb{number % 5} subject{number % 3}" for number in range(120)]
+    lines[7] += " promptly"
+    (tmp_path / "domain.txt").write_text("\n".join(lines))
+    (tmp_path / "domain_dev.txt").write_text("\n".join(lines[10:30]))
+    return tmp_path / "domain.txt", tmp_path / "domain_dev.txt"
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+def test_a_training_starts_with_weights_words_and_sizes_of_a_checkpoint(tmp_path, texts, domain, architecture):
+    general = tmp_path / "general.pt"
+    train.train(*texts, general, toy(epochs=3, architecture=architecture, heads=2))
+    before = checkpoint.read(general)
+    reports = []
+    result = train.train(*domain, tmp_path / "domain.pt", further(general, dropout=0.2, epochs=8), reports.append)
+    after = checkpoint.read(tmp_path / "domain.pt")
+    assert after.words == before.words
+    assert after.module.config == dataclasses.replace(before.module.config, dropout=0.2)
+    dev = text.encode(domain[1], before.words)
+    assert reports[0].step == 0
+    assert reports[0].best
+    assert reports[0].perplexity == pytest.approx(objective.perplexity(before.module, dev), rel=1e-6)
+    assert result.perplexity < 0.9 * reports[0].perplexity
+    assert after.card["init_sha256"] == text.digest(general)
+    assert before.card["init_sha256"] is None
+
+
+def test_a_training_that_makes_it_worse_keeps_the_first_weights(tmp_path, general, texts):
+    result = train.train(*texts, tmp_path / "again.pt", further(general, learning_rate=3.0, epochs=1))
+    assert result.step == 0
+    before, after = checkpoint.read(general), checkpoint.read(tmp_path / "again.pt")
+    assert result.perplexity == pytest.approx(before.card["perplexity"], rel=1e-6)
+    assert all(map(torch.equal, before.module.state_dict().values(), after.module.state_dict().values()))
+
+
+def test_unk_stands_for_as_many_words_as_before_or_more(tmp_path, general, domain):
+    stored = checkpoint.read(general)
+    for unk_words, expected in ((0, 1), (5, 5)):
+        checkpoint.save(dataclasses.replace(stored, card={"unk_words": unk_words}), general)
+        train.train(*domain, tmp_path / "domain.pt", further(general, epochs=0.2))
+        card = checkpoint.read(tmp_path / "domain.pt").card
+        assert card["unk_words"] == expected
+        assert card["train_unknown"] > 0
+
+
+def test_a_normaliser_is_trained_again_for_the_new_weights(tmp_path, general, texts, domain):
+    sentences, dev = (text.encode(path, checkpoint.read(general).words) for path in texts)
+    checkpoint.save(dataclasses.replace(checkpoint.read(general), storage="int8"), general)
+    train.add_normaliser(general, sentences, dev, toy(normaliser=8))
+    train.train(*domain, tmp_path / "domain.pt", further(general))
+    before, after = checkpoint.read(general), checkpoint.read(tmp_path / "domain.pt")
+    assert after.module.config.normaliser == before.module.config.normaliser == 8
+    assert not torch.equal(after.module.normaliser[0].weight, before.module.normaliser[0].weight)
+    assert after.card["normaliser_error"] != before.card["normaliser_error"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"hidden": 25}, "hidden is 25, but sizes and words are those of .*general.pt; leave it out"),
+        ({"vocabulary": 50}, "vocabulary is 50, but"),
+        ({"min_count": 3}, "min_count is 3, but"),
+        ({"architecture": "transformer"}, "architecture is transformer, but"),
+        ({"normaliser": 8}, "normaliser is 8, but"),
+        ({"projection": 8}, "projection is 8, but"),
+    ],
+)
+def test_other_sizes_are_refused(tmp_path, general, texts, sizes, message):
+    with pytest.raises(OptionError, match=message):
+        train.train(*texts, tmp_path / "lm.pt", further(general, **sizes))
+    train.train(*texts, tmp_path / "lm.pt", further(general, hidden=24, embedding=16, epochs=0.1))
+
+
+def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general, domain, ninja):
+    arguments = ["train", domain[0], "--dev", domain[1], "--init", general, "-o", tmp_path / "lm.pt"]
+    code, _, errors = ninja(*arguments, "--hidden", 768, "--layers", 2)
+    assert (code, errors) == (
+        2,
+        "ninja: error: --init: sizes and words are those of the checkpoint; omit --hidden, --layers\n",
+    )
+    code, _, errors = ninja(*arguments, "--epochs", 0.5, "--batch-tokens", 128, "--threads", 1)
+    assert code == 0, errors
+    assert "step 0/" in errors
+    assert checkpoint.read(tmp_path / "lm.pt").words == checkpoint.read(general).words
+
+
+def test_models_of_other_kinds_and_vocabularies_are_refused(tmp_path, texts):
+    module = LSTMLanguageModel(Config(4, embedding=4, hidden=6, layers=1))
+    checkpoint.save(Checkpoint(module, ["</s>", "<s>", "<unk>", "a"], {}), tmp_path / "other.pt")
+    with pytest.raises(ModelError, match=r"other\.pt: .* first words are <s>, </s>, <unk>"):
+        train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "other.pt"))
+    with pytest.raises(ModelError, match="no such file; give a checkpoint"):
+        train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "none.pt"))
+
+
+def test_a_resumed_training_ends_as_an_uninterrupted_one_and_needs_the_same_checkpoint(tmp_path, general, texts):
+    def stop(report):
+        if report.step >= 8:
+            raise KeyboardInterrupt
+
+    train.train(*texts, tmp_path / "whole.pt", further(general, dropout=0.2))
+    with pytest.raises(KeyboardInterrupt):
+        train.train(*texts, tmp_path / "halves.pt", further(general, dropout=0.2), stop)
+    with pytest.raises(OptionError, match=r"init_sha256 was \w+ and is now None"):
+        train.train(*texts, tmp_path / "halves.pt", toy(dropout=0.2, learning_rate=5e-3, resume=True))
+    reports = []
+    train.train(*texts, tmp_path / "halves.pt", further(general, dropout=0.2, resume=True), reports.append)
+    assert reports[0].step > 0
+    one, other = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("whole.pt", "halves.pt"))
+    assert all(map(torch.equal, one.values(), other.values()))
+
+
+@pytest.mark.parametrize("method", ["bmuf", "adpsgd"])
+def test_a_single_worker_of_any_method_starts_alike(tmp_path, general, texts, method):
+    train.train(*texts, tmp_path / "plain.pt", further(general))
+    train.train(*texts, tmp_path / "lm.pt", further(general, parallel=method))
+    one, other = (checkpoint.read(tmp_path / name).module.state_dict() for name in ("plain.pt", "lm.pt"))
+    assert all(map(torch.equal, one.values(), other.values()))
+
+
+def test_ids_of_a_large_text_are_those_of_the_given_words(tmp_path, domain, monkeypatch):
+    monkeypatch.setattr(corpus, "LARGE", 0)
+    words = (*text.SPECIAL, "subject1", "verb2")
+    own = corpus.Choice(100, 1, hold_out=False)
+    fixed = corpus.Choice(100, 1, hold_out=False, words=words)
+    for choice in (own, fixed, own):
+        found = corpus.open_corpus(str(domain[0]), choice)
+        expected = text.encode(domain[0], found.words)
+        assert (found.sentences.word == expected.word).all()
+        assert found.sentences.unk_words == expected.unk_words
+    assert len(list(tmp_path.glob("*.ids"))) == 2
+    assert corpus.open_corpus(str(domain[0]), fixed).words == [*words]
