@@ -39,8 +39,7 @@ from ninja.lattice.characters import LABEL
 
 SIDES = ("lexical", "written")
 SCALES = (f"--acoustic-scale={SCALE}", f"--word-penalty={PENALTY}")
-# Two versions of a lattice in one share the limit of active hypotheses, so there is none.
-RESCORING = (*SCALES, f"--lm-weight={LM_WEIGHT}", "--max-active=0")
+RESCORING = (*SCALES, f"--lm-weight={LM_WEIGHT}")
 PHRASES = ("--entities", "{side}/entities.json", "--keyword-boost=8")
 STAGES: dict[str, tuple[str, ...]] = {
     "first pass": (),

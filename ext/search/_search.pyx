@@ -26,14 +26,11 @@ cdef class Expander:
 
     cdef unique_ptr[c.Expander] engine
     cdef dict entries  # ticket -> (lattice, lm_word, extra), whose arrays the engine borrows
-    cdef double acoustic_scale, word_penalty
 
     def __cinit__(self, int64_t root_slot, **options):
         cdef c.SearchOptions search_options = options
         self.engine.reset(new c.Expander(search_options, root_slot))
         self.entries = {}
-        self.acoustic_scale = search_options.acoustic_scale
-        self.word_penalty = search_options.word_penalty
 
     def add(self, lattice, lm_word, extra, context=()):
         """Add a lattice and return its ticket; lm_word int32 [num_arcs], extra float32 [num_arcs].
@@ -101,11 +98,14 @@ cdef class Expander:
         released.clear()
         return copied(slots.data(), slots.size(), np.NPY_INT64)
 
-    def lattice(self, int32_t ticket):
-        """Return the expanded lattice of an ended search."""
+    def lattice(self, int32_t ticket, int64_t max_arcs):
+        """Return the expanded lattice of an ended search, None if it has more arcs."""
         cdef Copies copies
+        cdef cbool fits
         with nogil:
-            copies = c.expansion(self.engine.get().search(ticket))
+            fits = self.engine.get().expanded(ticket, max_arcs, copies)
+        if not fits:
+            return None
         return lattice_of_copies(self.entries[ticket][0], copies, _new(Lattice), _SLOTS)
 
     def replaced(self, int32_t ticket):
@@ -117,10 +117,7 @@ cdef class Expander:
         cdef float* to_graph = <float*>np.PyArray_DATA(<np.ndarray>graph)
         cdef float* to_final = <float*>np.PyArray_DATA(<np.ndarray>final_graph)
         with nogil:
-            c.replaced_costs(
-                c.expansion(self.engine.get().search(ticket)), arcs, self.acoustic_scale, self.word_penalty, to_graph,
-                to_final,
-            )
+            self.engine.get().replaced(ticket, to_graph, to_final)
         return graph, final_graph
 
 

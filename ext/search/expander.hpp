@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "search/expansion.hpp"
 #include "search/level_search.hpp"
+#include "search/merged_lattice.hpp"
 #include "search/pruned_search.hpp"
 
 namespace ninja {
@@ -30,10 +32,12 @@ class Expander {
       root = histories_.intern(root, word);
       place.context.push_back(root);
     }
-    if (options_.pruned) {
+    if (options_.pruned) {  // as Kaldi, without merging
       place.search = std::make_unique<PrunedSearch>(arcs, lm_word, extra, options_, histories_, root);
     } else {
-      place.search = std::make_unique<LevelSearch>(arcs, lm_word, extra, options_, histories_, root);
+      place.merged = std::make_unique<MergedLattice>(arcs, lm_word, extra);
+      place.search = std::make_unique<LevelSearch>(place.merged->arcs(), place.merged->lm_word(), place.merged->extra(),
+                                                   options_, histories_, root);
     }
     return ticket;
   }
@@ -78,6 +82,26 @@ class Expander {
 
   const Search& search(int32_t ticket) const { return *places_[ticket].search; }
 
+  // The result of an ended search: copies of the states and arcs of its lattice. Returns false if they have more than
+  // `max_arcs` arcs.
+  bool expanded(int32_t ticket, int64_t max_arcs, Copies& out) const {
+    out = expansion(search(ticket));
+    const MergedLattice* merged = places_[ticket].merged.get();
+    return merged == nullptr || merged->unfold(out, max_arcs);
+  }
+
+  // For each arc and final state of the lattice, its graph cost on the best path of the result that uses it; see
+  // `replaced_costs`.
+  void replaced(int32_t ticket, float* graph, float* final_graph) const {
+    const MergedLattice* merged = places_[ticket].merged.get();
+    const Arcs& arcs = search(ticket).arcs();
+    std::vector<float> of_arc(arcs.num_arcs), of_end(arcs.num_states);
+    const bool is_copied = merged != nullptr && merged->has_merged();
+    replaced_costs(expansion(search(ticket)), arcs, options_.acoustic_scale, options_.word_penalty,
+                   is_copied ? of_arc.data() : graph, is_copied ? of_end.data() : final_graph);
+    if (is_copied) merged->spread(of_arc.data(), of_end.data(), graph, final_graph);
+  }
+
   void remove(int32_t ticket) {
     places_[ticket].search->release();
     const Place& place = places_[ticket];
@@ -94,6 +118,7 @@ class Expander {
 
  private:
   struct Place {
+    std::unique_ptr<MergedLattice> merged;  // which `search` visits; nullptr: it visits the original
     std::unique_ptr<Search> search;
     std::vector<int32_t> context;  // histories of the words read first, each held until the next one is read
     size_t num_read = 0;           // of these

@@ -50,13 +50,14 @@ cdef extern from "search/expander.hpp" namespace "ninja" nogil:
         void scatter(const int64_t*, const float*) except +
         vector[int32_t] ended() except +
         const Search& search(int32_t)
+        cbool expanded(int32_t, int64_t, Copies&) except +
+        void replaced(int32_t, float*, float*) except +
         void remove(int32_t) except +
         const Wave& wave()
         vector[int64_t]& released()
         vector[int64_t] slots() except +
 
 cdef extern from "search/expansion.hpp" namespace "ninja" nogil:
-    Copies expansion(const Search&) except +
     void replaced_costs(const Copies&, const Arcs&, double, double, float*, float*) except +
 
 cdef extern from "search/unfold.hpp" namespace "ninja" nogil:

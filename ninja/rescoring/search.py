@@ -156,12 +156,10 @@ class SearchEngine(Engine):
         if status == _search.NOT_FINITE:
             raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
         if status == _search.TOO_LARGE:
-            raise LatticeError(
-                f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=source.key
-            )
+            raise _too_large(source.key)
         output, words = self.options.output, list[int]()
         if output == "best" or utterance.recording is not None:
-            result = expander.lattice(number)
+            result = self._expanded(expander, number)
             best = best_path(result, self.options.scales)
             if utterance.recording is not None:
                 words = self.models.carried_words(source, best.words)
@@ -170,8 +168,19 @@ class SearchEngine(Engine):
             if output == "lattice":
                 return result, words
         elif output == "lattice":
-            return expander.lattice(number), words
+            return self._expanded(expander, number), words
         return with_replaced_costs(source, *expander.replaced(number)), words
+
+    @staticmethod
+    def _expanded(expander: _search.Expander, number: int) -> Lattice:
+        result = expander.lattice(number, MAX_ARCS)
+        if result is None:
+            raise _too_large(expander.source(number).key)
+        return result
+
+
+def _too_large(key: str) -> LatticeError:
+    return LatticeError(f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=key)
 
 
 class ArcBeamEngine(SearchEngine):
