@@ -63,7 +63,7 @@ class Row:
     options: tuple[tuple[str, Any], ...] = ()  # other options of the model
     any_word: bool = False  # the model spells words in pieces, and needs the words of the lattices
 
-    def model(self, words: ninja.SymbolTable) -> LanguageModel | Mixture:
+    def model(self, words: ninja.SymbolTable | None) -> LanguageModel | Mixture:
         """Load the model; several files are mixed linearly."""
         models = [load(path, words=words if self.any_word else None) for path in self.files]
         if len(models) == 1:

@@ -1,0 +1,283 @@
+"""Make the tables of word error rates with intervals: real speech first, every system on every set.
+
+    python -m benchmarks.results evidence [SHARED] [--only NAME] [--output docs/results.md]
+
+SHARED holds ``data/real``, ``data/korean``, ``data/english`` and ``data/rnnlm``. All weights are chosen on the
+development half of a set (``ninja tune``) and used on the test half. An interval is the 95 % bootstrap interval over
+speakers where they are known, else over utterances; p is that of a paired randomization test. Transcripts are kept in
+a file: an interrupted run continues, and a transcript is made again when its model has changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+import ninja
+from benchmarks.command import ROOT, SHARED, argument, command, option, output, path_option
+from benchmarks.results.models import Row
+from benchmarks.tables import Cells, head, put, row
+from ninja.consensus import mbr_decode
+from ninja.evaluate import Interval, bootstrap, lexical_texts, oracle_score, read_speakers, read_text, score
+from ninja.graph import best_path
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.text import LexicalForms
+from ninja.models import ENGLISH, ENGLISH_NGRAM
+from ninja.rescoring import RescoreOptions, rescore
+from ninja.tune.first_pass import tune_first_pass
+from ninja.tune.weights import tune_weights
+
+Texts = dict[str, list[str]]
+FIRST, KALDI = "first pass", "Kaldi's RNNLM"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A set of lattices with references, of which the speakers of one half are for development."""
+
+    name: str
+    folder: str  # below SHARED/data; with the folders dev and test, or whole
+    acoustic_scale: float = 0.1  # to start tuning with, and of the first pass
+    archive: str = "lat.ark.gz"
+    words: str | None = "english/words.txt.gz"
+    normalizer: str = "none"
+    english: bool = True
+    whole: bool = False  # one folder, whose speakers alternate between development and test
+
+    def half(self, data: Path, name: str) -> Half:
+        """Read the development or the test half."""
+        folder = data / self.folder if self.whole else data / self.folder / name
+        words = None if self.words is None else ninja.SymbolTable.read(data / self.words)
+        text, speakers = read_text(folder / "text"), None
+        if (folder / "utt2spk").exists():
+            speakers = read_speakers(folder / "utt2spk")
+        if self.whole:
+            assert speakers is not None
+            order = sorted(set(speakers.values()))
+            text = {key: line for key, line in text.items() if order.index(speakers[key]) % 2 == (name == "test")}
+        lattices = {key: lattice for key, lattice in ninja.read(folder / self.archive, words=words) if key in text}
+        return Half(lattices, {key: text[key] for key in lattices}, speakers)
+
+
+@dataclass
+class Half:
+    """The lattices of one half, their references and speakers."""
+
+    lattices: dict[str, Lattice]
+    text: Texts
+    speakers: dict[str, str] | None
+
+
+@dataclass(frozen=True)
+class System:
+    """A way from lattices to transcripts."""
+
+    name: str
+    model: Row | None = None
+    options: RescoreOptions = field(default_factory=lambda: RescoreOptions(max_unknown=1.0))
+    tuned: bool = True
+    consensus: bool = False  # minimum Bayes risk decoding instead of the best path
+
+    def stamp(self) -> list[list[Any]]:
+        """Identify the model's files, so that a changed model is noticed."""
+        return [] if self.model is None else self.model.stamp()
+
+
+def systems(data: Path) -> list[System]:
+    """Return the rows of the table, the first pass and the rows that others are compared with first."""
+    kaldi = Row(KALDI, (data / "rnnlm/feat_english",), 0.5)
+    trigram = Row("trigram", (ENGLISH_NGRAM,), 0.5)
+    lstm = Row("LSTM", (ENGLISH,), 0.5)
+    pruned = RescoreOptions(algorithm="pruned", max_ngram_order=4, max_unknown=1.0)
+    return [
+        System(FIRST, tuned=False),
+        System("first pass, weights of dev"),
+        System("first pass, minimum Bayes risk, weights of dev", consensus=True),
+        System(KALDI, kaldi, pruned),
+        System("trigram", trigram),
+        System("LSTM, default weights", lstm, tuned=False),
+        System("LSTM", lstm),
+        System("LSTM, minimum Bayes risk", lstm, consensus=True),
+    ]
+
+
+CORPORA = (
+    Corpus("PocketSphinx", "real/pocketsphinx"),
+    Corpus("Whisper", "real/whisper", 1.0, "nbest.jsonl.gz", None),
+    Corpus("Whisper, written", "real/whisper", 1.0, "nbest_written.jsonl.gz", None, "english"),
+    Corpus("Korean", "korean", 1.0, words="korean/words.txt.gz", english=False, whole=True),
+    Corpus("synthetic", "english", archive="libri/lat.ark.gz"),
+)
+
+FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)  # of all costs, for posteriors
+
+
+def best_words(lattices: dict[str, Lattice], scales: Scales) -> Texts:
+    """Return the words of the best paths."""
+    return {key: _spell(lattice, best_path(lattice, scales).words) for key, lattice in lattices.items()}
+
+
+def consensus_words(corpus: Corpus, lattices: dict[str, Lattice], scales: Scales, factor: float) -> Texts:
+    """Return the words of least expected error, with all costs multiplied by a factor."""
+    flat = Scales(scales.acoustic * factor, scales.lm * factor, scales.word_penalty * factor)
+    forms = LexicalForms(corpus.normalizer)
+    return {
+        key: _spell(lattice, mbr_decode(lattice, flat, forms=forms.table(lattice)).words)
+        for key, lattice in lattices.items()
+    }
+
+
+def _spell(lattice: Lattice, ids: Any) -> list[str]:
+    assert lattice.words is not None
+    return lattice.words.spell(ids)
+
+
+@dataclass
+class Runner:
+    """One system on one corpus."""
+
+    corpus: Corpus
+    system: System
+    dev: Half
+    test: Half
+
+    def transcripts(self) -> tuple[Texts, str]:
+        """Choose weights on the development half; return the transcripts of the test half and the weights."""
+        rescored, scales, weights = self.rescored()
+        if not self.system.consensus:
+            return best_words(rescored(self.test), scales), weights
+        lattices = rescored(self.dev)
+        errors = {
+            factor: score(self.dev.text, self.lexical(consensus_words(self.corpus, lattices, scales, factor))).errors
+            for factor in FACTORS
+        }
+        factor = min(errors, key=errors.__getitem__)
+        return consensus_words(self.corpus, rescored(self.test), scales, factor), f"{weights}, posterior scale {factor}"
+
+    def rescored(self) -> tuple[Callable[[Half], dict[str, Lattice]], Scales, str]:
+        """Choose weights; return a function that rescores a half with them, the scales of its results, and a note."""
+        forms = LexicalForms(self.corpus.normalizer)
+        scale = self.corpus.acoustic_scale
+        if self.system.model is None:
+            scales = Scales(scale)
+            if self.system.tuned or self.system.consensus:
+                scales = tune_first_pass(self.dev.lattices.items(), self.dev.text, scales, forms=forms).scales
+            weights = f"acoustic scale {scales.acoustic:.3g}, word penalty {scales.word_penalty:.3g}"
+            return lambda half: half.lattices, scales, weights
+        options = replace(self.system.options, acoustic_scale=scale, normalizer=self.corpus.normalizer)
+        lm = self.system.model.model(None)
+        if self.system.tuned:
+            start = replace(options, lm_weight=self.system.model.lm_weight)
+            tuned = tune_weights(self.dev.lattices.items(), self.dev.text, lm, start).weights
+            options = replace(
+                start,
+                lm_weight=tuned.lm_weight,
+                acoustic_scale=tuned.acoustic_scale,
+                word_penalty=tuned.word_penalty,
+            )
+        output: Literal["lattice", "best"] = "lattice" if self.system.consensus else "best"
+
+        def rescored(half: Half) -> dict[str, Lattice]:
+            return dict(rescore(half.lattices.items(), lm, replace(options, output=output)))
+
+        weights = f"LM weight {options.lm_weight:.3g}, acoustic scale {options.acoustic_scale:.3g}"
+        scales = Scales(options.acoustic_scale, word_penalty=options.word_penalty)
+        return rescored, scales, f"{weights}, word penalty {options.word_penalty:.3g}"
+
+    def lexical(self, texts: Texts) -> Texts:
+        """Return lexical words, as the references have them."""
+        return {key: list(words) for key, words in lexical_texts(texts, self.corpus.normalizer).items()}
+
+
+def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) -> None:
+    """Compute the missing transcripts of a corpus."""
+    halves: list[Half] = []
+    for system in wanted:
+        if system.model is not None and not corpus.english:
+            continue
+        name = f"{corpus.name}/{system.name}"
+        if (cell := cells.get(name)) is not None and cell["stamp"] == system.stamp():
+            continue
+        halves = halves or [corpus.half(data, half) for half in ("dev", "test")]
+        runner = Runner(corpus, system, *halves)
+        texts, weights = runner.transcripts()
+        texts = runner.lexical(texts)
+        wer = score(halves[1].text, texts)
+        cells.add(
+            name, stamp=system.stamp(), weights=weights, texts={key: " ".join(words) for key, words in texts.items()}
+        )
+        print(f"{name}: {wer.wer:.2f}; {weights}", file=sys.stderr, flush=True)
+    name = f"{corpus.name}/oracle"
+    if name not in cells:
+        halves = halves or [corpus.half(data, half) for half in ("dev", "test")]
+        lattices = list(halves[1].lattices.values())
+        words = lattices[0].words
+        assert words is not None
+        oracle = oracle_score(lattices, halves[1].text, words, normalizer=corpus.normalizer)
+        cells.add(name, wer=oracle.wer, words=oracle.words)
+        print(f"{name}: {oracle.wer:.2f}", file=sys.stderr, flush=True)
+
+
+def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Texts,
+          speakers: Mapping[str, str] | None) -> Iterator[str]:  # fmt: skip
+    """Return the table of a corpus as lines of Markdown."""
+    texts = {
+        system.name: {key: line.split() for key, line in cell["texts"].items()}
+        for system in wanted
+        if (cell := cells.get(f"{corpus.name}/{system.name}")) is not None
+    }
+    oracle = cells[f"{corpus.name}/oracle"]
+    units = f"{len(set(speakers.values()))} speakers" if speakers else "speakers unknown"
+    size = f"{len(references)} utterances, {oracle['words']:,} words, {units}"
+    yield f"{corpus.name}: {size}, oracle {oracle['wer']:.2f}."
+    yield ""
+    others = [name for name in (FIRST, KALDI) if name in texts]
+    yield from head("", "WER % [95 %]", *(f"to {name} [95 %], p" for name in others), "weights")
+    for name, hypotheses in texts.items():
+        rate = bootstrap(references, hypotheses, speakers=speakers).first
+        rates = [f"{score(references, hypotheses).wer:.2f} {shown(rate)}"]
+        for other in others:
+            change = bootstrap(references, texts[other], hypotheses, speakers=speakers)
+            assert change.difference is not None
+            difference = score(references, hypotheses).wer - score(references, texts[other]).wer
+            p_value = f"{difference:+.2f} {shown(change.difference, '+')}, {change.p_value:.3f}"
+            rates.append("" if name == other else p_value)
+        yield row(name, *rates, cells[f"{corpus.name}/{name}"]["weights"])
+    yield ""
+
+
+def shown(interval: Interval, sign: str = "") -> str:
+    """Format the ends of an interval."""
+    return f"[{interval.low:{sign}.2f}, {interval.high:{sign}.2f}]"
+
+
+@command
+@argument("shared", default=SHARED)
+@path_option("--cells", default=ROOT / "build/evidence.jsonl", help="File that keeps the transcripts.")
+@option("--only", multiple=True, type=click.Choice([corpus.name for corpus in CORPORA]), help="Set; may be repeated.")
+@output
+def main(shared: Path, cells: Path, only: tuple[str, ...], output: Path | None) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    data, kept = shared / "data", Cells(cells)
+    wanted = systems(data)
+    lines: list[str] = []
+    for corpus in CORPORA:
+        if only and corpus.name not in only:
+            continue
+        compute(kept, corpus, wanted, data)
+        test = corpus.half(data, "test")
+        for line in table(kept, corpus, wanted, test.text, test.speakers):
+            print(line, flush=True)
+            lines.append(line)
+    put(output, "evidence", lines)
+
+
+if __name__ == "__main__":
+    main()
