@@ -80,7 +80,7 @@ def word_options(*names: str) -> Callable[[Command], Command]:
 
 
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Add options of language models to a command, passed as ``models`` and ``carry_over``."""
+    """Add options of language models to a command, passed as ``models``."""
 
     @section(
         "Models",
@@ -100,6 +100,35 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--mixture-weights", type=WEIGHTS, default=(), metavar="W,W,…", help=WEIGHTS_HELP),
         click.option("--iterate", type=DIRECTIONS, default=(), metavar="D,D,…", help=ITERATE_HELP),
     )
+    @word_options(*WORD_OPTIONS)
+    @section(
+        "Models",
+        click.option(
+            "--normalize/--no-normalize",
+            default=None,
+            help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
+        ),
+    )
+    @section("Running", click.option("--device", default="auto", help=DEVICE_HELP))
+    @functools.wraps(command)
+    def collected(
+        rnnlm: tuple[str, ...],
+        old_lm: str | None,
+        normalize: bool | None,
+        load_options: LoadOptions,
+        **options: Any,
+    ) -> None:
+        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
+        models = ModelFiles(_files(rnnlm), old_lm, *how)
+        models = replace(models, load_options=replace(load_options, normalize=normalize))
+        command(models=models, **options)
+
+    return collected
+
+
+def history_across_utterances(command: Callable[..., None]) -> Callable[..., None]:
+    """Add options of the history of models to a command, passed as ``carry_over``."""
+
     @section(
         "History across utterances",
         click.option(
@@ -116,32 +145,11 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="With --carry-over: maximum number of words carried over; 0 for all.",
         ),
     )
-    @word_options(*WORD_OPTIONS)
-    @section(
-        "Models",
-        click.option(
-            "--normalize/--no-normalize",
-            default=None,
-            help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
-        ),
-    )
-    @section("Running", click.option("--device", default="auto", help=DEVICE_HELP))
     @functools.wraps(command)
     def collected(
-        rnnlm: tuple[str, ...],
-        old_lm: str | None,
-        carry_over: bool,
-        utt2spk: str | None,
-        segments: str | None,
-        carry_words: int,
-        normalize: bool | None,
-        load_options: LoadOptions,
-        **options: Any,
+        carry_over: bool, utt2spk: str | None, segments: str | None, carry_words: int, **options: Any
     ) -> None:
-        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
-        models = ModelFiles(_files(rnnlm), old_lm, *how)
-        models = replace(models, load_options=replace(load_options, normalize=normalize))
-        command(models=models, carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
+        command(carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected
 

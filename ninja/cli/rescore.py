@@ -12,7 +12,7 @@ from ninja.cli.best import best_words
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
-from ninja.cli.models import NO_MODEL, language_models, map_words
+from ninja.cli.models import NO_MODEL, history_across_utterances, language_models, map_words
 from ninja.cli.options import command, config, from_fields, lattice_output
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @completes_scales
 @config
 @language_models
+@history_across_utterances
 @map_words
 @from_fields(RescoreOptions, skip=("map_words",))
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,25 +46,83 @@ class Features:
     ``</s>``; with one model it is a sentence.
     """
 
+    keys: tuple[str, ...]  # of the lattices
     lattice: Int64s  # [sentences], number of the lattice, increasing from 0
     errors: Int64s  # [sentences], against the reference
     graph: Doubles  # [sentences], first-pass graph cost
     acoustic: Doubles  # [sentences]
     num_words: Int64s  # [sentences]
+    word: Int32s  # [words of all sentences], ids in the lattice's symbol table
     token_begin: Int64s  # [sentences + 1]; tokens of sentence s are token_begin[s] : token_begin[s + 1]
     logprob: Floats  # [models, tokens], penalties of unknown words included
     old_logprob: Floats | None  # [tokens], of the old language model; 0 if already subtracted from `logprob`
-    reference_words: int
-    first_pass_errors: int  # of the best paths before rescoring
+    reference_words: Int64s  # [lattices]
+    first_pass_errors: Int64s  # [lattices], of the best paths before rescoring
+    rescored_errors: Int64s  # [lattices], of the best paths after the latest rescoring
 
     @property
     def num_lattices(self) -> int:
         """Number of lattices."""
-        return int(self.lattice[-1]) + 1 if self.lattice.size else 0
+        return len(self.keys)
 
     def of_sentences(self, of_tokens: npt.NDArray[np.floating]) -> Doubles:
         """Sum over the tokens of each sentence, along the last axis."""
         return np.add.reduceat(of_tokens, self.token_begin[:-1], axis=-1, dtype=np.float64)
+
+    def wer(self, errors: Int64s) -> float:
+        """Return errors, [lattices], in percent of the reference words."""
+        return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
+
+    def united(self, earlier: Features) -> Features:
+        """Add the sentences that only an earlier rescoring of the same lattices found."""
+        number = {key: place for place, key in enumerate(self.keys)}
+        texts = [_sentence_texts(part) for part in (self, earlier)]
+        known = set(zip(self.lattice.tolist(), texts[0], strict=True))
+        lattice = np.array([number.get(earlier.keys[place], -1) for place in earlier.lattice], np.int64)
+        is_new = [
+            place >= 0 and (place, text) not in known for place, text in zip(lattice.tolist(), texts[1], strict=True)
+        ]
+        added = np.flatnonzero(is_new)
+        order = np.argsort(np.concatenate([self.lattice, lattice[added]]), kind="stable")
+        source = np.concatenate([np.arange(self.lattice.size), self.lattice.size + added])[order]
+
+        def joined(name: str) -> npt.NDArray[Any]:
+            values: npt.NDArray[Any] = np.concatenate([getattr(self, name), getattr(earlier, name)])[source]
+            return values
+
+        num_words = np.concatenate([self.num_words, earlier.num_words])
+        num_tokens = np.concatenate([np.diff(self.token_begin), np.diff(earlier.token_begin)])
+        token = _places(num_tokens, source)
+        old = (self.old_logprob, earlier.old_logprob)
+        return replace(
+            self,
+            lattice=np.concatenate([self.lattice, lattice[added]])[order],
+            errors=joined("errors"),
+            graph=joined("graph"),
+            acoustic=joined("acoustic"),
+            num_words=num_words[source],
+            word=np.concatenate([self.word, earlier.word])[_places(num_words, source)],
+            token_begin=np.concatenate([[0], np.cumsum(num_tokens[source])]),
+            logprob=np.concatenate([self.logprob, earlier.logprob], axis=1)[:, token],
+            old_logprob=None if old[0] is None or old[1] is None else np.concatenate([old[0], old[1]])[token],
+        )
+
+
+def _sentence_texts(sentences: Features) -> list[bytes]:
+    """Return the word ids of each sentence as bytes."""
+    ends = np.cumsum(sentences.num_words).tolist()
+    return [
+        sentences.word[end - size : end].tobytes() for end, size in zip(ends, sentences.num_words.tolist(), strict=True)
+    ]
+
+
+def _places(sizes: Int64s, items: Int64s) -> Int64s:
+    """Return the places of the parts of some items, in a pool in which item i has ``sizes[i]`` parts."""
+    begin = np.concatenate([[0], np.cumsum(sizes)])
+    chosen = sizes[items]
+    shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]
+    places: Int64s = np.arange(int(chosen.sum())) + np.repeat(shift, chosen)
+    return places
 
 
 def features(
@@ -75,12 +134,14 @@ def features(
     *,
     old_lm: LanguageModel | Mixture | None = None,
     num_best: int,
+    lm_scale: float = 1.0,
     forms: LexicalForms | None = None,
     log: Log | None = None,
 ) -> Features:
     """Collect the n best sentences of the lattices that `rescored` returns, with the parts of their costs.
 
-    Lattices without a reference are ignored. Costs are those of the best first-pass path of the words.
+    Lattices without a reference are ignored. Costs are those of the best first-pass path of the words. Without models,
+    the sentences are those of the first pass, whose graph costs are multiplied by the LM scale.
     """
     pending: deque[Keyed] = deque()
 
@@ -90,44 +151,67 @@ def features(
                 pending.append((key, lattice))
                 yield key, lattice
 
+    scales = replace(options.scales, lm=lm_scale)
+    keys: list[str] = []
     sentences: list[_Sentences] = []
     for key, result in rescored(tracked()):
         while pending[0][0] != key:
             pending.popleft()  # a lattice that failed
         _, source = pending.popleft()
         try:
-            sentences.append(_sentences_of(source, result, references[key], forms or LexicalForms(), options, num_best))
+            sentences.append(_sentences_of(source, result, references[key], forms or LexicalForms(), scales, num_best))
         except NinjaError as error:
-            (log or Log()).fail(error)
+            (log or Log()).fail(error, key)
+            continue
+        keys.append(key)
     if not sentences:
         raise FormatError("no lattice that could be rescored has a reference; are these utterance ids of the same set?")
-    begin = np.cumsum([0, *chain.from_iterable(np.diff(sentence.begin) for sentence in sentences)])
-    graph = np.concatenate([sentence.graph for sentence in sentences])
-    old: Floats | None = None
-    if len(models) == 1 and options.lm_weight >= LEAST_WEIGHT:
-        old_share = graph if old_lm is not None else (1.0 - options.lm_weight) * graph
-        new = np.concatenate([sentence.new for sentence in sentences])
-        token_begin = np.arange(begin.size)
-        logprob = ((old_share - new) / options.lm_weight).astype(np.float32)[None]
-        old = None if old_lm is None else np.zeros(graph.size, np.float32)
-    else:
-        scored = list(_scored(sentences, [*models, *([] if old_lm is None else [old_lm])], options))
-        token_begin = np.cumsum([0, *chain.from_iterable(lengths for lengths, _ in scored)])
-        logprob = np.concatenate([scores for _, scores in scored], axis=1)
-        if old_lm is not None:
-            logprob, old = logprob[:-1], logprob[-1]
+    sizes = [sentence.errors.size for sentence in sentences]
+    num_words = np.concatenate([np.diff(sentence.begin) for sentence in sentences])
+    token_begin, logprob, old = _scores(sentences, models, old_lm, options)
     return Features(
-        lattice=np.repeat(np.arange(len(sentences)), [sentence.errors.size for sentence in sentences]),
+        keys=tuple(keys),
+        lattice=np.repeat(np.arange(len(sentences)), sizes),
         errors=np.concatenate([sentence.errors for sentence in sentences]),
-        graph=graph,
+        graph=lm_scale * np.concatenate([sentence.graph for sentence in sentences]),
         acoustic=np.concatenate([sentence.acoustic for sentence in sentences]),
-        num_words=np.diff(begin),
+        num_words=num_words,
+        word=np.concatenate([sentence.word for sentence in sentences]),
         token_begin=token_begin,
         logprob=logprob,
         old_logprob=old,
-        reference_words=sum(sentence.reference_words for sentence in sentences),
-        first_pass_errors=sum(sentence.first_pass_errors for sentence in sentences),
+        reference_words=np.array([sentence.reference_words for sentence in sentences]),
+        first_pass_errors=np.array([sentence.first_pass_errors for sentence in sentences]),
+        rescored_errors=np.array([sentence.rescored_errors for sentence in sentences]),
     )
+
+
+def _scores(
+    sentences: Sequence[_Sentences],
+    models: Sequence[LanguageModel | Mixture],
+    old_lm: LanguageModel | Mixture | None,
+    options: RescoreOptions,
+) -> tuple[Int64s, Floats, Floats | None]:
+    """Return the begins of tokens, the scores of each model, [models, tokens], and those of the old model, [tokens].
+
+    The scores of a single model, or their difference to those of the old one, are summed over sentences.
+    """
+    graph = np.concatenate([sentence.graph for sentence in sentences])
+    of_sentence = np.arange(graph.size + 1)
+    no_old = None if old_lm is None else np.zeros(graph.size, np.float32)
+    if not models:
+        return of_sentence, np.zeros((0, graph.size), np.float32), None
+    if len(models) == 1 and options.lm_weight >= LEAST_WEIGHT:
+        new = np.concatenate([sentence.new for sentence in sentences])
+        old_share = graph if old_lm is not None else (1.0 - options.lm_weight) * graph
+        return of_sentence, ((old_share - new) / options.lm_weight).astype(np.float32)[None], no_old
+    scored = list(_scored(sentences, [*models, *([] if old_lm is None else [old_lm])], options))
+    token_begin = np.cumsum([0, *chain.from_iterable(lengths for lengths, _ in scored)])
+    logprob = np.concatenate([scores for _, scores in scored], axis=1)
+    if len(models) == 1:
+        total = np.add.reduceat(logprob, token_begin[:-1], axis=1, dtype=np.float64)
+        return of_sentence, (total[:1] - total[1:].sum(0)).astype(np.float32), no_old
+    return (token_begin, logprob, None) if old_lm is None else (token_begin, logprob[:-1], logprob[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +227,7 @@ class _Sentences:
     errors: Int64s
     reference_words: int
     first_pass_errors: int
+    rescored_errors: int
 
 
 def _sentences_of(
@@ -150,16 +235,18 @@ def _sentences_of(
     rescored: Lattice,
     reference_words: Sequence[str],
     forms: LexicalForms,
-    options: RescoreOptions,
+    scales: Scales,
     num_best: int,
 ) -> _Sentences:
-    scale, penalty = options.acoustic_scale, options.word_penalty
     words = source.words
-    assert words is not None  # it was rescored
-    paths = nbest(rescored, num_best, Scales(scale, word_penalty=penalty))
+    if words is None:
+        raise LatticeError("the lattice has no words, only ids; give their symbol table", key=source.key)
+    paths = nbest(rescored, num_best, scales)
     begin = np.cumsum([0, *(path.words.size for path in paths)])
     word = np.concatenate([path.words for path in paths]).astype(np.int32)
-    graph, acoustic = _search.sentence_costs(source, word, begin, scale, penalty)
+    graph, acoustic = _search.sentence_costs(
+        source, word, begin, scales.acoustic / scales.lm, scales.word_penalty / scales.lm
+    )
     if not np.isfinite(graph).all():
         raise LatticeError("a sentence of the rescored lattice is not in the lattice itself", key=source.key)
     reference = Reference.of(source, reference_words, forms)
@@ -172,7 +259,8 @@ def _sentences_of(
         new=np.array([path.graph_cost for path in paths]),
         errors=np.array([reference.errors(path.words) for path in paths]),
         reference_words=len(reference.ids),
-        first_pass_errors=reference.errors(best_path(source, Scales(scale, word_penalty=penalty)).words),
+        first_pass_errors=reference.errors(best_path(source, scales).words),
+        rescored_errors=reference.errors(best_path(rescored, scales).words),
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
+from ninja.evaluate.bootstrap import Interval
+from ninja.evaluate.paired import paired_difference
 from ninja.graph import best_path
 from ninja.lattice import Scales
 from ninja.lattice.batch import Keyed
@@ -19,81 +21,101 @@ from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.lexical import with_lexical_forms
 from ninja.lm.mixture import How
+from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
+from ninja.tune.choice import MIN_WORDS, Choice, Outcomes, choose_point
+from ninja.tune.expected import DIGITS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features, features
-from ninja.tune.search import EDGE, Axis, Search
+from ninja.tune.search import Axis
 from ninja.tune.word_errors import Reference
 
-# The initial grid. Acoustic scales are factors of the initial one.
-LM_WEIGHTS = np.linspace(0.0, 1.0, 11)
+__all__ = ["Tuned", "Weights", "choose", "tune_weights", "word_error_rate"]
+
+# The grid, in addition to the initial weights. Acoustic scales are factors of the initial one.
+LM_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
-DIGITS = 4  # decimal places of written weights
-MAX_MIXTURES = 12  # combinations of mixture weights in the grid
+MAX_MIXTURES = 12  # mixtures in the grid
+MAX_ROUNDS = 4  # rescorings of the development set
 
-Doubles = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Weights of a rescoring."""
-
-    lm_weight: float
-    acoustic_scale: float
-    word_penalty: float
-    mixture: tuple[float, ...] = (1.0,)  # of the models, summing to 1
-
-    def rounded(self) -> Weights:
-        """Return the rounded weights; the shares of a mixture still sum to 1."""
-        shares = [round(share, DIGITS) for share in self.mixture]
-        last = max(place for place, share in enumerate(shares) if share > 0)
-        shares[last] = round(1.0 - sum(share for place, share in enumerate(shares) if place != last), DIGITS)
-        return Weights(
-            round(self.lm_weight, DIGITS),
-            round(self.acoustic_scale, DIGITS),
-            round(self.word_penalty, DIGITS),
-            tuple(shares),
-        )
-
-    def __str__(self) -> str:
-        mixed = f", mixture {','.join(f'{share:.3g}' for share in self.mixture)}" if len(self.mixture) > 1 else ""
-        scale, penalty = f"acoustic scale {self.acoustic_scale:.3g}", f"word penalty {self.word_penalty:.3g}"
-        return f"LM weight {self.lm_weight:.3g}, {scale}, {penalty}{mixed}"
+Points = Sequence[Weights]
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The result of ``tune_weights``; word error rates in percent, all on the same sentences."""
+    """The result of ``tune_weights``; word error rates in percent, all on the same lattices."""
 
     weights: Weights
-    wer: float  # of the n-best sentences
-    wer_before: float  # at the initial weights
+    start: Weights  # the initial weights
+    candidate: Weights  # the best simple weights, which are chosen if the set shows that they are better
+    choice: Choice
+    wer: float  # of the n-best sentences at the weights
+    wer_before: float  # rescored with the initial weights
     wer_first_pass: float  # of the original lattices, at the initial acoustic scale and word penalty
     wer_oracle: float  # of the best sentence of each lattice, a lower bound for all weights
-    edges: tuple[str, ...]  # weights at the ends of their ranges, and their possible causes
+    wer_rescored: float  # of the lattices rescored with the weights
+    edges: tuple[str, ...]  # weights at the ends of their ranges, and models that are not used
     num_lattices: int
     num_sentences: int
-    wer_rescored: float = math.nan  # of the lattices rescored with the weights, which may find other sentences
+    num_words: int  # of the references
+    by_speaker: bool  # whether differences are paired by speaker, not by utterance
+
+    @property
+    def difference(self) -> Interval:
+        """Cross-validated difference of WER to the initial weights, 95 % interval, percent absolute."""
+        return self.choice.expected_difference
 
     @property
     def story(self) -> str:
         """Word error rates before and after."""
-        expected = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self._expected})"
+        searched = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self.wer:.2f} among the sentences)"
         return (
-            f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the weights given, "
-            f"{self.wer_rescored:.2f} rescored with these{expected}; {self.wer_oracle:.2f} is the least there is"
+            f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the initial weights, "
+            f"{self.wer_rescored:.2f} rescored with these{searched}; {self.wer_oracle:.2f} is the least there is"
         )
-
-    @property
-    def _expected(self) -> str:
-        return f"the search among {self.num_sentences} sentences expected {self.wer:.2f}"
 
     @property
     def basis(self) -> str:
         """Size of the set."""
         return f"{self.num_sentences} sentences of {self.num_lattices} lattices"
+
+    @property
+    def evidence(self) -> str:
+        """Whether the weights are better than the initial ones, and how many words would show it."""
+        return explain(self.choice, str(self.candidate), self.num_words, "speaker" if self.by_speaker else "utterance")
+
+
+def explain(choice: Choice, candidate: str, num_words: int, unit: str) -> str:
+    """Return a sentence about the evidence for a choice.
+
+    Args:
+        candidate: The settings of ``choice.candidate``.
+        num_words: Number of reference words of the set.
+        unit: Unit of the cross-validation.
+    """
+    if choice.reason == "best":
+        return "the initial weights are kept: no others have significantly fewer expected errors"
+    if choice.reason == "too few words":
+        return f"the initial weights are kept: {num_words} words are too few to choose others"
+    difference = f"{choice.difference} percentage points (95 % interval, cross-validated by {unit})"
+    needed = choice.difference.words_needed
+    is_small = not choice.difference.is_significant and needed is not None and needed > num_words
+    advice = f"; about {_rounded_up(needed or 0):,} words would show such a difference" if is_small else ""
+    if choice.reason == "better":
+        small = f"; {num_words} words are too few to be certain" if is_small else ""
+        return f"difference to the initial weights: {difference}{small}{advice}"
+    return (
+        f"the initial weights are kept: {num_words} words do not show that others ({candidate}) are better, "
+        f"difference {difference}{advice}"
+    )
+
+
+def _rounded_up(number: int) -> int:
+    """Round up to two significant digits."""
+    unit = int(10 ** max(len(str(number)) - 2, 0))
+    return -(-number // unit) * unit
 
 
 def tune_weights(
@@ -104,13 +126,17 @@ def tune_weights(
     *,
     old_lm: LanguageModel | Mixture | None = None,
     num_best: int = 300,
+    speakers: Mapping[str, str] | None = None,
+    min_words: int = MIN_WORDS,
     report: RescoreReport | None = None,
 ) -> Tuned:
-    """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest word errors.
+    """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest expected word errors.
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
-    The search runs no network, since other weights only change the order of these sentences. Finally the lattices are
-    rescored with the chosen weights, which may find other sentences.
+    `choose` then needs no network, since other weights only change the order of these sentences. The lattices are
+    rescored with the chosen weights, their n best sentences join the others, and weights are chosen again, until they
+    stay the same or after four rescorings. The initial weights are kept where the set does not show that others are
+    better, see ``ninja.tune.choice.choose_point``.
 
     Args:
         lattices: A development set with symbol tables, which is kept in memory; never a test set.
@@ -119,11 +145,13 @@ def tune_weights(
         options: Options of the rescoring, with the initial weights.
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Number of sentences per lattice, ≥ 1.
+        speakers: Speaker by key; intervals and cross-validation are by utterance without it.
+        min_words: Number of reference words below which the initial weights are kept.
         report: As in ``rescore``.
 
     Raises:
         OptionError: ``num_best`` is below 1.
-        FormatError: No lattice has a reference.
+        FormatError: No lattice has a reference, or an utterance has no speaker.
         NinjaError: As ``rescore``.
     """
     if num_best < 1:
@@ -136,34 +164,64 @@ def tune_weights(
     lattices = [(key, lattice) for key, lattice in lattices if key in references]
     normalizer = LexicalForms(options.normalizer, log.note).normalizer(lattices[0][1].words if lattices else None)
     options, forms = replace(options, normalizer=normalizer.name), LexicalForms(normalizer)
-
-    def rescored(source: Iterable[Keyed]) -> Iterator[Keyed]:
-        return rescore(source, lm, options, old_lm=old_lm, report=log)
-
     bound = [with_lexical_forms(model, forms, options.lm_text) for model in (*models, old_lm)]
-    sentences = features(
-        lattices,
-        rescored,
-        references,
-        [model for model in bound[:-1] if model is not None],
-        options,
-        old_lm=bound[-1],
-        num_best=num_best,
-        forms=forms,
-        log=log,
-    )
-    mixture = tuple((shares / shares.sum()).tolist()) if shares.sum() > 0 else (1 / len(models),) * len(models)
+    mixture = rounded_shares(shares / shares.sum() if shares.sum() > 0 else np.full(len(models), 1 / len(models)))
+
+    def sentences_at(weights: Weights, log: Any) -> Features:
+        parts = [(model, share) for model, share in zip(models, weights.mixture, strict=True) if share > 0]
+        chosen_lm = parts[0][0] if len(parts) == 1 else Mixture(tuple(parts), how)
+        at = replace(
+            options,
+            lm_weight=weights.lm_weight,
+            acoustic_scale=weights.acoustic_scale,
+            word_penalty=weights.word_penalty,
+        )
+        return features(
+            lattices,
+            lambda source: rescore(source, chosen_lm, at, old_lm=old_lm, report=log),
+            references,
+            [model for model in bound[:-1] if model is not None],
+            at,
+            old_lm=bound[-1],
+            num_best=num_best,
+            forms=forms,
+            log=log,
+        )
+
     start = Weights(options.lm_weight, options.acoustic_scale, options.word_penalty, mixture)
-    tuned = choose(sentences, start, how)
-    weights = tuned.weights.rounded()
-    chosen = replace(
-        options, **{name: getattr(weights, name) for name in ("lm_weight", "acoustic_scale", "word_penalty")}
-    )
-    parts = [(model, share) for model, share in zip(models, weights.mixture, strict=True) if share > 0]
-    best_lm = parts[0][0] if len(parts) == 1 else Mixture(tuple(parts), how)
-    checked = RescoreReport(on_error=None if log.on_error is None else lambda error: None)  # already reported
-    results = rescore(lattices, best_lm, chosen, old_lm=old_lm, report=checked)
-    return replace(tuned, weights=weights, wer_rescored=word_error_rate(results, references, chosen.scales, forms))
+    return choose_repeatedly(sentences_at, start, how, speakers=speakers, min_words=min_words, log=log)
+
+
+def choose_repeatedly(
+    sentences_at: Callable[[Weights, Any], Features],
+    start: Weights,
+    how: How = "loglinear",
+    *,
+    speakers: Mapping[str, str] | None,
+    min_words: int,
+    log: Log,
+) -> Tuned:
+    """Choose weights among the best sentences at the initial weights, then also among those at the chosen weights.
+
+    This ends when the sentences at the chosen weights are among those that the choice was made from, or after
+    MAX_ROUNDS.
+
+    Args:
+        sentences_at: Returns the best sentences at some weights, and logs failures of lattices.
+    """
+    sentences = sentences_at(start, log)
+    wer_before = sentences.wer(sentences.rescored_errors)
+    repeated = type(log)(on_error=None if log.on_error is None else lambda error: None)  # failures were reported
+    visited = start
+    tuned = choose(sentences, start, how, speakers=speakers, min_words=min_words)
+    for number in range(MAX_ROUNDS):
+        if tuned.weights == visited:
+            break
+        visited = tuned.weights
+        sentences = sentences_at(visited, repeated).united(sentences)
+        if number < MAX_ROUNDS - 1:
+            tuned = choose(sentences, start, how, speakers=speakers, min_words=min_words)
+    return replace(tuned, wer_before=wer_before, wer_rescored=sentences.wer(sentences.rescored_errors))
 
 
 def word_error_rate(
@@ -184,153 +242,114 @@ def word_error_rate(
     return 100.0 * errors / num_words
 
 
-def choose(sentences: Features, start: Weights, how: How = "loglinear") -> Tuned:
-    """Choose the weights with the fewest errors of the best sentences.
+def choose(
+    sentences: Features,
+    start: Weights,
+    how: How = "loglinear",
+    *,
+    speakers: Mapping[str, str] | None = None,
+    min_words: int = MIN_WORDS,
+) -> Tuned:
+    """Choose weights of a grid around the initial ones, without rescoring.
 
-    A coarse grid around the start is searched first, then each weight in turn on shorter and shorter lines around the
-    best point. Ties are broken by the distance from the start on the grid, and by the middle of a range of ties on a
-    line.
+    The weights have few expected errors, see `WordErrors`, and are simple, see ``choose_point``. Of several models, the
+    best one is chosen alone unless a mixture has significantly fewer expected errors. The rates at the initial and at
+    the chosen weights are those of the sentences.
     """
-    search = _Search(_WordErrors(sentences, how), start)
-    best = search.best()
-    [fewest, initial] = search.ranks([best, start])
-    for model, share in enumerate(best.mixture):
-        if 0 < share <= EDGE and search.ranks([without := search.moved(best, 3 + model, 0.0)])[0] <= fewest:
-            best = without  # the model is not needed
-    words = max(sentences.reference_words, 1)
+    points = grid(start, scales_vary=bool(sentences.graph.any()) or sentences.old_logprob is not None)
+    groups = utterance_groups(sentences.keys, speakers)
+    outcomes = WordErrors(sentences, how).outcomes(points, groups)
+    usable, default = _models_to_choose_from(outcomes, points, start)
+    moved = np.array([points[place].num_moved(points[default]) for place in usable])
+    choice = choose_point(outcomes.of_points(usable), moved, int(np.flatnonzero(usable == default)[0]), min_words)
+    weights, candidate = points[usable[choice.point]], points[usable[choice.candidate]]
+    if choice.reason == "too few words":
+        weights = start
     nearest = np.minimum.reduceat(sentences.errors, np.flatnonzero(np.diff(sentences.lattice, prepend=-1)))
-    unused = [place for place, share in enumerate(best.mixture, 1) if share == 0]
+    wer = outcomes.wer(points.index(weights))
     return Tuned(
-        weights=best,
-        wer=100.0 * fewest / words,
-        wer_before=100.0 * initial / words,
-        wer_first_pass=100.0 * sentences.first_pass_errors / words,
-        wer_oracle=100.0 * int(nearest.sum()) / words,
-        edges=(*search.edges(best), *(f"model {place} of the mixture adds nothing" for place in unused)),
+        weights=weights,
+        start=start,
+        candidate=candidate,
+        choice=choice,
+        wer=wer,
+        wer_before=outcomes.wer(points.index(start)),
+        wer_first_pass=sentences.wer(sentences.first_pass_errors),
+        wer_oracle=sentences.wer(nearest),
+        wer_rescored=wer,
+        edges=tuple(_edges(weights, start)),
         num_lattices=sentences.num_lattices,
         num_sentences=sentences.lattice.size,
+        num_words=int(sentences.reference_words.sum()),
+        by_speaker=speakers is not None and len(outcomes.words) == len({speakers[key] for key in sentences.keys}),
     )
 
 
-class _Search(Search[Weights]):
-    """The search for the weights with the fewest word errors."""
+def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
+    """Return the points of the search: a grid around the initial weights, and combinations of their values with it.
 
-    rounds, num_on_line = 5, 21
+    Args:
+        scales_vary: False if there are only acoustic costs and those of the new models, as of n-best lists. Then the
+            ratio of acoustic scale and LM weight matters alone, and the scale is fixed.
+    """
+    factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
+    axes = (
+        _mixtures(start.mixture),
+        _values(LM_WEIGHTS, start.lm_weight) if start.mixture else [start.lm_weight],
+        _values(start.acoustic_scale * factors, start.acoustic_scale),
+        _values(WORD_PENALTIES, start.word_penalty),
+    )
+    return [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
 
-    def __init__(self, errors: _WordErrors, start: Weights) -> None:
-        self._errors = errors
-        self._start = start
-        self._scales = start.acoustic_scale * ACOUSTIC_FACTORS
-        low, high = float(self._scales[0]), float(self._scales[-1])
-        share = Axis("", 0.0, 1.0, 0.25)
-        self.axes = [
-            Axis("lm_weight", 0.0, 1.0, 0.1, at_low="the new models do not help", at_high="the old scores do not help"),
-            Axis("acoustic_scale", low, high, (high - low) / (self._scales.size - 1)),
-            Axis("word_penalty", WORD_PENALTIES[0], WORD_PENALTIES[-1], 0.5),
-            *([share] * len(start.mixture) if len(start.mixture) > 1 else []),
-        ]
 
-    def grid(self) -> list[Weights]:
-        axes = (_mixtures(self._start.mixture), LM_WEIGHTS.tolist(), self._scales.tolist(), WORD_PENALTIES.tolist())
-        grid = [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
-        return [*grid, self._start]
-
-    def ranks(self, points: Sequence[Weights]) -> list[int]:
-        counts: list[int] = []
-        for _, group in groupby(points, key=lambda point: (point.lm_weight, point.acoustic_scale, point.mixture)):
-            alike = list(group)
-            counts += self._errors.of_penalties(alike[0], [point.word_penalty for point in alike])
-        return counts
-
-    def preference(self, point: Weights) -> float:
-        """Return the distance from the start in steps of the grid; the start itself comes last."""
-        start = self._start
-        if point is start:
-            return math.inf
-        scale = abs(math.log2(point.acoustic_scale / start.acoustic_scale)) / 0.25 if start.acoustic_scale else 0.0
-        return math.hypot(
-            (point.lm_weight - start.lm_weight) / 0.1,
-            scale,
-            (point.word_penalty - start.word_penalty) / 0.5,
-            *((one - other) / 0.1 for one, other in zip(point.mixture, start.mixture, strict=True)),
-        )
-
-    def value(self, point: Weights, axis: int) -> float:
-        return (point.lm_weight, point.acoustic_scale, point.word_penalty, *point.mixture)[axis]
-
-    def moved(self, point: Weights, axis: int, value: float) -> Weights:
-        """Change a weight; the other weights of a mixture keep their proportions, and the sum its value."""
-        if axis < 3:
-            changed: dict[str, Any] = {self.axes[axis].name: value}
-            return replace(point, **changed)
-        model = axis - 3
-        others = sum(point.mixture) - point.mixture[model]
-        count = len(point.mixture) - 1
-        rest = [share / others * (1 - value) if others > 0 else (1 - value) / count for share in point.mixture]
-        rest[model] = value
-        return replace(point, mixture=tuple(rest))
-
-    def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
-        """Return the middle of the longest range of ties, the nearer of two."""
-        line = np.array(values)
-        longest = max(ranges, key=lambda tie: (len(tie), -abs(line[tie].mean() - current)))
-        return longest[len(longest) // 2]
+def _values(values: Iterable[float], start: float) -> list[float]:
+    """Return rounded values and the initial one, in increasing order."""
+    near = {round(float(value), DIGITS) for value in values}
+    return sorted({start, *(value for value in near if abs(value - start) >= 0.5 * 10.0**-DIGITS)})
 
 
 def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
     """Return the mixture weights to try: a grid as fine as MAX_MIXTURES allows, and the initial weights."""
     models = len(start)
-    if models == 1:
+    if models < 2:
         return [start]
     fitting = (parts for parts in range(10, 1, -1) if math.comb(parts + models - 1, models - 1) <= MAX_MIXTURES)
     parts = next(fitting, 1)
-    grid = [shares for shares in product(range(parts + 1), repeat=models) if sum(shares) == parts]
-    return [start, *(tuple(share / parts for share in shares) for shares in grid)]
+    shares = (shares for shares in product(range(parts, -1, -1), repeat=models) if sum(shares) == parts)
+    return list(dict.fromkeys([start, *(rounded_shares([share / parts for share in part]) for part in shares)]))
 
 
-class _WordErrors:
-    """Word errors of the best sentences with any weights."""
+def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the points of the best model alone, or those of mixtures if they are significantly better.
 
-    def __init__(self, sentences: Features, how: How) -> None:
-        self._sentences = sentences
-        first = np.flatnonzero(np.diff(sentences.lattice, prepend=-1))
-        self._column = np.arange(sentences.lattice.size) - first[sentences.lattice]
-        self._shape = (sentences.num_lattices, int(self._column.max(initial=0)) + 1)
-        self._graph, self._acoustic = self._padded(sentences.graph), self._padded(sentences.acoustic)
-        self._words = self._padded(sentences.num_words)
-        self._missing = self._padded(np.zeros(sentences.lattice.size), np.inf)
-        self._edits = self._padded(sentences.errors).astype(np.int64)
-        self._row = np.arange(self._shape[0])
-        self._old = (
-            None if sentences.old_logprob is None else self._padded(sentences.of_sentences(sentences.old_logprob))
-        )
-        # A log-linear mixture is a product with the sums over words.
-        self._sums = sentences.of_sentences(sentences.logprob) if how == "loglinear" else None
-        self._mixed: tuple[tuple[float, ...], Doubles] | None = None
+    Returns:
+        The numbers of the points, and the number of the one with the initial weights.
+    """
+    is_mixed = np.array([max(point.mixture, default=1.0) < 1.0 for point in points])
+    total = outcomes.expected.sum(1)
+    alone, mixed = (int(np.where(mask, total, np.inf).argmin()) for mask in (~is_mixed, is_mixed))
+    usable = np.array([point.mixture == points[alone].mixture for point in points])
+    default = replace(start, mixture=points[alone].mixture)
+    if is_mixed.any():
+        gain = paired_difference(outcomes.expected[alone], outcomes.expected[mixed], outcomes.words)
+        if gain.is_significant and gain.interval.mean < 0:
+            usable = is_mixed
+            default = start if max(start.mixture) < 1.0 else replace(start, mixture=points[mixed].mixture)
+    return np.flatnonzero(usable), points.index(default)
 
-    def of_penalties(self, weights: Weights, penalties: Sequence[float]) -> list[int]:
-        """Count the errors with each of several word penalties."""
-        new = self._logprob(weights.mixture)
-        share = 1.0 - weights.lm_weight if self._old is None else 1.0
-        cost = weights.acoustic_scale * self._acoustic + share * self._graph + self._missing
-        cost -= weights.lm_weight * (new if self._old is None else new - self._old)
-        chosen = ((cost + penalty * self._words).argmin(1) for penalty in penalties)
-        return [int(self._edits[self._row, column].sum()) for column in chosen]
 
-    def _logprob(self, mixture: tuple[float, ...]) -> Doubles:
-        """Return the mixed log-probability of each sentence, [lattices, sentences of the longest list]."""
-        if self._mixed is None or self._mixed[0] != mixture:
-            share = np.array(mixture)
-            if self._sums is not None:
-                mixed = share @ self._sums
-            else:
-                used = np.flatnonzero(share > 0)
-                joint = np.logaddexp.reduce(self._sentences.logprob[used] + np.log(share[used])[:, None], axis=0)
-                mixed = self._sentences.of_sentences(joint)
-            self._mixed = mixture, self._padded(mixed)
-        return self._mixed[1]
-
-    def _padded(self, values: npt.NDArray[np.generic], missing: float = 0.0) -> Doubles:
-        table = np.full(self._shape, missing)
-        table[self._sentences.lattice, self._column] = values
-        return table
+def _edges(weights: Weights, start: Weights) -> Iterator[str]:
+    """Describe the weights that were moved to the ends of their ranges, and the models that are not used."""
+    low, high = start.acoustic_scale * ACOUSTIC_FACTORS[[0, -1]]
+    axes = (
+        Axis("lm_weight", 0.0, 1.0, 0.1, at_low="the new models do not help", at_high="the old scores do not help"),
+        Axis("acoustic_scale", low, high, high - low),
+        Axis("word_penalty", WORD_PENALTIES[0], WORD_PENALTIES[-1], 0.5),
+    )
+    for axis in axes:
+        value = getattr(weights, axis.name)
+        if value != getattr(start, axis.name) and (edge := axis.edge(value)) is not None:
+            yield edge
+    for number, (share, share_before) in enumerate(zip(weights.mixture, start.mixture, strict=True), 1):
+        if share_before > 0.0 == share:
+            yield f"model {number} of the mixture is not used: it does not lower WER by more than chance"

@@ -1,12 +1,10 @@
-"""Choosing weights: the features that costs are made of, the search, and the file that carries them over."""
+"""Choosing weights: the features that costs are made of, and the search."""
 
 from __future__ import annotations
 
 import math
 import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,14 +19,14 @@ import ninja as package
 from ninja import _search
 from ninja.errors import FormatError, OptionError
 from ninja.evaluate import edits
-from ninja.files import toml
 from ninja.graph import best_path, determinize, nbest
 from ninja.lattice import Scales
 from ninja.lm import Mixture
-from ninja.rescoring import RescoreOptions, RescoreReport, rescore
+from ninja.rescoring import RescoreOptions, Rescorer, RescoreReport, rescore
+from ninja.tune import weights as weights_module
 from ninja.tune.features import Features, features
 from ninja.tune.first_pass import tune_first_pass
-from ninja.tune.weights import ACOUSTIC_FACTORS, WORD_PENALTIES, Weights, choose, tune_weights
+from ninja.tune.weights import Weights, choose, grid, tune_weights, word_error_rate
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,
@@ -118,8 +116,9 @@ def test_a_linear_mixture_is_mixed_word_by_word() -> None:
 def test_one_model_is_not_asked_again_and_several_once() -> None:
     lm = FakeLM()
     asked = FakeLM()
-    list(rescore(LATTICES, asked, OPTIONS))
-    taken([lm], OPTIONS)
+    said = references()
+    list(Rescorer(asked, OPTIONS)(LATTICES))  # batches do not depend on the time that reading takes
+    features(LATTICES, Rescorer(lm, OPTIONS), said, [lm], OPTIONS, num_best=ALL)
     assert (lm.num_advanced, lm.num_scored) == (asked.num_advanced, asked.num_scored)
     assert not lm.history
 
@@ -142,92 +141,165 @@ def test_backward_models_read_the_words_in_reverse() -> None:
         assert cost[found.lattice == number].min() == pytest.approx(best, abs=1e-3)
 
 
-@settings(max_examples=12)
-@given(st.integers(0, 10_000), st.sampled_from([1, 2, 3]), st.sampled_from(["loglinear", "linear"]))
-def test_no_weights_of_the_grid_have_fewer_errors_than_those_chosen(seed: int, num_models: int, how: str) -> None:
-    rng = np.random.default_rng(seed)
-    size = 30
-    begin = np.cumsum([0, *rng.integers(1, 4, size)])
-    found = Features(
-        lattice=np.sort(np.concatenate([np.arange(5), rng.integers(0, 5, size - 5)])),
-        errors=rng.integers(0, 6, size),
-        graph=rng.uniform(0, 20, size),
-        acoustic=rng.uniform(0, 100, size),
-        num_words=np.diff(begin),
-        token_begin=begin,
-        logprob=rng.uniform(-9, 0, (num_models, begin[-1])).astype(np.float32),
-        old_logprob=None,
-        reference_words=25,
-        first_pass_errors=9,
+def test_weights_are_chosen_where_the_set_shows_that_they_are_better() -> None:
+    sentences = sentences_better_above(0.45)
+    tuned = choose(sentences, Weights(0.2, 0.1, 0.0))
+    assert (tuned.wer_before, tuned.wer, tuned.wer_oracle, tuned.wer_first_pass) == (10.0, 0.0, 0.0, 10.0)
+    assert tuned.weights.lm_weight > 0.45
+    assert (tuned.weights.acoustic_scale, tuned.weights.word_penalty) == (0.1, 0.0)  # nothing depends on them
+    assert tuned.choice.reason == "better"
+    assert tuned.difference.high < 0
+    assert tuned == choose(sentences, Weights(0.2, 0.1, 0.0))
+
+
+def test_weights_within_a_standard_error_of_the_best_are_not_left() -> None:
+    tuned = choose(sentences_better_above(0.45), Weights(0.9, 0.1, 0.0))
+    assert (tuned.weights, tuned.edges) == (Weights(0.9, 0.1, 0.0), ())
+    assert tuned.difference.mean == 0.0
+
+
+def test_few_words_keep_the_initial_weights() -> None:
+    start = Weights(0.2, 0.1, 0.0)
+    tuned = choose(sentences_better_above(0.45, num_lattices=49), start)
+    assert (tuned.weights, tuned.wer, tuned.choice.reason) == (start, 10.0, "too few words")
+    assert tuned.evidence == "the initial weights are kept: 490 words are too few to choose others"
+    assert choose(sentences_better_above(0.45, num_lattices=50), start).weights != start
+    assert choose(sentences_better_above(0.45, num_lattices=50), start, min_words=501).weights == start
+
+
+def test_what_chance_explains_keeps_the_initial_weights() -> None:
+    """One utterance of a hundred is better with other weights."""
+    start = Weights(0.2, 0.1, 0.0)
+    sentences = sentences_better_above(0.45)
+    errors = np.where(sentences.lattice == 7, sentences.errors, 1)
+    tuned = choose(replace(sentences, errors=errors), start)
+    assert (tuned.weights, tuned.choice.reason) == (start, "chance")
+    assert re.match(
+        r"the initial weights are kept: 1000 words do not show that others \(LM weight .*\) are better, difference \S+ "
+        r"\[\S+, \S+\] percentage points \(95 % interval, cross-validated by utterance\)",
+        tuned.evidence,
     )
-    start = Weights(0.5, 0.1, 0.0, (1 / num_models,) * num_models)
-    tuned = choose(found, start, how)
-    assert tuned == choose(found, start, how)
-    assert tuned.wer <= tuned.wer_before
-    assert tuned.wer_oracle <= tuned.wer
-    for lm_weight in (0.0, 0.3, 1.0):
-        for penalty in (-2.0, 0.5, 4.0):
-            weights = replace(start, lm_weight=lm_weight, word_penalty=penalty)
-            assert tuned.wer <= choose_nothing(found, weights, how) + 1e-9
-    assert sum(tuned.weights.mixture) == pytest.approx(1.0)
-    assert choose_nothing(found, tuned.weights, how) == pytest.approx(tuned.wer)
-
-
-def choose_nothing(found: Features, weights: Weights, how: str) -> float:
-    """Word error rate at the weights, sentence by sentence."""
-    errors = 0
-    for lattice in range(found.num_lattices):
-        best, least = -1, math.inf
-        for sentence in np.flatnonzero(found.lattice == lattice):
-            tokens = slice(found.token_begin[sentence], found.token_begin[sentence + 1])
-            said = found.logprob[:, tokens].astype(np.float64)
-            share = np.array(weights.mixture)
-            new = (share @ said).sum() if how == "loglinear" else np.log(share @ np.exp(said)).sum()
-            cost = weights.acoustic_scale * found.acoustic[sentence] + (1 - weights.lm_weight) * found.graph[sentence]
-            cost += weights.word_penalty * found.num_words[sentence] - weights.lm_weight * new
-            if cost < least:
-                best, least = sentence, cost
-        errors += int(found.errors[best])
-    return 100 * errors / found.reference_words
-
-
-def one_sentence_better_above(lm_weight: float) -> Features:
-    """Two sentences; the right one wins if the new model counts for more than this."""
-    return Features(
-        lattice=np.array([0, 0]),
-        errors=np.array([0, 1]),
-        graph=np.array([lm_weight, 0.0]),
-        acoustic=np.zeros(2),
-        num_words=np.array([1, 1]),
-        token_begin=np.array([0, 1, 2]),
-        logprob=np.array([[0.0, -(1 - lm_weight)]], np.float32),
-        old_logprob=None,
-        reference_words=1,
-        first_pass_errors=1,
-    )
-
-
-def test_of_equals_the_grid_takes_the_nearest_and_a_line_the_middle() -> None:
-    tuned = choose(one_sentence_better_above(0.45), Weights(0.2, 0.1, 0.0))
-    assert (tuned.wer_before, tuned.wer) == (100.0, 0.0)
-    assert 0.46 < tuned.weights.lm_weight < 0.6
-    assert tuned.weights.acoustic_scale == pytest.approx(0.1, rel=0.2)
-    assert tuned.edges == ()
 
 
 def test_an_optimum_at_the_edge_is_told() -> None:
-    assert choose(one_sentence_better_above(0.995), Weights(0.2, 0.1, 0.0)).edges == (
-        "lm_weight 0.998 is at the upper end of its range: the old scores do not help",
+    tuned = choose(sentences_better_above(0.995), Weights(0.2, 0.1, 0.0))
+    assert tuned.edges == ("lm_weight 1 is at the upper end of its range: the old scores do not help",)
+
+
+def with_model(sentences: Features, first: float, second: float) -> Features:
+    """Add a model that scores the right and the wrong sentence of each lattice."""
+    scores = np.tile([first, second], sentences.num_lattices).astype(np.float32)[None]
+    return replace(sentences, logprob=np.concatenate([sentences.logprob, scores]))
+
+
+def test_a_mixture_that_is_no_better_than_its_best_model_is_not_chosen() -> None:
+    sentences = with_model(sentences_better_above(0.45), -9.0, 0.0)
+    tuned = choose(sentences, Weights(0.5, 0.1, 0.0, (0.5, 0.5)))
+    assert (tuned.wer, tuned.weights.mixture) == (0.0, (1.0, 0.0))
+    assert tuned.edges[-1] == "model 2 of the mixture is not used: it does not lower WER by more than chance"
+    alike = with_model(sentences_better_above(0.45), 0.0, -0.55)
+    assert choose(alike, Weights(0.9, 0.1, 0.0, (0.5, 0.5))).weights.mixture == (1.0, 0.0)
+
+
+def test_a_mixture_that_is_better_than_each_of_its_models_is_chosen() -> None:
+    """Each model knows half of the utterances, and prefers neither sentence of the others by much."""
+    sentences = with_model(sentences_better_above(0.45), 0.0, 0.0)
+    known = sentences.lattice % 2 == 0
+    right = np.where(sentences.errors == 0, 0.0, -9.0)
+    wrong = np.where(sentences.errors == 0, -1.0, 0.0)
+    logprob = np.stack([np.where(known, right, wrong), np.where(known, wrong, right)]).astype(np.float32)
+    tuned = choose(replace(sentences, logprob=logprob), Weights(0.5, 0.1, 0.0, (0.5, 0.5)))
+    assert tuned.wer == 0.0
+    assert min(tuned.weights.mixture) > 0
+
+
+def test_the_acoustic_scale_of_lists_without_graph_costs_is_fixed() -> None:
+    assert {point.acoustic_scale for point in grid(Weights(0.5, 1.0, 0.0), scales_vary=False)} == {1.0}
+    assert len({point.acoustic_scale for point in grid(Weights(0.5, 1.0, 0.0))}) == 9
+
+
+def test_differences_are_paired_by_speaker_where_there_are_five() -> None:
+    sentences = sentences_better_above(0.45)
+    for num_speakers, expected in ((4, 100), (5, 5)):
+        speakers = {key: f"speaker-{number % num_speakers}" for number, key in enumerate(sentences.keys)}
+        tuned = choose(sentences, Weights(0.2, 0.1, 0.0), speakers=speakers)
+        assert tuned.choice.difference.num_groups == expected
+        assert tuned.by_speaker == (expected == 5)
+    with pytest.raises(FormatError, match="this utterance has no speaker; add it to utt2spk"):
+        choose(sentences, Weights(0.2, 0.1, 0.0), speakers={})
+
+
+def sentences_better_above(lm_weight: float, num_lattices: int = 100) -> Features:
+    """Two sentences of each lattice; the right one wins if the new model counts for more than this."""
+    return Features(
+        keys=tuple(f"utterance-{number}" for number in range(num_lattices)),
+        lattice=np.repeat(np.arange(num_lattices), 2),
+        errors=np.tile([0, 1], num_lattices),
+        graph=np.tile([10 * lm_weight, 0.0], num_lattices),
+        acoustic=np.zeros(2 * num_lattices),
+        num_words=np.ones(2 * num_lattices, np.int64),
+        word=np.tile(np.array([1, 2], np.int32), num_lattices),
+        token_begin=np.arange(2 * num_lattices + 1),
+        logprob=np.tile([0.0, -10 * (1 - lm_weight)], num_lattices).astype(np.float32)[None],
+        old_logprob=None,
+        reference_words=np.full(num_lattices, 10),
+        first_pass_errors=np.ones(num_lattices, np.int64),
+        rescored_errors=np.ones(num_lattices, np.int64),
     )
 
 
-def test_a_model_of_a_mixture_that_adds_nothing_is_left_out() -> None:
-    found = one_sentence_better_above(0.45)
-    misleading = np.array([[-9.0, 0.0]], np.float32)
-    found = replace(found, logprob=np.concatenate([found.logprob, misleading]))
-    tuned = choose(found, Weights(0.5, 0.1, 0.0, (0.5, 0.5)))
-    assert (tuned.wer, tuned.weights.mixture) == (0.0, (1.0, 0.0))
-    assert tuned.edges[-1] == "model 2 of the mixture adds nothing"
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 2))
+def test_united_sentences_are_those_of_both_rescorings_once(seed: int, num_models: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [random_sentences(rng, num_models, keys) for keys in ("abcd", "bce")]
+    united = parts[0].united(parts[1])
+    assert united.keys == parts[0].keys
+    expected = {}
+    for part in reversed(parts):  # sentences of the first one replace the others
+        expected |= {name: content for name, content in by_text(part).items() if name[0] in parts[0].keys}
+    assert by_text(united) == expected
+    assert united.lattice.tolist() == sorted(united.lattice.tolist())
+    assert united.lattice.size == len(expected)
+
+
+def random_sentences(rng: np.random.Generator, num_models: int, keys: str) -> Features:
+    """Sentences of at most two words; no sentence occurs twice in a lattice."""
+    texts = [
+        (place, text)
+        for place in range(len(keys))
+        for text in {tuple(rng.integers(1, 3, rng.integers(0, 3)).tolist()) for _ in range(4)}
+    ]
+    size = len(texts)
+    begin = np.cumsum([0, *(len(text) + 1 for _, text in texts)])
+    return Features(
+        keys=tuple(keys),
+        lattice=np.array([place for place, _ in texts]),
+        errors=rng.integers(0, 6, size),
+        graph=rng.uniform(0, 20, size),
+        acoustic=rng.uniform(0, 100, size),
+        num_words=np.array([len(text) for _, text in texts]),
+        word=np.array([word for _, text in texts for word in text], np.int32),
+        token_begin=begin,
+        logprob=rng.uniform(-9, 0, (num_models, begin[-1])).astype(np.float32),
+        old_logprob=rng.uniform(-9, 0, begin[-1]).astype(np.float32),
+        reference_words=rng.integers(1, 9, len(keys)),
+        first_pass_errors=rng.integers(0, 9, len(keys)),
+        rescored_errors=rng.integers(0, 9, len(keys)),
+    )
+
+
+def by_text(part: Features) -> dict:
+    """Return everything about each sentence by its key and words."""
+    word_end = np.cumsum(part.num_words)
+    contents = {}
+    for number in range(part.lattice.size):
+        text = tuple(part.word[word_end[number] - part.num_words[number] : word_end[number]].tolist())
+        tokens = slice(part.token_begin[number], part.token_begin[number + 1])
+        values = (part.errors[number], part.graph[number], part.acoustic[number])
+        scores = part.logprob[:, tokens].tolist(), part.old_logprob[tokens].tolist()
+        contents[part.keys[part.lattice[number]], text] = values, scores
+    return contents
 
 
 def test_references_of_other_utterances_are_refused() -> None:
@@ -246,164 +318,61 @@ def test_a_lattice_that_fails_is_left_out() -> None:
     assert [failure.key for failure in failures] == ["seed-1"]
 
 
-def test_the_search_finds_back_what_made_the_references() -> None:
-    tuned = tune_weights(LATTICES, references(), FakeLM(), OPTIONS)
-    words = sum(map(len, references().values()))
-    assert tuned.wer == pytest.approx(100 / words)  # the error that was put in
-    assert tuned.wer < tuned.wer_first_pass
-
-
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory):
-    """A folder with four lattices, their words, and a unigram that knows all of these."""
-    folder = tmp_path_factory.mktemp("bed")
-    examples = Path(__file__).parents[2] / "examples"
-    with package.write(folder / "lat.ark") as output:
-        for number, (_, lattice) in enumerate(package.read(examples / "lat.ark.gz")):
-            if number in (0, 2, 3, 4):
-                output.write(lattice)
-    for name in ("words.txt", "text"):
-        shutil.copy(examples / name, folder)
-    table = package.SymbolTable.read(folder / "words.txt")
-    words = ["<s>", "</s>", "<unk>", *(word for word, _ in table if word not in ("<eps>", "<s>", "</s>", "<unk>"))]
-    grams = [f"{-99 if word == '<s>' else -2 - len(word) % 5 / 4}\t{word}" for word in words]
-    arpa = ["\\data\\", f"ngram 1={len(words)}", "\n\\1-grams:", *grams, "\n\\end\\\n"]
-    (folder / "lm.arpa").write_text("\n".join(arpa))
-    return folder
-
-
-@pytest.fixture
-def tuning(bed, tmp_path):
-    """Arguments of ``ninja tune`` on a set of four lattices, and the file it is to write."""
-    return ["tune", bed / "lat.ark", "--ref", bed / "text"], tmp_path / "weights.toml"
-
-
-def test_the_command_writes_weights_that_rescore_takes(ninja, bed, tuning, tmp_path):
-    arguments, weights = tuning
-    model = ["--rnnlm", bed / "lm.arpa", "--acoustic-scale", 0.05]
-    code, printed, errors = ninja(*arguments, *model, "--algorithm", "cover", "-o", weights)
-    assert (code, printed) == (0, "")
-    assert "before rescoring" in errors.splitlines()[-1]
-    assert "LM weight" in errors.splitlines()[-1]
-    text = weights.read_text()
-    assert text.startswith(f"# ninja tune {bed / 'lat.ark'} --ref ")
-    assert f'rnnlm = ["{bed / "lm.arpa"}"]' in text
-    assert 'algorithm = "cover"' in text
-
-    values = {line.split(" = ")[0]: line.split(" = ")[1] for line in text.splitlines() if line[0] != "#"}
-    asked = [f"--{name.replace('_', '-')}={values[name]}" for name in ("lm_weight", "acoustic_scale", "word_penalty")]
-    given = ["--rnnlm", bed / "lm.arpa", "--algorithm", "cover"]
-    outputs = []
-    for extra in (["--config", weights], [*given, *asked], ["--config", weights, "--lm-weight", 0]):
-        outputs.append(tmp_path / f"{len(outputs)}.ark")
-        assert ninja("rescore", bed / "lat.ark", *extra, "-o", outputs[-1])[0] == 0
-    assert outputs[0].read_bytes() == outputs[1].read_bytes()
-    assert outputs[0].read_bytes() != outputs[2].read_bytes()
-
-
-def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
-    arguments, weights = tuning
-    models = ["--rnnlm", bed / "lm.arpa", "--rnnlm", bed / "lm.arpa", "--mixture", "linear"]
-    code, _, errors = ninja(*arguments, *models, "--algorithm", "nbest", "--num-best", 5, "-o", weights)
-    assert code == 0
-    assert ", mixture 0.5,0.5;" in errors.splitlines()[-1]  # the same model twice: nothing to choose
-    assert 'mixture = "linear"' in weights.read_text()
-    assert 'mixture_weights = "0.5,0.5"' in weights.read_text()
-    assert ninja("rescore", bed / "lat.ark", "--config", weights, "-o", tmp_path / "out.ark")[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("lm_weights = 1", "has no option 'lm_weights'"),
-        ("lm_weight = [1]", "lm_weight is [1], but takes one value"),
-        ("[rescore]\nlm_weight = 1", "has no option 'rescore'"),
-        ("lm_weight", "no TOML"),
-        ("lm_weight = 3", "--lm-weight is 3.0, but must lie in"),
-        (None, "No such file"),
-    ],
-)
-def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message):
-    path = tmp_path / "weights.toml"
-    if content is not None:
-        path.write_text(content)
-    code, _, errors = ninja("rescore", bed / "lat.ark", "--config", path, "-o", tmp_path / "out.ark")
-    assert code in (1, 2)
-    assert message in errors
-    assert str(path) in errors or content == "lm_weight = 3"
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--jobs", 2], "omit --jobs"),
-        (["--iterate", "forward"], "omit --iterate"),
-        (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
-    ],
-)
-def test_tune_weights_refuses_inputs_that_cannot_be_tuned(ninja, tuning, extra, message):
-    arguments, _ = tuning
-    code, _, errors = ninja(*arguments, *extra)
-    assert code == 2
-    assert message in errors
-
-
-def test_the_first_pass_is_tuned_alone(ninja, bed, tuning, tmp_path):
-    arguments, weights = tuning
-    code, printed, errors = ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 0.5, "-o", weights)
-    assert (code, printed) == (0, "")
-    values = toml.read(weights)
-    assert sorted(values) == ["acoustic_scale", "word_penalty"]
-    before, after = re.search(r"WER ([\d.]+) with the scales given, ([\d.]+) with these", errors).groups()
-    assert float(after) < float(before)
-    score = ("score", bed / "text", bed / "lat.ark", "--words", bed / "words.txt", "--mode", "present")
-    for options, wer in ((("--acoustic-scale", 0.5), before), (("--config", weights), after)):
-        assert ninja(*score, *options)[1].startswith(f"%WER {wer} ")
-    assert ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 0, "-o", weights)[0] == 2
-
-
-def test_the_first_pass_is_tuned_to_the_best_of_its_grid():
+def copies(num_copies: int) -> tuple[list[tuple[str, package.Lattice]], dict[str, list[str]]]:
+    """Return a larger set: each lattice and each reference several times."""
     said = references()
-    start = Scales(0.4, word_penalty=0.5)
-    tuned = tune_first_pass(LATTICES, said, start)
-
-    def errors(scales):
-        return sum(edits(said[key], lattice.words.spell(best_path(lattice, scales).words)) for key, lattice in LATTICES)
-
-    words = sum(map(len, said.values()))
-    grid = [
-        errors(Scales(0.4 * factor, word_penalty=0.5 + penalty))
-        for factor in ACOUSTIC_FACTORS
-        for penalty in WORD_PENALTIES
+    pairs = [
+        (f"{key}-{copy}", replace(lattice, key=f"{key}-{copy}"))
+        for copy in range(num_copies)
+        for key, lattice in LATTICES
     ]
-    assert tuned.wer == 100 * errors(tuned.scales) / words <= 100 * min(grid) / words
-    assert tuned.wer_before == 100 * errors(start) / words
-    assert tune_first_pass(LATTICES, said, start) == tuned
-    with pytest.raises(FormatError, match="no lattice has a reference"):
-        tune_first_pass(LATTICES, {}, start)
+    return pairs, {key: said[key.rpartition("-")[0]] for key, _ in pairs}
 
 
-def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):
-    arguments, _ = tuning
-    code, printed, _ = ninja(*arguments, "--rnnlm", bed / "lm.arpa", "--algorithm", "nbest", "--num-best", 5)
-    assert code == 0
-    assert "lm_weight = " in printed
+def test_weights_that_made_the_references_are_approached() -> None:
+    pairs, said = copies(25)
+    tuned = tune_weights(pairs, said, FakeLM(), replace(OPTIONS, lm_weight=0.3, acoustic_scale=1.0, word_penalty=0.0))
+    assert tuned.choice.reason == "better"
+    assert tuned.wer_rescored < tuned.wer_before < tuned.wer_first_pass
+    assert tuned.difference.high < 0
+    assert tuned.wer == pytest.approx(tuned.wer_rescored)  # nothing is pruned
+    few = tune_weights(LATTICES, references(), FakeLM(), OPTIONS)
+    assert (few.weights, few.choice.reason) == (few.start, "too few words")
+    assert few.wer_rescored == few.wer_before
 
 
-@pytest.mark.parametrize("mixture", [False, True])
-def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, bed, tuning, tmp_path, mixture):
-    """Two sentences of each lattice are too few to search among: the search expects a rate that is not had."""
-    arguments, weights = tuning
-    models = ["--rnnlm", bed / "lm.arpa", "--mixture", "linear", *(["--rnnlm", "english-ngram"] if mixture else [])]
-    code, _, errors = ninja(*arguments, *models[: None if mixture else 2], "--num-sentences", 2, "-o", weights)
-    assert code == 0
-    figures = re.search(r"([\d.]+) rescored with these(?: \(the search among .* expected ([\d.]+)\))?;", errors)
-    assert figures is not None, errors
-    if not mixture:
-        assert figures[2] is not None
-        assert figures[2] != figures[1]
-    assert figures[0] in weights.read_text()
-    out = tmp_path / "out.ark"
-    assert ninja("rescore", bed / "lat.ark", "--config", weights, "-o", out)[0] == 0
-    score = ninja("score", bed / "text", out, "--words", bed / "words.txt", "--mode", "present")
-    assert score[1].startswith(f"%WER {figures[1]} ")
+def test_sentences_of_rescorings_with_chosen_weights_join_the_first_ones(monkeypatch) -> None:
+    visited = []
+    pairs, said = copies(25)
+    monkeypatch.setattr(
+        weights_module,
+        "rescore",
+        lambda source, lm, options, **others: visited.append(options) or rescore(source, lm, options, **others),
+    )
+    tuned = tune_weights(pairs, said, FakeLM(), replace(OPTIONS, lm_weight=0.1), num_best=2)
+    assert 2 <= len(visited) <= 5
+    assert tuned.weights.lm_weight == visited[-1].lm_weight
+    assert tuned.num_sentences > 2 * tuned.num_lattices
+    rescored = rescore(pairs, FakeLM(), visited[-1])
+    assert tuned.wer_rescored == word_error_rate(rescored, said, visited[-1].scales)
+
+
+@pytest.mark.parametrize("lm_scale", [1.0, 2.0])
+def test_the_scales_of_the_first_pass_are_chosen_among_all_sentences(lm_scale):
+    """All sentences of the lattices are taken, so that the rates are those of the best paths."""
+    pairs, _ = copies(25)
+    best = Scales(0.4 * lm_scale, lm_scale, word_penalty=lm_scale)
+    said = {key: lattice.words.spell(best_path(lattice, best).words) for key, lattice in pairs}
+    start = Scales(0.8 * lm_scale, lm_scale, -2.0)
+    tuned = tune_first_pass(pairs, said, start)
+
+    def wer(scales):
+        errors = sum(edits(said[key], lattice.words.spell(best_path(lattice, scales).words)) for key, lattice in pairs)
+        return 100 * errors / sum(map(len, said.values()))
+
+    assert tuned.tuned.choice.reason == "better"
+    assert tuned.wer == tuned.tuned.wer == wer(tuned.scales) < wer(start) == tuned.wer_before
+    assert tuned.scales.lm == lm_scale
+    assert tune_first_pass(pairs, said, start) == tuned
+    with pytest.raises(FormatError, match="no lattice that could be rescored has a reference"):
+        tune_first_pass(pairs, {}, start)

@@ -1,0 +1,114 @@
+"""Paired comparison of two systems: the difference of their word error rates, its interval, and the power of a set."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.evaluate.bootstrap import Interval
+
+CONFIDENCE = 0.95  # of intervals and tests, two-sided
+POWER = 0.8  # probability that a test finds the difference
+
+Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """Word error rate of the second system minus that of the first, on the same utterances."""
+
+    interval: Interval  # of 95 % confidence, in percent absolute
+    standard_error: float  # percent absolute; infinite for fewer than two groups
+    num_groups: int
+    num_words: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval excludes 0."""
+        return 0.0 not in self.interval
+
+    @property
+    def words_needed(self) -> int | None:
+        """Number of reference words with which a true difference of this size is found in four tests of five.
+
+        The squared standard error is inversely proportional to the number of words N, so that the number needed is
+        N · ((z(0.975) + z(0.8)) · standard error / difference)². None if the difference is 0 or has no standard error.
+
+        Source: http://micquality.com/six_sigma_glossary/sample_size_hypothesis.htm, with quantiles of the normal
+            distribution.
+        """
+        if self.interval.mean == 0.0 or not math.isfinite(self.standard_error):
+            return None
+        quantiles = _NORMAL.inv_cdf(0.5 + CONFIDENCE / 2) + _NORMAL.inv_cdf(POWER)
+        return math.ceil(self.num_words * (quantiles * self.standard_error / self.interval.mean) ** 2)
+
+    def __str__(self) -> str:
+        """Format the difference with its interval."""
+        return f"{self.interval.mean:+.2f} [{self.interval.low:+.2f}, {self.interval.high:+.2f}]"
+
+
+def paired_difference(first: Values, second: Values, words: Values) -> PairedDifference:
+    """Estimate the difference of two word error rates from errors on the same groups of utterances.
+
+    Groups are speakers where these are known, else utterances: errors within a group may depend on each other. The
+    variance is that of a ratio of sums, and the interval has the quantile of Student's t for the number of groups.
+
+    Args:
+        first: Errors of the first system, [groups]; counts or expected values.
+        second: Errors of the second system, [groups].
+        words: Reference words, [groups], with a positive sum.
+
+    Source: Cochran, 1977, "Sampling Techniques", 3rd edition, section 2.11.
+    """
+    total = float(words.sum())
+    mean = float((second - first).sum()) / total
+    error = 100.0 * float(ratio_error((second - first)[None], words)[0])
+    quantile = student_quantile(0.5 + CONFIDENCE / 2, len(words) - 1) if len(words) > 1 else 1.0
+    return PairedDifference(Interval(100.0 * mean, quantile * error), error, len(words), int(total))
+
+
+def ratio_error(differences: Values, words: Values) -> npt.NDArray[np.float64]:
+    """Return the standard error of the sum of differences over the sum of words, float64 [...].
+
+    Args:
+        differences: Errors more than those of a reference system, [..., groups].
+        words: Reference words, [groups].
+    """
+    num_groups = len(words)
+    if num_groups < 2:
+        return np.full(differences.shape[:-1], np.inf)
+    residual = differences - differences.sum(-1, keepdims=True) / words.sum() * words
+    deviation: npt.NDArray[np.float64] = np.sqrt(num_groups / (num_groups - 1) * (residual**2).sum(-1)) / words.sum()
+    return deviation
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Return a quantile of Student's t distribution.
+
+    Args:
+        probability: Between 0 and 1.
+        freedom: Degrees of freedom, ≥ 1.
+
+    Returns:
+        The quantile, exact for one and two degrees of freedom; its error is below 1 % from three on, for
+        probabilities from 0.01 to 0.99.
+
+    Source: Abramowitz and Stegun, 1964, "Handbook of Mathematical Functions", formula 26.7.5.
+    """
+    if freedom == 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if freedom == 2:
+        return (2 * probability - 1) * math.sqrt(2 / (4 * probability * (1 - probability)))
+    z = _NORMAL.inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + math.fsum(term / float(freedom) ** power for power, term in enumerate(terms, 1))

@@ -1,0 +1,115 @@
+"""The choice of a point of a search from expected word errors: no further from the defaults than the data justify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.evaluate.bootstrap import Interval
+from ninja.evaluate.paired import PairedDifference, paired_difference, ratio_error
+
+MIN_WORDS = 500  # reference words, below which the defaults are kept
+MAX_FOLDS = 10  # of the cross-validation
+MIN_GROUPS = 5  # speakers; with fewer of them, utterances are resampled
+MAX_GROUPS = 200  # of utterances without speakers, to bound the memory
+
+Doubles = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+Reason = Literal["better", "best", "too few words", "chance"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """Word errors of each point of a search on each group of utterances."""
+
+    expected: Doubles  # [points, groups], over the posteriors of the sentences
+    errors: Doubles  # [points, groups], of the best sentences
+    words: Int64s  # [groups], of the references
+
+    def of_groups(self, groups: npt.NDArray[np.int64]) -> Outcomes:
+        """Return the outcomes of some groups."""
+        return Outcomes(self.expected[:, groups], self.errors[:, groups], self.words[groups])
+
+    def of_points(self, points: npt.NDArray[np.int64]) -> Outcomes:
+        """Return the outcomes of some points."""
+        return Outcomes(self.expected[points], self.errors[points], self.words)
+
+    def wer(self, point: int) -> float:
+        """Return the word error rate of the best sentences, percent."""
+        return 100.0 * float(self.errors[point].sum()) / max(int(self.words.sum()), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen point, and the evidence for it."""
+
+    point: int
+    candidate: int  # the simplest point within one standard error of the best
+    reason: Reason  # for the point: better than the defaults; the defaults are best, or kept for one of the others
+    difference: PairedDifference  # of the candidate to the defaults, cross-validated; negative if it is better
+
+    @property
+    def expected_difference(self) -> Interval:
+        """Cross-validated difference of the chosen point to the defaults, percent absolute."""
+        return self.difference.interval if self.reason == "better" else Interval(0.0, 0.0)
+
+
+def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: int, min_words: int) -> Choice:
+    """Choose the simplest point that is as good as the best, or the defaults if the set cannot tell them apart.
+
+    The best point has the fewest expected errors. Among the points within one standard error of it, those with the
+    fewest weights moved from the defaults are the simplest; the one with the fewest expected errors is the candidate.
+    The defaults are kept unless (1) the best point has significantly fewer expected errors, at 95 %, and (2) candidates
+    that are chosen on other folds have fewer errors than the defaults, by more than a standard error. Differences are
+    paired by group, and groups are the folds' units.
+
+    Args:
+        outcomes: Errors of all points on a development set.
+        num_moved: Number of weights that differ from the defaults, [points].
+        default: The point of the defaults.
+        min_words: Number of reference words below which the defaults are kept.
+
+    Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 7.10, for the rule
+        of one standard error.
+    """
+    words = outcomes.words
+    best, candidate = _candidate(outcomes, num_moved)
+    crossed = cross_validated(outcomes, num_moved)
+    difference = paired_difference(outcomes.errors[default], crossed, words)
+    advantage = paired_difference(outcomes.expected[default], outcomes.expected[best], words)
+    reason: Reason = "better"
+    if default in (best, candidate):
+        reason = "best"
+    elif not advantage.is_significant or difference.interval.mean >= -difference.standard_error:
+        reason = "chance"
+    if int(words.sum()) < min_words:
+        reason = "too few words"
+    return Choice(candidate if reason == "better" else default, candidate, reason, difference)
+
+
+def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Doubles:
+    """Count the errors on each group with the candidate that is chosen without the group's fold, float64 [groups]."""
+    num_groups = len(outcomes.words)
+    num_folds = min(MAX_FOLDS, num_groups)
+    errors = np.zeros(num_groups)
+    fold = np.arange(num_groups) % num_folds
+    for number in range(num_folds):
+        others = np.flatnonzero(fold != number) if num_folds > 1 else np.arange(num_groups)
+        _, candidate = _candidate(outcomes.of_groups(others), num_moved)
+        errors[fold == number] = outcomes.errors[candidate, fold == number]
+    return errors
+
+
+def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Return the point of the fewest expected errors, and the simplest one within a standard error of it."""
+    total = outcomes.expected.sum(1)
+    best = int(np.lexsort((num_moved, total))[0])
+    num_words = max(float(outcomes.words.sum()), 1.0)
+    excess = (total - total[best]) / num_words
+    error = np.nan_to_num(ratio_error(outcomes.expected - outcomes.expected[best], outcomes.words), posinf=0.0)
+    near = np.flatnonzero(excess <= error)
+    simplest = near[num_moved[near] == num_moved[near].min()]
+    return best, int(simplest[total[simplest].argmin()])

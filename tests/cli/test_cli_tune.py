@@ -1,0 +1,183 @@
+"""``ninja tune``: the file of weights that other commands take, and the figures printed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import ninja as package
+from ninja.evaluate import read_text
+from ninja.files import toml
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory):
+    """A folder with four lattices, their words, and a unigram that knows all of these."""
+    folder = tmp_path_factory.mktemp("bed")
+    examples = Path(__file__).parents[2] / "examples"
+    with package.write(folder / "lat.ark") as output:
+        for number, (_, lattice) in enumerate(package.read(examples / "lat.ark.gz")):
+            if number in (0, 2, 3, 4):
+                output.write(lattice)
+    for name in ("words.txt", "text"):
+        shutil.copy(examples / name, folder)
+    table = package.SymbolTable.read(folder / "words.txt")
+    words = ["<s>", "</s>", "<unk>", *(word for word, _ in table if word not in ("<eps>", "<s>", "</s>", "<unk>"))]
+    grams = [f"{-99 if word == '<s>' else -2 - len(word) % 5 / 4}\t{word}" for word in words]
+    arpa = ["\\data\\", f"ngram 1={len(words)}", "\n\\1-grams:", *grams, "\n\\end\\\n"]
+    (folder / "lm.arpa").write_text("\n".join(arpa))
+    return folder
+
+
+@pytest.fixture
+def tuning(bed, tmp_path):
+    """Arguments of ``ninja tune`` on a set of four lattices, and the file it is to write."""
+    return ["tune", bed / "lat.ark", "--ref", bed / "text"], tmp_path / "weights.toml"
+
+
+def test_the_command_writes_weights_that_rescore_takes(ninja, bed, tuning, tmp_path):
+    arguments, weights = tuning
+    model = ["--rnnlm", bed / "lm.arpa", "--acoustic-scale", 0.05]
+    code, printed, errors = ninja(*arguments, *model, "--algorithm", "cover", "-o", weights)
+    assert (code, printed) == (0, "")
+    assert "before rescoring" in errors.splitlines()[-1]
+    assert "LM weight" in errors.splitlines()[-1]
+    text = weights.read_text()
+    assert text.startswith(f"# ninja tune {bed / 'lat.ark'} --ref ")
+    assert f'rnnlm = ["{bed / "lm.arpa"}"]' in text
+    assert 'algorithm = "cover"' in text
+
+    values = {line.split(" = ")[0]: line.split(" = ")[1] for line in text.splitlines() if line[0] != "#"}
+    asked = [f"--{name.replace('_', '-')}={values[name]}" for name in ("lm_weight", "acoustic_scale", "word_penalty")]
+    given = ["--rnnlm", bed / "lm.arpa", "--algorithm", "cover"]
+    outputs = []
+    for extra in (["--config", weights], [*given, *asked], ["--config", weights, "--lm-weight", 0]):
+        outputs.append(tmp_path / f"{len(outputs)}.ark")
+        assert ninja("rescore", bed / "lat.ark", *extra, "-o", outputs[-1])[0] == 0
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    assert outputs[0].read_bytes() != outputs[2].read_bytes()
+
+
+def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
+    arguments, weights = tuning
+    models = ["--rnnlm", bed / "lm.arpa", "--rnnlm", bed / "lm.arpa", "--mixture", "linear"]
+    code, _, errors = ninja(*arguments, *models, "--algorithm", "nbest", "--num-best", 5, "-o", weights)
+    assert code == 0
+    assert ", mixture 0.5,0.5;" in errors.splitlines()[-1]  # the same model twice: nothing to choose
+    assert 'mixture = "linear"' in weights.read_text()
+    assert 'mixture_weights = "0.5,0.5"' in weights.read_text()
+    assert ninja("rescore", bed / "lat.ark", "--config", weights, "-o", tmp_path / "out.ark")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("lm_weights = 1", "has no option 'lm_weights'"),
+        ("lm_weight = [1]", "lm_weight is [1], but takes one value"),
+        ("[rescore]\nlm_weight = 1", "has no option 'rescore'"),
+        ("lm_weight", "no TOML"),
+        ("lm_weight = 3", "--lm-weight is 3.0, but must lie in"),
+        (None, "No such file"),
+    ],
+)
+def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message):
+    path = tmp_path / "weights.toml"
+    if content is not None:
+        path.write_text(content)
+    code, _, errors = ninja("rescore", bed / "lat.ark", "--config", path, "-o", tmp_path / "out.ark")
+    assert code in (1, 2)
+    assert message in errors
+    assert str(path) in errors or content == "lm_weight = 3"
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--jobs", 2], "omit --jobs"),
+        (["--iterate", "forward"], "omit --iterate"),
+        (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
+    ],
+)
+def test_tune_weights_refuses_inputs_that_cannot_be_tuned(ninja, tuning, extra, message):
+    arguments, _ = tuning
+    code, _, errors = ninja(*arguments, *extra)
+    assert code == 2
+    assert message in errors
+
+
+@pytest.fixture(scope="module")
+def large_bed(bed, tmp_path_factory):
+    """The set of four lattices twenty times: enough words to choose weights."""
+    folder = tmp_path_factory.mktemp("large")
+    references = read_text(bed / "text")
+    with package.write(folder / "lat.ark") as output, (folder / "text").open("w") as text:
+        for copy in range(20):
+            for key, lattice in package.read(bed / "lat.ark"):
+                output.write(lattice.replace(key=f"{key}-{copy}"))
+                text.write(f"{key}-{copy} {' '.join(references[key])}\n")
+    shutil.copy(bed / "words.txt", folder)
+    keys = [line.split()[0] for line in (folder / "text").read_text().splitlines()]
+    (folder / "utt2spk").write_text("".join(f"{key} {key.rpartition('-')[2]}\n" for key in keys))
+    return folder
+
+
+def test_the_first_pass_is_tuned_alone(ninja, large_bed, tmp_path):
+    weights = tmp_path / "weights.toml"
+    arguments = ["tune", large_bed / "lat.ark", "--ref", large_bed / "text", "--utt2spk", large_bed / "utt2spk"]
+    code, printed, errors = ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 1, "-o", weights)
+    assert (code, printed) == (0, "")
+    values = toml.read(weights)
+    assert sorted(values) == ["acoustic_scale", "word_penalty"]
+    before, after = re.search(r"WER ([\d.]+) with the initial scales, ([\d.]+) with these", errors).groups()
+    assert float(after) < float(before)
+    evidence = re.search(r"difference to the initial weights: .*cross-validated by speaker\)", errors)
+    assert evidence is not None, errors
+    assert evidence[0] in weights.read_text()
+    score = ("score", large_bed / "text", large_bed / "lat.ark", "--words", large_bed / "words.txt")
+    for options, wer in ((("--acoustic-scale", 1), before), (("--config", weights), after)):
+        assert ninja(*score, *options)[1].startswith(f"%WER {wer} ")
+    assert ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 0, "-o", weights)[0] == 2
+
+
+@pytest.mark.parametrize("model", ["none", "lm.arpa"])
+def test_a_set_of_few_words_keeps_the_initial_weights(ninja, bed, tuning, model):
+    arguments, weights = tuning
+    lm = model if model == "none" else bed / model
+    code, _, errors = ninja(*arguments, "--rnnlm", lm, "--acoustic-scale", 0.5, "--word-penalty", 0.3, "-o", weights)
+    assert code == 0
+    values = toml.read(weights)
+    assert (values["acoustic_scale"], values["word_penalty"]) == (0.5, 0.3)
+    message = re.search(r"the initial weights are kept: \d+ words are too few to choose others", errors)
+    assert message is not None, errors
+    assert message[0] in weights.read_text()
+
+
+def test_the_file_goes_to_stdout_without_an_output(ninja, bed, tuning):
+    arguments, _ = tuning
+    code, printed, _ = ninja(*arguments, "--rnnlm", bed / "lm.arpa", "--algorithm", "nbest", "--num-best", 5)
+    assert code == 0
+    assert "lm_weight = " in printed
+
+
+@pytest.mark.parametrize("mixture", [False, True])
+def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, large_bed, tmp_path, mixture):
+    weights, out = tmp_path / "weights.toml", tmp_path / "out.ark"
+    arguments = ["tune", large_bed / "lat.ark", "--ref", large_bed / "text", "--num-sentences", 2, "-o", weights]
+    models = ["--rnnlm", "english-ngram", *(["--rnnlm", "english-ngram", "--mixture", "linear"] if mixture else [])]
+    code, _, errors = ninja(*arguments, *models, "--acoustic-scale", 0.02, "--lm-weight", 0.2)
+    assert code == 0
+    figures = re.search(
+        r"([\d.]+) with the initial weights, ([\d.]+) rescored with these(?: \([\d.]+ among the sentences\))?;", errors
+    )
+    assert figures is not None, errors
+    assert float(figures[2]) < float(figures[1])
+    assert figures[0] in weights.read_text()
+    assert ninja("rescore", large_bed / "lat.ark", "--config", weights, "-o", out)[0] == 0
+    score = ninja("score", large_bed / "text", out, "--words", large_bed / "words.txt")
+    assert score[1].startswith(f"%WER {figures[2]} ")
+    if mixture:  # the same model twice is no better than once
+        assert len(toml.read(weights)["rnnlm"]) == 1
+        assert "model 2 of the mixture is not used" in errors
