@@ -1,7 +1,7 @@
-"""Operations on lattices; each takes a lattice, and many also a `Batch`, and returns a new one.
+"""Operations that take a lattice, in many cases also a `Batch`, and return a new one.
 
-Operations that drop or sort arcs return the old arc of each new arc on request (``return_arc_map=True``), so that any
-array with a value per arc can be indexed by it. The module of a function is imported when the function is first used;
+With ``return_arc_map=True``, operations that drop or reorder arcs also return the old index of each new arc, which can
+be used to index any array with one value per arc. The module of a function is imported when the function is first used;
 ``__init__.pyi`` lists the names.
 """
 

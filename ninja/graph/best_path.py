@@ -25,14 +25,14 @@ def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Ba
     Ties are broken as in Kaldi: the smaller graph cost wins, then the path that comes first.
 
     Args:
-        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
-        scales: Scales of the comparison.
+        lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
+        scales: Weights of the total cost.
 
     Returns:
-        The path; for a batch, the paths as lattices (`path_lattice`).
+        The path, or for a batch, a batch of linear lattices as returned by `path_lattice`.
 
     Raises:
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: A single lattice has no path from the start to a final state.
     """
     return _graph.best_path(lattices, scales)
 
@@ -40,15 +40,15 @@ def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Ba
 class BestWords(NamedTuple):
     """The words of the best path of each lattice of a batch."""
 
-    words: npt.NDArray[np.int32]  # ids without epsilons; those of lattice i are words[begin[i] : begin[i + 1]]
-    begin: npt.NDArray[np.int64]  # [lattices + 1]
-    graph_cost: npt.NDArray[np.float64]  # [lattices], unscaled
-    acoustic_cost: npt.NDArray[np.float64]  # [lattices], unscaled
-    num_labels: npt.NDArray[np.int64]  # [lattices], the number of frames where each frame has a label
+    words: npt.NDArray[np.int32]  # ids without epsilons; lattice i has words[begin[i] : begin[i + 1]]
+    begin: npt.NDArray[np.int64]  # [num_lattices + 1]
+    graph_cost: npt.NDArray[np.float64]  # [num_lattices], unscaled
+    acoustic_cost: npt.NDArray[np.float64]  # [num_lattices], unscaled
+    num_labels: npt.NDArray[np.int64]  # [num_lattices]; the number of frames if there is one label per frame
 
 
 def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
-    """Find the words of the best path of each lattice of a batch.
+    """Find the words on the best path of each lattice of a batch.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state.
@@ -63,22 +63,22 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
     """Return a path as a linear lattice with the costs and labels of its arcs.
 
     Raises:
-        LatticeError: The path does not belong to this lattice.
+        LatticeError: The arcs of the path are not a path of this lattice.
     """
     return _graph.path_lattice(lattice, path.arcs)
 
 
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
-    """Draw n paths, with replacement, each as a lattice.
+    """Draw n paths with replacement, and return them as linear lattices.
 
-    At every state all arcs, and the end if the state is final, are equally probable, regardless of their costs. The
-    same seed and key give the same paths.
+    At each state, all arcs are equally probable regardless of their costs, as is stopping if the state is final. The
+    paths depend only on the lattice, its key and the seed.
 
     Raises:
         OptionError: ``n`` is below 1.
         LatticeError: No path leads from the start to a final state.
 
-    Source: OpenFst, randgen.h, UniformArcSelector, as Kaldi's lattice-to-nbest ``--random`` uses it.
+    Source: OpenFst, randgen.h, UniformArcSelector, which Kaldi's lattice-to-nbest ``--random`` uses.
     """
     check_range("n", n, least=1)
     lattice = connect(lattice)

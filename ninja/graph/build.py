@@ -1,4 +1,4 @@
-"""Lattices built from arcs in any order, and linear lattices."""
+"""Construction of lattices from arcs in any order, and of linear lattices."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ Integers = Sequence[int] | npt.NDArray[np.int32]
 
 
 def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: str = "") -> npt.NDArray[np.int32]:
-    """Number states in topological order from the start, 0, in the order of OpenFst's TopSort.
+    """Number the states that are reachable from the start in topological order, as OpenFst's TopSort does.
 
-    Arcs of state s are ``arc_begin[s] : arc_begin[s + 1]``, as in a lattice.
+    Args:
+        arc_begin: Offsets of the arcs of each state, as in a lattice, [num_states + 1].
+        dst: Destination of each arc, [num_arcs].
+        start: The start state, which becomes state 0.
+        key: Utterance id for the message.
 
     Returns:
-        New number of each state, int32 [num_states]; -1 if it is unreachable.
+        New number of each state, int32 [num_states]; -1 for unreachable states.
 
     Raises:
         LatticeError: There is a cycle; the message names its states.
@@ -41,14 +45,14 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
 def arc_order(
     src: npt.ArrayLike, dst: npt.ArrayLike, num_states: int, start: int = 0, key: str = ""
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Number states in topological order, and order arcs by the number of the state they leave.
+    """Number states in topological order, and sort arcs by the new number of their source state.
 
-    States keep their numbers if these are a topological order from the start, 0; otherwise they are sorted as by
-    OpenFst. Arcs of a state keep their order. Arguments are those of ``from_arcs``.
+    States keep their numbers if ``start`` is 0 and every arc leads to a larger number; otherwise see ``top_sort``. The
+    arcs of a state keep their order. The arguments are as for ``from_arcs``.
 
     Returns:
-        The new number of each state, int32 [num_states], -1 if it is unreachable; and the reachable arcs in their new
-        order, int64.
+        The new number of each state, int32 [num_states], with -1 for unreachable states; and the old indices of the
+        reachable arcs in the new order, int64.
 
     Raises:
         LatticeError: There is a cycle.
@@ -80,34 +84,34 @@ def from_arcs(
     frame_shift: float | None = None,
     words: SymbolTable | None = None,
 ) -> Lattice:
-    """Make a lattice from arcs and states in any order.
+    """Create a lattice from arcs and states in any order.
 
-    States and arcs are numbered by ``arc_order``; unreachable states are removed.
+    States and arcs are sorted by ``arc_order``; unreachable states are removed.
 
     Args:
-        src: State each arc leaves, [num_arcs].
-        dst: State each arc enters, [num_arcs].
-        word: Word of each arc, [num_arcs], 0 = epsilon.
+        src: Source state of each arc, [num_arcs].
+        dst: Destination state of each arc, [num_arcs].
+        word: Word id of each arc, [num_arcs], 0 = epsilon.
         graph: Graph cost of each arc, [num_arcs].
-        acoustic: Acoustic cost of each arc, [num_arcs]; 0 by default.
-        finals: Cost of each final state: graph, or (graph, acoustic).
-        labels: Alignment of each arc; empty by default.
-        final_labels: Alignments of final states that have one.
-        time: Frame of each state, if there are no labels.
+        acoustic: Acoustic cost of each arc, [num_arcs].  [default: 0]
+        finals: Final state -> graph cost, or (graph cost, acoustic cost).
+        labels: Alignment labels of each arc.  [default: none]
+        final_labels: Final state -> alignment labels, for states that have any.
+        time: Frame of each state, for lattices without labels.
         kind: "compact" or "raw".
         frame_shift: Seconds per frame.
 
     Raises:
-        LatticeError: A cycle, a state below 0, or another broken invariant.
+        LatticeError: The arcs form a cycle, a state number is negative, or another invariant is broken.
     """
     leaves, enters = np.asarray(src, np.int64).reshape(-1), np.asarray(dst, np.int64).reshape(-1)
     if leaves.shape != enters.shape:
-        raise LatticeError(f"{len(leaves)} arcs leave a state, but {len(enters)} enter one", key=key)
+        raise LatticeError(f"src has {len(leaves)} arcs, but dst has {len(enters)}", key=key)
     states = np.concatenate([leaves, enters, np.fromiter(finals, np.int64, len(finals)), [start]])
     if states.min() < 0:
-        raise LatticeError(f"a state has the number {states.min()}, but numbers start at 0", key=key)
+        raise LatticeError(f"a state has the number {states.min()}, but must have 0 or more", key=key)
     if states.max() >= 2**31 - 1:
-        raise LatticeError(f"a state has the number {states.max()}, but numbers end at {2**31 - 2}", key=key)
+        raise LatticeError(f"a state has the number {states.max()}, but must have at most {2**31 - 2}", key=key)
     num_states = int(states.max()) + 1
 
     number, arc_map = arc_order(leaves, enters, num_states, start, key)
@@ -147,23 +151,26 @@ def linear(
     acoustic_cost: float = 0.0,
     symbols: SymbolTable | None = None,
 ) -> Lattice:
-    """Make a lattice of one path, whose final state carries its costs.
+    """Create a lattice with a single path, whose costs are on the final state.
 
-    Since it is not known which word a label belongs to, each word gets one label, and the last word the rest.
+    Each word gets one label and the last word gets the rest, because the word of a label is not known.
 
     Args:
         words: Word ids, > 0.
-        alignment: Labels of all frames: transition ids in Kaldi, > 0.
+        alignment: One label per frame: transition ids in Kaldi, > 0.
+        graph_cost: Graph cost of the path.
+        acoustic_cost: Acoustic cost of the path.
+        symbols: Symbol table of the lattice.
 
     Raises:
-        LatticeError: A word id or label is not above 0, or a cost not finite.
+        LatticeError: A word id or label is not above 0, or a cost is not finite.
 
     Source: Kaldi, latbin/linear-to-nbest.cc.
     """
     word, labels = np.asarray(words, np.int64), np.asarray(alignment, np.int64)
     for name, ids in (("word id", word), ("label", labels)):
         if (bad := ids[ids < 1]).size:
-            raise LatticeError(f"the {name} {bad[0]} is not above 0", key=key)
+            raise LatticeError(f"the {name} is {bad[0]}, but must be above 0", key=key)
     num_arcs = max(word.size, int(labels.size > 0))
     begin = np.minimum(np.arange(num_arcs + 1), labels.size)
     begin[-1] = labels.size

@@ -19,24 +19,25 @@ MAX_ARCS = 10_000_000
 def compose(
     lattice: Lattice, other: Lattice | Fst, phi_label: int | None = None, *, max_arcs: int = MAX_ARCS
 ) -> Lattice:
-    """Keep the paths whose words the other machine accepts, and add its costs to them.
+    """Compose a lattice with another lattice or an FST.
 
-    With another lattice, words match words, both costs are added, and alignments are those of the first lattice. With
-    an FST, words match its input labels, its output labels are the words of the result, and its costs are added to the
-    graph costs. Each pair of matching paths makes one path.
+    If `other` is a lattice, words are matched with words, graph and acoustic costs are added separately, and the
+    alignments of the first lattice are kept. If it is an FST, words are matched with its input labels and replaced by
+    its output labels, and its costs are added to the graph costs. Each pair of matching paths is a path of the result.
 
     Args:
-        other: Another lattice, or an FST, cyclic or acyclic.
-        phi_label: Input label, > 0, of the FST's failure arcs, such as the back-off arcs of a grammar. They are
-            followed if a state has no arc for a word, and consume no word. By default there are none.
-        max_arcs: Raise if the composition has more arcs.
+        lattice: The first operand.
+        other: A lattice, or an FST, which may be cyclic.
+        phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. They are
+            followed if a state has no arc for a word, and consume no word.  [default: no failure arcs]
+        max_arcs: Maximum number of arcs of the composition.
 
     Returns:
-        The connected composition, of the lattice's kind.
+        The connected composition, of the same kind as `lattice`.
 
     Raises:
-        LatticeError: No path is left, the composition is too large, the FST has a cycle of epsilons, or costs exceed
-            the range of a float.
+        LatticeError: No path remains, the composition has more than ``max_arcs`` arcs, the FST has a cycle of
+            epsilons, or costs exceed the range of float32.
         OptionError: ``phi_label`` is below 1, or given with a lattice.
 
     Source: Kaldi, latbin/lattice-compose.cc; Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in
@@ -44,15 +45,14 @@ def compose(
     """
     if isinstance(other, Lattice):
         if phi_label is not None:
-            raise OptionError("a lattice has no failure arcs; phi_label is for FSTs")
-        return composed_pair(lattice, other, 1.0, 1.0, max_arcs)
+            raise OptionError("phi_label is only valid for FSTs; a lattice has no failure arcs")
+        return compose_scaled(lattice, other, 1.0, 1.0, max_arcs)
     if phi_label is not None and phi_label < 1:
-        raise OptionError(f"phi_label is {phi_label}, but must be above 0")
+        raise OptionError(f"phi_label is {phi_label}, but must be 1 or more")
     composition = _graph.compose(lattice, other, -1 if phi_label is None else phi_label, max_arcs)
     if isinstance(composition, int):
         raise LatticeError(
-            f"state {composition} of the FST {other.path or ''} lies on a cycle of arcs without input labels; remove "
-            "its epsilons",
+            f"state {composition} of the FST {other.path or ''} lies on a cycle of input epsilons; remove the epsilons",
             key=lattice.key,
         )
     arc_begin, dst, word, arc, _, cost, state, _, final_cost = composition
@@ -67,24 +67,27 @@ def compose(
 
 
 def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Keep the word sequences that two lattices of one utterance have in common, and interpolate their costs.
+    """Interpolate the costs of two lattices of an utterance, keeping the word sequences that both contain.
 
-    Costs are ``alpha`` times those of the first lattice plus ``1 - alpha`` times those of the second, ``alpha`` in
-    [0, 1]. Alignments are those of the first.
+    Args:
+        first: Lattice whose costs are multiplied by ``alpha``; its alignments are kept.
+        second: Lattice whose costs are multiplied by ``1 - alpha``.
+        alpha: Weight of the first lattice, in [0, 1].
+        max_arcs: Maximum number of arcs of the result.
 
     Raises:
         LatticeError: As for ``compose``.
-        OptionError: ``alpha`` is out of its range.
+        OptionError: ``alpha`` is out of range.
 
     Source: Kaldi, latbin/lattice-interp.cc.
     """
     if not 0.0 <= alpha <= 1.0:
         raise OptionError(f"alpha is {alpha}, but must be from 0 to 1")
-    return composed_pair(first, second, alpha, 1.0 - alpha, max_arcs)
+    return compose_scaled(first, second, alpha, 1.0 - alpha, max_arcs)
 
 
-def composed_pair(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
-    """Compose two lattices over their words, both costs of each times a factor; see ``compose``."""
+def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
+    """Compose two lattices after multiplying the costs of each by a factor; see ``compose``."""
     check_one_table((first, second))
     order = np.lexsort((second.word, second.src))
     word = second.word[order]
@@ -109,18 +112,18 @@ def _composition(
     arc_begin: npt.NDArray[np.int64],
     dst: npt.NDArray[np.int32],
     word: npt.NDArray[np.int32],
-    arc: npt.NDArray[np.int64],  # arc of the lattice, -1 if the lattice stays in its state
+    arc: npt.NDArray[np.int64],  # arc of the lattice, -1 if it stays in its state
     state: npt.NDArray[np.int32],  # state of the lattice
     costs: dict[str, Array],
 ) -> Lattice:
-    """Return the connected lattice of a composition, with the alignments of ``lattice``."""
+    """Create the connected lattice of a composition, with the alignments of ``lattice``."""
     is_final = np.isfinite(costs["final_graph"])
     ali_begin, ali = gather_labels(lattice.ali, lattice.ali_begin, arc, arc >= 0)
     final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, is_final)
     with np.errstate(over="ignore"):
         rounded = {name: frozen(cost, np.float32) for name, cost in costs.items()}
     if not all(np.isfinite(cost[is_final] if "final" in name else cost).all() for name, cost in rounded.items()):
-        raise LatticeError("composed costs exceed the range of a float", key=lattice.key)
+        raise LatticeError("composed costs exceed the range of float32; scale the costs down first", key=lattice.key)
     composition = lattice.replace(
         arc_begin=arc_begin,
         dst=dst,
@@ -135,9 +138,9 @@ def _composition(
     try:
         return connect(composition)
     except LatticeError:
-        raise LatticeError("no path is left: the two have no word sequence in common", key=lattice.key) from None
+        raise LatticeError("no path remains: the operands have no word sequence in common", key=lattice.key) from None
 
 
 def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
-    """Return the costs of some arcs in float64, 0 if there is no arc (-1)."""
+    """Return the costs of arcs, float64; 0 for no arc (-1)."""
     return np.where(arc >= 0, costs[arc].astype(np.float64), 0.0) if costs.size else np.zeros(arc.size)

@@ -20,14 +20,16 @@ def connect(lattices: Lattices, *, return_arc_map: bool = False) -> Lattices | t
     """Drop the states and arcs that lie on no path from the start to a final state.
 
     Args:
-        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
+        lattices: A lattice or a batch. In a batch, a lattice that has no such path is moved to `faults`.
+        return_arc_map: Also return the old index of each new arc.
 
     Returns:
-        The connected lattice, or the argument itself if it is connected; states and arcs keep their order. With
-        ``return_arc_map`` also the old arc of each new arc, int64 [num_arcs], for a batch those of all its lattices.
+        The connected lattice, or the argument itself if it is connected; states and arcs keep their order. If
+        ``return_arc_map`` is set, also the old index of each new arc, int64 [num_arcs]; for a batch, the arcs of all
+        lattices are concatenated.
 
     Raises:
-        LatticeError: There is no such path.
+        LatticeError: A single lattice has no such path.
     """
     return _graph.connect(lattices, None, return_arc_map)
 
@@ -43,16 +45,21 @@ def select_arcs(
 def select_arcs(
     lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Keep the arcs that are selected by ``keep``, bool [num_arcs], and connect the result.
+    """Keep the arcs that are selected by a mask, and connect the result.
+
+    Args:
+        lattices: As for ``connect``.
+        keep: Whether to keep each arc, bool [num_arcs]; for a batch, the arcs of all lattices are concatenated.
+        return_arc_map: As for ``connect``.
 
     Returns:
-        As ``connect``.
+        As for ``connect``.
 
     Raises:
-        LatticeError: No path is left, or ``keep`` has another length.
+        LatticeError: No path remains in a single lattice, or ``keep`` has another length.
     """
     mask = np.ascontiguousarray(keep, np.bool_)
     if mask.shape != (lattices.num_arcs,):
         key = as_batch(lattices).keys[0]
-        raise LatticeError(f"keep has shape {mask.shape}, but [{lattices.num_arcs}] is needed", key=key)
+        raise LatticeError(f"keep has shape {mask.shape}, but must have shape ({lattices.num_arcs},)", key=key)
     return _graph.connect(lattices, mask, return_arc_map)

@@ -1,4 +1,4 @@
-"""Epsilon removal and determinization: one path for each word sequence, the best, with its costs and its alignment."""
+"""Epsilon removal, and determinization, which keeps the best path of each word sequence."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     """Remove the arcs without a word; the best path of each word sequence keeps its costs and alignment.
 
     An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
-    put before its own. If several paths lead to the same state with the same word, the best is kept (total cost, ties
-    by the smaller graph minus acoustic cost, as in Kaldi).
+    prepended. If several paths lead from one state to another with the same word, the best one is kept: the one of
+    least total cost, and in case of a tie of least graph minus acoustic cost, as in Kaldi.
 
     Args:
-        acoustic_scale: Factor of acoustic costs where paths are compared; the costs of the result are unscaled.
-        max_arcs: Raise if the result has more arcs; each state gets the arcs of all states its epsilons reach.
+        lattice: Any lattice.
+        acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
+        max_arcs: Maximum number of arcs of the result; each state gets the arcs of all states its epsilons reach.
 
     Returns:
-        A connected lattice without epsilons, of kind "compact" since an arc may carry many labels. States keep their
-        order; costs are summed in float64.
+        A connected lattice without epsilons, of kind "compact" because an arc may have several labels. States keep
+        their order; costs are summed in float64.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or there are more than ``max_arcs`` arcs.
-        OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` below 1.
+        LatticeError: No path leads from the start to a final state, or the result has more than ``max_arcs`` arcs.
+        OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` is below 1.
 
     Source: Mohri 2002, "Generic ε-removal and input ε-normalization algorithms for weighted transducers".
     """
@@ -39,27 +40,27 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
 
 
 def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
-    """Keep one path for each word sequence, the best, with its graph cost, acoustic cost and alignment.
+    """Keep the best path of each word sequence, with its graph cost, acoustic cost and alignment.
 
     As in Kaldi, costs and alignments move towards the end where paths of one word sequence diverge: they are correct
-    for each path as a whole, not for each arc. Nothing is pruned, and time and size can be exponential in the size of
-    the lattice, hence the bound: prune state-level lattices first. (OpenFst's determinization emits at most one output
-    label per transition, so that its result of such lattices has up to a hundred times the states.)
+    for each path as a whole, not for each arc. Nothing is pruned, so time and size can be exponential in the size of
+    the lattice: prune state-level lattices first. (OpenFst's determinization emits at most one output label per
+    transition; for such lattices, its result has up to a hundred times as many states.)
 
     Args:
         lattice: Any lattice; epsilons are removed.
-        acoustic_scale: Factor of acoustic costs where paths are compared; the costs of the result are unscaled. Ties
-            are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
-        max_arcs: Raise if the result, here or of epsilon removal, has more arcs, or subsets of states contain more than
-            twenty times as many elements.
+        acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
+            Ties are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
+        max_arcs: Maximum number of arcs of the result and of the intermediate lattice without epsilons; subsets of
+            states may contain twenty times as many elements.
 
     Returns:
-        A connected lattice without epsilons and without two arcs of a state with the same word; costs are summed in
-        float64. A lattice that is deterministic already is only connected.
+        A connected lattice without epsilons, in which no two arcs of a state have the same word. Costs are summed in
+        float64. A lattice that is already deterministic is only connected.
 
     Raises:
-        LatticeError: The bound is exceeded, or no path leads from the start to a final state.
-        OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` below 1.
+        LatticeError: ``max_arcs`` is exceeded, or no path leads from the start to a final state.
+        OptionError: ``acoustic_scale`` is not finite, or ``max_arcs`` is below 1.
 
     Source: Mohri 1997, "Finite-state transducers in language and speech processing"; Povey et al. 2012, "Generating
     exact lattices in the WFST framework", section 5.
@@ -87,7 +88,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     final_length[final] = np.diff(plain.final_ali_begin)[end]
     ali_begin = offsets(sums(length[taken], taken_begin).astype(np.int64))
     ali = plain.ali[ranges(plain.ali_begin[taken], length[taken])]
-    # The labels of the remaining arcs, then those of the old final state.
+    # The labels of the remaining arcs precede those of the old final state.
     before = sums(length[final_taken], final_taken_begin).astype(np.int64)
     final_ali_begin = offsets(before + final_length)
     final_ali = np.empty(final_ali_begin[-1], np.int32)
@@ -112,8 +113,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
 
 
 def is_deterministic(lattice: Lattice) -> bool:
-    """Tell whether there are no epsilons and no two arcs of a state carry the same word."""
+    """Return whether a lattice has no epsilons, and no two arcs of a state have the same word."""
     if (lattice.word == 0).any():
         return False
-    way = (lattice.src.astype(np.int64) << 32) | lattice.word
-    return np.unique(way).size == way.size
+    state_and_word = (lattice.src.astype(np.int64) << 32) | lattice.word
+    return np.unique(state_and_word).size == state_and_word.size

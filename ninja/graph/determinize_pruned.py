@@ -1,4 +1,4 @@
-"""Pruned determinization: the best path of each word sequence within a beam, with bounds of memory and size."""
+"""Pruned determinization: the best path of each word sequence within a beam, with limits on memory and size."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _LOOP, _PRECISION = 4, 5
 @documented
 @dataclass(frozen=True, slots=True)
 class DeterminizeBounds:
-    """Bounds on the memory and size of a determinization; 0 or less is no bound."""
+    """Limits on the memory and size of a determinization."""
 
     delta: float = described(2.0**-10, "Merge sets of states whose costs differ by at most this much.")
-    max_mem: int = described(50_000_000, "Maximum memory in bytes, roughly; no bound if 0 or less.")
-    max_arcs: int = described(-1, "Maximum number of arcs; no bound if 0 or less.")
-    max_states: int = described(-1, "Maximum number of states; no bound if 0 or less.")
-    max_loop: int = described(500_000, "Maximum number of chained epsilons; no bound if 0 or less.")
-    retry_cutoff: float = described(0.5, "Prune and retry below this fraction of the beam; never if 0.")
+    max_mem: int = described(50_000_000, "Approximate maximum memory in bytes; no limit if 0 or less.")
+    max_arcs: int = described(-1, "Maximum number of arcs; no limit if 0 or less.")
+    max_states: int = described(-1, "Maximum number of states; no limit if 0 or less.")
+    max_loop: int = described(500_000, "Maximum number of states linked by epsilons; no limit if 0 or less.")
+    retry_cutoff: float = described(
+        0.5, "Prune the lattice and retry if less than this fraction of the beam was reached; never if 0."
+    )
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if not 0.0 <= self.delta < np.inf:
             raise OptionError(f"delta is {self.delta}, but must be 0 or more")
         if not 0.0 <= self.retry_cutoff < 1.0:
@@ -46,22 +47,22 @@ class DeterminizeBounds:
 
 @dataclass(frozen=True, slots=True)
 class DeterminizeReport:
-    """Report of a pruned determinization: the beam that was reached."""
+    """Report of a pruned determinization."""
 
-    beam: float  # requested
-    effective_beam: float  # the result is complete within this cost of the best path
-    retries: int  # on a lattice pruned to a smaller beam
-    stopped_by: Limit | None  # the bound that stopped the last try
+    beam: float  # requested beam
+    effective_beam: float  # all paths within this cost of the best path are included
+    retries: int  # number of retries on a lattice pruned to a smaller beam
+    stopped_by: Limit | None  # the limit that stopped the last attempt
 
     @property
     def complete(self) -> bool:
-        """True if the whole beam was reached."""
+        """Whether the requested beam was reached."""
         return self.effective_beam >= self.beam
 
     def __str__(self) -> str:
         if self.complete:
             return f"beam {self.beam:g} reached"
-        cause = "a smaller beam was tried" if self.stopped_by is None else f"the bound of {self.stopped_by} was reached"
+        cause = "a smaller beam was used" if self.stopped_by is None else f"the {self.stopped_by} limit was reached"
         tries = f" after {self.retries} retries" if self.retries else ""
         return f"beam {self.effective_beam:.4g} of {self.beam:g} reached{tries}: {cause}"
 
@@ -74,25 +75,28 @@ def determinize_pruned(
     *,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Keep the best path of each word sequence within the beam, with both its costs and its alignment.
+    """Keep the best path of each word sequence within the beam, with both costs and its alignment.
 
     Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
-    in single precision in Kaldi's order, so that of nearly equal paths the same one is kept. The search is best first:
-    if a bound stops it, the result is complete within a smaller beam, which the report contains.
+    in single precision in Kaldi's order, so that the same one of nearly equal paths is kept. The search is best-first:
+    if a limit stops it, the result is complete within a smaller beam, which the report contains.
 
     Args:
-        beam: Largest difference in total cost to the best path, > 0; infinity keeps all paths.
-        acoustic_scale: Factor of acoustic costs where paths are compared, not 0; the costs of the result are unscaled.
-        bounds: Bounds of memory and size; by default those of Kaldi's tool.
+        lattice: Any lattice.
+        beam: Largest difference in total cost from the best path, > 0; infinity keeps all paths.
+        acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0; the costs of the result are
+            unscaled.
+        bounds: Limits on memory and size.  [default: those of Kaldi's tool]
+        minimize: Minimize the result.
 
     Returns:
-        A connected compact lattice without epsilons and without two arcs of a state with the same word, whose times are
-        those of its alignments; and the report.
+        A connected compact lattice without epsilons, in which no two arcs of a state have the same word and times
+        follow from the alignments; and the report.
 
     Raises:
-        LatticeError: No path leads from the start to a final state or was found within the bounds, or epsilons lead
-            through more than ``max_loop`` states.
-        OptionError: An option is out of its range.
+        LatticeError: No path leads from the start to a final state, none was complete within the limits, or epsilons
+            lead through more than ``max_loop`` states.
+        OptionError: An option is out of range.
 
     Source: Povey et al. 2012, "Generating exact lattices in the WFST framework"; Kaldi,
     lat/determinize-lattice-pruned.cc.
@@ -110,7 +114,7 @@ def determinize_pruned_all(
     *,
     minimize: bool = False,
 ) -> Batch | None:
-    """Apply `determinize_pruned` to a batch; return None if a lattice fails or is stopped by a bound."""
+    """Apply `determinize_pruned` to a batch; return None if a lattice fails or reaches a limit."""
     check_beam(beam, acoustic_scale)
     try:
         result = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())
@@ -132,37 +136,40 @@ def determinize_phone_pruned(
     word_determinize: bool = True,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Determinize over phones and words first, then over words, each within the beam.
+    """Determinize over phones and words first, then over words, both within the beam.
 
-    The first pass reduces the work of the second if the same words have many alignments, so that larger lattices stay
-    within the bounds. The result is that of ``determinize_pruned``, except that rounding may decide differently between
+    If the same words have many alignments, the first pass reduces the work of the second, so that larger lattices stay
+    within the limits. The result is that of ``determinize_pruned``, except that rounding may select another one of
     nearly equal paths.
 
     Args:
         lattice: A lattice whose alignments are transition ids.
         model: The transition model, which defines where phones begin.
-        beam: Largest difference in total cost to the best path, > 0.
-        acoustic_scale: Factor of acoustic costs where paths are compared, not 0; the costs of the result are unscaled.
-        bounds: Bounds of memory and size, for each pass; by default those of Kaldi's tool (no ``max_loop``).
-        word_determinize: Make the second pass; without it the result has epsilons in place of phones.
+        beam: Largest difference in total cost from the best path, > 0.
+        acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0; the costs of the result are
+            unscaled.
+        bounds: Limits on memory and size in each pass.  [default: those of Kaldi's tool, without ``max_loop``]
+        phone_determinize: Run the first pass.
+        word_determinize: Run the second pass; otherwise the result has epsilons in place of phones.
+        minimize: Minimize the result.
 
     Returns:
-        As ``determinize_pruned``; the report is that of the pass with the smaller effective beam.
+        As for ``determinize_pruned``; the report is that of the pass with the smaller effective beam.
 
     Raises:
-        LatticeError: As ``determinize_pruned``, or a label is not a transition id of the model.
-        OptionError: An option is out of its range, or both passes are off.
+        LatticeError: As for ``determinize_pruned``, or a label is not a transition id of the model.
+        OptionError: An option is out of range, or both passes are disabled.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticePhonePruned.
     """
     check_beam(beam, acoustic_scale)
     if not (phone_determinize or word_determinize):
-        raise OptionError("neither phone_determinize nor word_determinize is set: nothing would be done")
+        raise OptionError("phone_determinize and word_determinize are both disabled; enable at least one")
     bounds = bounds or DeterminizeBounds(max_loop=-1)
     if not phone_determinize:
         result, report = _run(lattice, beam, acoustic_scale, bounds)
     else:
-        # Scaled once for both passes, as Kaldi does: each scaling rounds.
+        # Scale once for both passes, as Kaldi does, because each scaling rounds.
         scaled = _acoustic_times(lattice, float(np.float32(acoustic_scale)))
         labelled, first_phone = with_phones(state_level(scaled), model)
         phones, report = _run(labelled, beam, 1.0, bounds)
@@ -185,23 +192,25 @@ def determinize_retrying(
     num_loops: int = 20,
     prune_result: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Determinize without a beam; if that exceeds the bounds, prune the lattice by smaller and smaller beams and retry.
+    """Determinize without a beam; while a limit is exceeded, prune the lattice with a smaller beam and retry.
 
-    This is Kaldi's lattice-determinize, which is superseded by ``determinize_pruned``.
+    This is Kaldi's lattice-determinize, which ``determinize_pruned`` supersedes.
 
     Args:
-        beam: The first retry prunes by this times ``beam_ratio``, > 0.
-        acoustic_scale: Factor of acoustic costs where paths are compared, not 0.
-        beam_ratio: Factor of the beam for each further try, above 0 and below 1.
-        num_loops: Maximum number of tries on a pruned lattice, ≥ 0.
-        prune_result: Prune the result by the beam.
+        lattice: Any lattice.
+        beam: The first retry prunes with ``beam * beam_ratio``, > 0.
+        acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0.
+        bounds: Limits on memory and size.  [default: those of Kaldi's tool]
+        beam_ratio: Factor applied to the beam before each retry, above 0 and below 1.
+        num_loops: Maximum number of retries, ≥ 0.
+        prune_result: Prune the result with the last beam.
 
     Returns:
-        As ``determinize_pruned``, with an infinite beam, or that of the last try.
+        As for ``determinize_pruned``; the effective beam is infinite, or the beam of the last retry.
 
     Raises:
-        LatticeError: As ``determinize_pruned``, or no try was within the bounds.
-        OptionError: An option is out of its range.
+        LatticeError: As for ``determinize_pruned``, or every attempt exceeded a limit.
+        OptionError: An option is out of range.
 
     Source: Kaldi, latbin/lattice-determinize.cc.
     """
@@ -223,18 +232,18 @@ def determinize_retrying(
         tried = beam
         pruned = prune(lattice, beam, Scales(acoustic_scale))
     raise LatticeError(
-        f"the bound of {limit} was exceeded even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
+        f"the {limit} limit was exceeded even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
         key=lattice.key,
     )
 
 
 def check_beam(beam: float, acoustic_scale: float) -> None:
-    """Check the beam and the acoustic scale of a pruned determinization."""
+    """Raise OptionError if the beam or the acoustic scale of a pruned determinization is out of range."""
     check_finite("acoustic_scale", acoustic_scale)
     if not beam > 0.0:
         raise OptionError(f"beam is {beam}, but must be above 0")
     if np.float32(acoustic_scale) == 0.0:
-        raise OptionError("acoustic_scale is 0, but acoustic costs could not be scaled back")
+        raise OptionError("acoustic_scale is 0, but must not be, because the acoustic costs are unscaled at the end")
 
 
 def _run(
@@ -243,8 +252,7 @@ def _run(
     result, report, tried = _search(lattice, beam, acoustic_scale, bounds)
     if result is None:
         raise LatticeError(
-            f"the bound of {report.stopped_by} was reached before a path was complete, even at beam {tried:.4g}; "
-            "raise it",
+            f"the {report.stopped_by} limit was reached before a path was complete, even at beam {tried:.4g}; raise it",
             key=lattice.key,
         )
     return result, report
@@ -253,7 +261,7 @@ def _run(
 def _search(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice | None, DeterminizeReport, float]:
-    """Return the lattice, None if no path was complete within the bounds; the report; the beam of the last try."""
+    """Return the lattice (None if no path was complete within the limits), the report, and the last beam."""
     stopped, tried, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
@@ -261,7 +269,8 @@ def _search(
             key=lattice.key,
         )
     if stopped == _PRECISION:
-        raise LatticeError("its costs, or their sums, exceed single precision; scale it first", key=lattice.key)
+        message = "costs or their sums exceed the range of float32; scale the costs down first"
+        raise LatticeError(message, key=lattice.key)
     limit = _LIMITS[stopped]
     if result is None and limit is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
@@ -269,7 +278,7 @@ def _search(
 
 
 def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
-    """Scale acoustic costs with one rounding to single precision; infinite costs are kept."""
+    """Multiply acoustic costs by a factor, rounding once to single precision; infinite costs are kept."""
 
     def times(costs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return frozen(np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf), np.float32)

@@ -32,23 +32,23 @@ def boost(
     silence_phones: Collection[int] = (),
     max_silence_error: float = 0.0,
 ) -> Lattice:
-    """Lower graph costs by ``b`` for each frame whose phone differs from the reference (boosted MMI).
+    """Subtract ``b`` from the graph costs for each frame whose phone differs from the reference (boosted MMI).
 
     Args:
-        lattice: The lattice; its labels are transition ids.
+        lattice: A lattice whose labels are transition ids.
         alignment: Transition id of each frame of the reference, int32 [num_frames].
-        phone_of: Phone of each transition id, int32 [num_transition_ids + 1]; the first element is not used.
+        phone_of: Phone of each transition id, int32 [num_transition_ids + 1]; element 0 is not used.
         b: Boosting factor.
-        silence_phones: Phones that count as an error of ``max_silence_error`` only.
-        max_silence_error: Error of a wrong silence phone, from 0 (as in the paper) to 1 (as other phones).
+        silence_phones: Phones for which a wrong frame counts as ``max_silence_error`` errors.
+        max_silence_error: Error of a wrong silence phone, from 0 (as in the paper) to 1 (as for other phones).
 
     Returns:
         The connected lattice with new graph costs.
 
     Raises:
-        OptionError: ``b`` or ``max_silence_error`` is out of its range.
-        LatticeError: A transition id is out of range, a path and the reference differ in length, or a cost is too
-            large.
+        OptionError: ``b`` or ``max_silence_error`` is out of range.
+        LatticeError: A transition id is out of range, a path and the reference differ in length, or a cost exceeds the
+            range of float32.
 
     Source: Povey et al. 2008, "Boosted MMI for model and feature-space discriminative training"; Kaldi,
     lat/lattice-functions.cc, LatticeBoost.
@@ -63,7 +63,7 @@ def boost(
         bad = np.flatnonzero((ids < 1) | (ids >= len(phone_of)))
         if bad.size:
             raise LatticeError(
-                f"the {name} has the transition id {ids[bad[0]]}, but the model's are 1 to {len(phone_of) - 1}; "
+                f"the {name} has the transition id {ids[bad[0]]}, but those of the model are 1 to {len(phone_of) - 1}; "
                 "is it the right model?",
                 key=lattice.key,
             )
@@ -84,22 +84,22 @@ def boost(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FramePosteriors:
-    """Labels (transition ids) of each frame and their posteriors."""
+    """The labels (transition ids) of each frame with their posteriors."""
 
     begin: npt.NDArray[np.int64]  # [num_frames + 1]; entries of frame t are begin[t] : begin[t + 1]
-    label: Ints  # increasing within a frame
-    posterior: Floats  # not 0; of either sign for accuracies
-    total: float  # natural log-likelihood of all paths together; or the expected accuracy, frames
+    label: Ints  # [num_entries], increasing within a frame
+    posterior: Floats  # [num_entries], not 0; those of ``accuracy_posteriors`` may be negative
+    total: float  # natural log-likelihood of all paths; for ``accuracy_posteriors``, expected number of correct frames
 
 
 def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePosteriors:
     """Compute the probability that the true path has each label at each frame.
 
     Returns:
-        Probabilities, which sum to 1 at each frame that all paths have, and the log-likelihood.
+        Probabilities, which sum to 1 in each frame that all paths contain, and the log-likelihood.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or the times contradict each other.
+        LatticeError: No path leads from the start to a final state, or the times are inconsistent.
 
     Source: Kaldi, lat/lattice-functions.cc, LatticeForwardBackward.
     """
@@ -119,22 +119,25 @@ def accuracy_posteriors(
     *,
     one_silence_class: bool = False,
 ) -> FramePosteriors:
-    """Compute the posterior of each label at each frame, times the difference of the expected frame accuracy.
+    """Compute the MPE or sMBR posterior of each label at each frame.
 
-    The difference is that of the paths through the label to all paths.
+    It is the probability of the label at the frame, times the expected number of correct frames of the paths through
+    the label minus that of all paths.
 
     Args:
-        lattice: The lattice; its labels are transition ids.
+        lattice: A lattice whose labels are transition ids.
         alignment: Transition id of each frame of the reference, int32 [num_frames].
         model: The transition model.
-        criterion: A frame is correct if its phone is that of the reference ("mpfe"), or its density ("smbr").
+        criterion: "mpfe" if a frame is correct when its phone is that of the reference, "smbr" if its density must be.
+        scales: Weights of the total cost.
         silence_phones: Phones whose frames are never correct.
-        one_silence_class: Frames of such phones are correct if the reference has any of them.
+        one_silence_class: Treat all silence phones as one class: any of them is correct where the reference has one.
 
     Returns:
-        Posteriors of either sign, and the expected number of correct frames.
+        Posteriors, which may be negative, and the expected number of correct frames.
 
     Raises:
+        OptionError: ``criterion`` is neither of the two.
         LatticeError: A transition id is out of range, a path and the reference differ in length, or there is no path.
 
     Source: Povey 2003, "Discriminative training for large vocabulary speech recognition", chapter 6; Kaldi,
@@ -145,7 +148,7 @@ def accuracy_posteriors(
     lattice = connect(lattice)
     model.check(lattice)
     if bad := [label for label in alignment.tolist() if not 1 <= label <= model.num_transition_ids]:
-        raise model.refusal(lattice.key, bad[0], "the alignment")
+        raise model.label_error(lattice.key, bad[0], "the alignment")
     time = _times_of_reference(lattice, alignment)
     silences = np.isin(model.phone, np.asarray(sorted(silence_phones), np.int64))
     unit_of = model.pdf if criterion == "smbr" else model.phone
@@ -183,11 +186,11 @@ def accuracy_posteriors(
 
 
 def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
-    """Return the frame of each state by its labels, int32 [num_states]; all paths must be as long as the alignment."""
-    lattice = lattice.replace(time=None)  # labels count, not times given by a format
+    """Return the frame of each state, int32 [num_states]; raise LatticeError unless all paths match the alignment."""
+    lattice = lattice.replace(time=None)  # use the labels, not times given by a format
     frames, time = num_frames(lattice), state_times(lattice)
     if frames != len(alignment):
-        raise LatticeError(f"the lattice has {frames} frames, but the alignment {len(alignment)}", key=lattice.key)
+        raise LatticeError(f"the lattice has {frames} frames, but the alignment has {len(alignment)}", key=lattice.key)
     ends = np.flatnonzero(lattice.is_final)
     if (time[ends] + np.diff(lattice.final_ali_begin)[ends] != frames).any():
         raise LatticeError(f"not all paths have the {frames} frames of the alignment", key=lattice.key)
@@ -195,7 +198,7 @@ def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
 
 
 def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the arc (or final state) and the frame of each label; ``start`` is the first frame of each arc."""
+    """Return the index of the arc or final state, and the frame, of each label; ``start`` has the first frames."""
     owner = owners(begin)
     return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
 
@@ -209,8 +212,8 @@ def _final_costs(lattice: Lattice, scales: Scales) -> Floats:
 
 
 def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:
-    """Sum the values of arcs and final states over the labels of each frame."""
-    lattice = lattice.replace(time=None)  # labels count, not times given by a format
+    """Sum the values of arcs and final states for each label and frame."""
+    lattice = lattice.replace(time=None)  # use the labels, not times given by a format
     time, frames = state_times(lattice), num_frames(lattice)
     share, frame = [], []
     for begin, start, value in (

@@ -24,21 +24,23 @@ def equivalent(
     costs: Literal["total", "both"] = "total",
     max_arcs: int = 1_000_000,
 ) -> bool:
-    """Tell whether two lattices have the same word sequences, with the same cost of the best path of each.
+    """Return whether two lattices have the same word sequences, each with the same cost of its best path.
 
-    Both are determinized; OpenFst compares the unweighted word acceptors and pairs the arcs of equal word sequences;
-    the largest difference of costs over all paths is computed in float64 from the costs of the lattices. (OpenFst's
-    Equivalent rounds weights to multiples of delta, and finds equal lattices different.)
+    Both lattices are determinized. OpenFst compares the unweighted word acceptors and pairs the arcs of equal word
+    sequences; the largest cost difference over all paths is then computed in float64. (OpenFst's Equivalent rounds
+    weights to multiples of delta, and may report equal lattices as different.)
 
     Args:
-        b: The other lattice; alignments, keys and the numbers of states and arcs are ignored.
-        delta: Largest difference allowed in a path's cost.
-        acoustic_scale: Factor of acoustic costs in the total.
-        costs: Compare total costs, or graph and unscaled acoustic costs separately ("both").
+        a: The first lattice.
+        b: The second lattice; alignments, keys and the numbers of states and arcs are not compared.
+        delta: Largest allowed difference in the cost of a path.
+        acoustic_scale: Factor applied to acoustic costs in the total.
+        costs: "total" compares total costs; "both" compares graph and unscaled acoustic costs separately.
+        max_arcs: Maximum number of arcs of the determinized lattices.
 
     Raises:
-        LatticeError: As ``determinize``, for either lattice.
-        SymbolError: The lattices have word ids of different tables.
+        LatticeError: As for ``determinize``, for either lattice.
+        SymbolError: The lattices have different symbol tables.
         OptionError: ``delta`` is negative, or ``costs`` is neither of the two.
     """
     check_range("delta", delta, least=0)

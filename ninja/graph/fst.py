@@ -1,4 +1,4 @@
-"""Conversion of lattices to FSTs with one cost, and removal of epsilons that does not enlarge them."""
+"""Conversion of lattices to FSTs with one cost per arc, and removal of epsilons without enlarging the FST."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def to_fst(
     """Convert a lattice to an FST with the cost ``lm_scale * graph + acoustic_scale * acoustic`` on each arc.
 
     Args:
-        acoustic_scale: Factor of acoustic costs; 0 ignores them.
-        lm_scale: Factor applied to graph costs.
+        lattice: Any lattice.
+        acoustic_scale: Factor applied to acoustic costs; 0 ignores them.
+        lm_scale: Factor applied to graph costs; 0 ignores them.
         rm_eps: Remove epsilons where that does not enlarge the FST; some may remain.
-        read_compact: Arcs are words; otherwise they are labels, on the input side.
-        project_input: Without ``read_compact``, put labels on both sides.
-        project_output: Without ``read_compact`` and ``project_input``, put words on both sides.
-        input_label: Without ``read_compact``, the input label of each label, int32 [largest label + 1].
+        read_compact: Convert to an acceptor of words; otherwise to a transducer from labels to words.
+        project_input: Without ``read_compact``, use the labels on both sides.
+        project_output: Without ``read_compact`` and ``project_input``, use the words on both sides.
+        input_label: Without ``read_compact``, replacement of each label on the input side, int32 [largest label + 1].
 
     Raises:
         OptionError: A scale is not finite.
@@ -46,7 +47,7 @@ def to_fst(
     Source: Kaldi, latbin/lattice-to-fst.cc; fstext/remove-eps-local-inl.h.
     """
     if not math.isfinite(acoustic_scale + lm_scale):
-        raise OptionError(f"acoustic_scale {acoustic_scale}, lm_scale {lm_scale}: both must be finite")
+        raise OptionError(f"acoustic_scale is {acoustic_scale} and lm_scale is {lm_scale}, but both must be finite")
     shape = remove_alignments(to_compact(lattice)) if read_compact else to_raw(lattice)
     output = shape.word
     inputs = output
@@ -69,18 +70,18 @@ def to_fst(
 class _Rows:
     """A mutable FST."""
 
-    arcs: list[list[Arc]]  # of each state
-    final: list[float]  # +inf = not final
+    arcs: list[list[Arc]]  # arcs of each state
+    final: list[float]  # final cost of each state, +inf = not final
 
 
 def remove_local_epsilons(fst: Fst) -> Fst:
-    """Remove the epsilons whose removal does not enlarge the FST, and unconnected states."""
+    """Remove the epsilons whose removal does not enlarge the FST, and states on no complete path."""
     columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     begin = fst.arc_begin.tolist()
     mutable = _Rows([rows[begin[state] : begin[state + 1]] for state in range(fst.num_states)], fst.final_cost.tolist())
     _remove_local_epsilons(mutable)
-    mutable = _connected(mutable)
+    mutable = _connect(mutable)
     rows = [arc for arcs in mutable.arcs for arc in arcs]
     ilabel, olabel, dst = (np.array([row[column] for row in rows], np.int32) for column in range(3))
     cost = np.array([row[3] for row in rows], np.float64)
@@ -98,59 +99,60 @@ def _remove_local_epsilons(fst: _Rows) -> None:
         for arc in arcs:
             num_in[arc[2]] += 1
     for state, arcs in enumerate(fst.arcs):
-        at = 0
-        while at < len(arcs):  # arcs are appended
-            target = arcs[at][2]
+        index = 0
+        while index < len(arcs):  # the loop appends arcs
+            target = arcs[index][2]
             if target != REMOVED:
                 if num_in[target] == 1 and num_out[target] > 1:
-                    _join_all(fst, state, at, num_in, num_out)
+                    _join_all(fst, state, index, num_in, num_out)
                 elif num_out[target] == 1:
-                    _join_one(fst, state, at, num_in, num_out)
-            at += 1
+                    _join_one(fst, state, index, num_in, num_out)
+            index += 1
     for arcs in fst.arcs:
         arcs[:] = [arc for arc in arcs if arc[2] != REMOVED]
 
 
-def _joined(a: Arc, b: Arc) -> Arc | None:
+def _join(a: Arc, b: Arc) -> Arc | None:
+    """Join two consecutive arcs; return None if both have an input label or both have an output label."""
     if (a[0] and b[0]) or (a[1] and b[1]):
         return None
     return a[0] or b[0], a[1] or b[1], b[2], a[3] + b[3]
 
 
-def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc with those that leave its destination, which no other arc enters; keep arcs that cannot be joined."""
-    arc = fst.arcs[state][at]
+def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: list[int]) -> None:
+    """Join an arc to the arcs that follow it, where possible. No other arc may enter its destination."""
+    arc = fst.arcs[state][index]
     target = arc[2]
     removed = remaining = math.inf  # best costs
     added: list[Arc] = []
-    for place, following in enumerate(fst.arcs[target]):
+    for position, following in enumerate(fst.arcs[target]):
         if following[2] == REMOVED:
             continue
-        both = _joined(arc, following)
+        both = _join(arc, following)
         if both is None:
             remaining = min(remaining, following[3])
             continue
         removed = min(removed, following[3])
         num_out[target] -= 1
         num_in[following[2]] -= 1
-        fst.arcs[target][place] = (*following[:2], REMOVED, following[3])
+        fst.arcs[target][position] = (*following[:2], REMOVED, following[3])
         added.append(both)
     if fst.final[target] < math.inf:
         if arc[0] or arc[1]:
             remaining = min(remaining, fst.final[target])
         else:
             removed = min(removed, fst.final[target])
-            _end(fst, state, arc[3] + fst.final[target], num_out)
+            _set_final(fst, state, arc[3] + fst.final[target], num_out)
             num_out[target] -= 1
             fst.final[target] = math.inf
     if removed < math.inf:
         if remaining == math.inf:
             num_out[state] -= 1
             num_in[target] -= 1
-            fst.arcs[state][at] = (*arc[:2], REMOVED, arc[3])
-        else:  # keep the best cost of leaving the state
+            fst.arcs[state][index] = (*arc[:2], REMOVED, arc[3])
+        else:  # preserve the best cost of leaving the state
             more = remaining - min(removed, remaining)
-            fst.arcs[state][at] = (*arc[:3], arc[3] + more)
+            fst.arcs[state][index] = (*arc[:3], arc[3] + more)
             fst.arcs[target][:] = [(*other[:3], other[3] - more) for other in fst.arcs[target]]
             fst.final[target] -= more
     for both in added:
@@ -159,43 +161,43 @@ def _join_all(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[
         fst.arcs[state].append(both)
 
 
-def _join_one(fst: _Rows, state: int, at: int, num_in: list[int], num_out: list[int]) -> None:
-    """Join an arc with the only arc, or final cost, of its destination, which other arcs may enter."""
-    arc = fst.arcs[state][at]
+def _join_one(fst: _Rows, state: int, index: int, num_in: list[int], num_out: list[int]) -> None:
+    """Join an arc to the only arc or final cost that follows it; other arcs may enter its destination."""
+    arc = fst.arcs[state][index]
     target = arc[2]
     is_only = num_in[target] == 1
     if fst.final[target] < math.inf:
         if arc[0] or arc[1]:
             return
-        _end(fst, state, arc[3] + fst.final[target], num_out)
+        _set_final(fst, state, arc[3] + fst.final[target], num_out)
         if is_only:
             num_out[target] -= 1
             fst.final[target] = math.inf
     else:
-        place = next(place for place, other in enumerate(fst.arcs[target]) if other[2] != REMOVED)
-        following = fst.arcs[target][place]
-        both = _joined(arc, following)
+        position = next(position for position, other in enumerate(fst.arcs[target]) if other[2] != REMOVED)
+        following = fst.arcs[target][position]
+        both = _join(arc, following)
         if both is None:
             return
         if is_only:
             num_out[target] -= 1
             num_in[following[2]] -= 1
-            fst.arcs[target][place] = (*following[:2], REMOVED, following[3])
+            fst.arcs[target][position] = (*following[:2], REMOVED, following[3])
         num_out[state] += 1
         num_in[both[2]] += 1
         fst.arcs[state].append(both)
     num_out[state] -= 1
     num_in[target] -= 1
-    fst.arcs[state][at] = (*arc[:2], REMOVED, arc[3])
+    fst.arcs[state][index] = (*arc[:2], REMOVED, arc[3])
 
 
-def _end(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
+def _set_final(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
     if fst.final[state] == math.inf:
         num_out[state] += 1
     fst.final[state] = min(fst.final[state], cost)
 
 
-def _connected(fst: _Rows) -> _Rows:
+def _connect(fst: _Rows) -> _Rows:
     """Remove states that are on no path from the start to a final state; the others keep their order."""
     reached = [True] + [False] * (len(fst.arcs) - 1)
     for state, arcs in enumerate(fst.arcs):  # arcs lead to later states
@@ -205,7 +207,7 @@ def _connected(fst: _Rows) -> _Rows:
     for state in range(len(fst.arcs) - 1, -1, -1):
         leads[state] |= any(leads[arc[2]] for arc in fst.arcs[state])
     useful = [state for state in range(len(fst.arcs)) if reached[state] and leads[state]]
-    number = {state: place for place, state in enumerate(useful)}
+    number = {state: index for index, state in enumerate(useful)}
     connected = [
         [(*arc[:2], number[arc[2]], arc[3]) for arc in fst.arcs[state] if arc[2] in number] for state in useful
     ]

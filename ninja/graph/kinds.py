@@ -11,10 +11,10 @@ from ninja.lattice.batch import Batch, Lattices
 
 
 def to_raw(lattice: Lattice) -> Lattice:
-    """Replace arcs and final states with labels by chains of arcs with one label each.
+    """Replace each arc or final state that has labels by a chain of arcs with one label each.
 
-    The first arc of a chain carries the word and the costs. New states follow the state in which their chain begins.
-    A lattice that is raw already is returned itself.
+    The first arc of a chain has the word and the costs. New states follow the state in which their chain begins. A
+    lattice that is already raw is returned unchanged.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, ConvertLattice.
     """
@@ -29,7 +29,7 @@ def to_raw(lattice: Lattice) -> Lattice:
     chain = place[src] + 1 + before[:-1] - before[lattice.arc_begin[src]]
     ending = place + 1 + of_state  # where a final state's chain begins
 
-    # Arcs first, then final states with labels, which are treated as arcs: each becomes one or more pieces.
+    # Arcs are followed by final states with labels, which are treated as arcs; each becomes one or more pieces.
     ends = np.flatnonzero(final_length)
     pieces = np.concatenate((np.maximum(length, 1), final_length[ends]))
     begin = offsets(pieces)
@@ -72,9 +72,9 @@ def to_raw(lattice: Lattice) -> Lattice:
 
 
 def to_compact(lattices: Lattices) -> Lattices:
-    """Join each chain of arcs, of which only the first may have a word, to one arc with all their labels.
+    """Replace each chain of arcs in which only the first may have a word by one arc with all labels of the chain.
 
-    Costs are summed in float64; nothing is determinized. A lattice that is compact already is returned itself.
+    Costs are summed in float64; nothing is determinized. A lattice that is already compact is returned unchanged.
 
     Source: Kaldi, fstext/factor-inl.h, Factor; fstext/lattice-utils-inl.h, ConvertLattice.
     """
@@ -91,11 +91,11 @@ def _compact(lattice: Lattice) -> Lattice:
     inside = (num_in == 1) & (num_out == 1) & ~lattice.is_final
     inside[src[lattice.word != 0]] = False
     entry = np.zeros(num_states, np.int64)
-    entry[lattice.dst] = np.arange(lattice.num_arcs)  # the one arc into a state that is inside
+    entry[lattice.dst] = np.arange(lattice.num_arcs)  # the only arc that enters an inner state
     first = np.where(inside[src], entry[src], np.arange(lattice.num_arcs))
     while not np.array_equal(first, first[first]):  # pointer jumping: each iteration doubles the distance
         first = first[first]
-    # Arcs of a chain are in the order of their states, which a stable sort keeps.
+    # The arcs of a chain are in the order of their states, which a stable sort preserves.
     order = np.argsort(first, kind="stable")
     begin = np.flatnonzero(np.diff(first[order], prepend=-1))
     head, tail = order[begin], order[np.append(begin[1:], order.size) - 1]
@@ -123,7 +123,9 @@ def _compact(lattice: Lattice) -> Lattice:
 
 
 def remove_alignments(lattice: Lattice) -> Lattice:
-    """Remove the labels of arcs and final states, and with them the times; words and costs are kept.
+    """Remove the alignments (transition ids) from arcs and final states, and thus the times derived from them.
+
+    Words, costs and ``time`` are kept.
 
     Source: Kaldi, fstext/lattice-utils-inl.h, RemoveAlignmentsFromCompactLattice.
     """
@@ -139,7 +141,7 @@ def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
     """Replace labels by words or, without ``project_output``, words by labels.
 
     Returns:
-        A lattice of kind "raw": the word and the label of each arc are equal, or both missing.
+        A lattice of kind "raw", in which the word and the label of each arc are equal, or both are missing.
 
     Raises:
         LatticeError: A label is negative and cannot become a word.
@@ -152,7 +154,7 @@ def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
         return bare.replace(kind="raw", ali_begin=offsets(is_word), ali=frozen(bare.word[is_word]))
     raw = to_raw(lattice)
     if raw.ali.min(initial=0) < 0:
-        raise LatticeError(f"the label {raw.ali.min()} cannot be a word: it is negative", key=lattice.key)
+        raise LatticeError(f"the label {raw.ali.min()} is negative and cannot become a word id", key=lattice.key)
     word = np.zeros(raw.num_arcs, np.int32)
     word[np.diff(raw.ali_begin) > 0] = raw.ali
     return raw.replace(word=frozen(word), words=None)

@@ -9,17 +9,23 @@ from ninja.lattice.lattice import check_finite
 
 
 def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattices:
-    """Push alignments and costs towards the start; each path keeps its words, its alignment and both its costs.
+    """Push alignments and costs towards the start; each path keeps its words, its alignment and both costs.
 
-    Labels that all completions of a state begin with move to the arcs that enter it. Costs move so that the best
-    completion of each state except the start costs nothing, with acoustic costs scaled by ``acoustic_scale``.
+    Labels with which all completions of a state begin move to the arcs that enter it. Costs move so that the best
+    completion of each state but the start has cost 0, with acoustic costs scaled by ``acoustic_scale``.
+
+    Args:
+        lattices: A lattice or a batch.
+        strings: Push alignments.
+        weights: Push costs.
+        acoustic_scale: Factor applied to acoustic costs when completions are compared.
 
     Returns:
-        The connected lattice with the same states and arcs; its kind is "compact", and times given by a format are
-        dropped, where alignments may have moved. Costs are differences of float64 sums.
+        The connected lattice with the same states and arcs. If alignments were pushed, its kind is "compact", and times
+        given by a format are dropped. Costs are differences of float64 sums.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or pushing would create far more labels.
+        LatticeError: No path leads from the start to a final state, or pushing would create too many labels.
         OptionError: ``acoustic_scale`` is not finite.
 
     Source: Kaldi, latbin/lattice-push.cc, lat/push-lattice.cc.
@@ -38,23 +44,23 @@ def minimize(
 ) -> Lattices:
     """Merge states whose completions have the same words, alignments and, up to a constant, both costs.
 
-    Alignments of the result are pushed towards the start. Costs are pushed for the comparison only and keep their
-    places except between merged states, so that float32 precision does not suffer. Each path keeps its words, costs and
-    alignment.
+    Alignments of the result are pushed towards the start. Costs are pushed only for the comparison, and move only
+    between merged states, to preserve float32 precision. Each path keeps its words, costs and alignment.
 
     Args:
         lattices: A lattice or a batch. If a lattice is deterministic over words, the result is minimal.
-        acoustic_scale: Factor of acoustic costs in the completions that costs are pushed by.
-        delta: Arc costs that differ by no more count as equal, > 0; the cost of a path may change by as much per arc.
-            (Kaldi: 2^-10; on real lattices that saves 4 % more states, and changes paths by up to 0.003.)
-        strings: Push the alignments; otherwise only arcs with equal labels can be merged.
+        acoustic_scale: Factor applied to acoustic costs when completions are compared.
+        delta: Largest difference at which arc costs count as equal, > 0; the cost of a path may change by as much per
+            arc. (Kaldi: 2^-10; on real lattices that saves 4 % more states, and changes paths by up to 0.003.)
+        strings: Push alignments; otherwise only arcs with equal labels can be merged.
+        weights: Push costs for the comparison; otherwise only arcs with equal costs can be merged.
 
     Returns:
-        A connected lattice, of kind "compact" if an arc got several labels.
+        A connected lattice, of kind "compact" if an arc has several labels.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or pushing would create far more labels.
-        OptionError: ``acoustic_scale`` is not finite, or ``delta`` not above 0.
+        LatticeError: No path leads from the start to a final state, or pushing would create too many labels.
+        OptionError: ``acoustic_scale`` is not finite, or ``delta`` is not above 0.
 
     Source: Kaldi, latbin/lattice-minimize.cc, lat/minimize-lattice.cc; Mohri 2000, "Minimization algorithms for
     sequential transducers".

@@ -1,4 +1,4 @@
-"""The n best word sequences of a lattice, as paths and as an n-best list."""
+"""The n best word sequences of a lattice, as paths or as an n-best list."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def nbest(lattices: Batch, n: int, scales: Scales = Scales(), *, forms: LexicalT
 def nbest(
     lattices: Lattice | Batch, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None
 ) -> list[Path] | Batch:
-    """Find the n best different word sequences, exactly, with the best path of each.
+    """Find the n best distinct word sequences exactly, with the best path of each.
 
-    The search determinizes the lattice as far as it looks, so epsilons and several paths with the same words are
-    allowed. The order of sequences of equal cost is not defined.
+    The search determinizes the lattice on the fly, so it may contain epsilons and several paths with the same words.
+    The order of sequences of equal cost is undefined.
 
     Args:
-        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
-        n: At least 1.
-        scales: Scales of the comparison.
-        forms: Lexical forms of the words: of the paths with the same lexical words, only the best is kept. A word
-            penalty then counts lexical words.  [default: words are compared as they are]
+        lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
+        n: Maximum number of word sequences, at least 1.
+        scales: Weights of the total cost.
+        forms: Lexical forms of the words: only the best of the paths with the same lexical words is kept, and a word
+            penalty counts lexical words.  [default: words are compared unchanged]
 
     Returns:
         Paths with unscaled costs, in order of increasing total cost; fewer than n if the lattice has fewer sequences.
-        For a batch, the paths of all lattices as lattices with the keys ``KEY-1``, ``KEY-2``, ….
+        For a batch, a batch of the paths of all lattices, with the keys ``KEY-1``, ``KEY-2``, ….
 
     Raises:
         OptionError: ``n`` is below 1.
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: A single lattice has no path from the start to a final state.
 
     Source: Lawler 1972, "A procedure for computing the K best solutions", for the partition of the search space;
     ext/graph/nbest.hpp describes the rest.
@@ -59,21 +59,21 @@ def nbest(
     if isinstance(lattices, Lattice):
         return _lexical_nbest(lattices, n, scales, forms)
     paths: list[tuple[str, Lattice | NinjaError]] = []
-    place = 0
+    index = 0
     for key, lattice in lattices.entries():
         try:
             if isinstance(lattice, NinjaError):
                 raise lattice
-            is_changed, place = place in changed, place + 1
-            several = _lexical_nbest(lattice, n, scales, forms) if is_changed else nbest(lattice, n, scales)
-            paths += [(f"{key}-{rank}", path_lattice(lattice, path)) for rank, path in enumerate(several, start=1)]
+            is_changed, index = index in changed, index + 1
+            best = _lexical_nbest(lattice, n, scales, forms) if is_changed else nbest(lattice, n, scales)
+            paths += [(f"{key}-{rank}", path_lattice(lattice, path)) for rank, path in enumerate(best, start=1)]
         except NinjaError as error:
             paths.append((key, error))
     return Batch.of_entries(paths, size=lattices.size, position=lattices.position)
 
 
 def _lexical_nbest(lattice: Lattice, n: int, scales: Scales, forms: LexicalTable) -> list[Path]:
-    """Return the paths of a lattice that are best for their lexical words."""
+    """Return the best paths with distinct lexical words."""
     lexical = lexical_lattice(lattice, forms)
     paths = []
     for path in nbest(lexical.lattice, n, scales):
@@ -91,17 +91,20 @@ def lattice_nbest(
     words: SymbolTable | None = None,
     forms: LexicalTable | None = None,
 ) -> NBest:
-    """Return the n best word sequences of a lattice as a list, with the cost and the time of each word.
+    """Return the n best word sequences of a lattice as an n-best list, with the cost and time of each word.
 
-    Costs and labels of arcs without a word are added to the next word, or to the end.
+    Costs and labels of arcs without a word are added to the next word, or to the sentence end.
 
     Args:
-        words: Symbol table; by default that of the lattice. Without any, words are ids.
+        lattice: Any lattice.
+        n: Maximum number of word sequences, at least 1.
+        scales: Weights of the total cost.
+        words: Symbol table. If there is none, words are ids.  [default: that of the lattice]
         forms: Lexical forms, as for ``nbest``.
 
     Returns:
-        Hypotheses with unscaled costs, and with times and labels where the lattice has them. A lattice that was made
-        of an n-best list keeps the other fields of its file.
+        Hypotheses with unscaled costs, and with times and labels if the lattice has them. If the lattice was read from
+        an n-best list, the additional fields of that file are kept.
 
     Raises:
         OptionError: ``n`` is below 1.

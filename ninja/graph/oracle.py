@@ -1,4 +1,4 @@
-"""The path of a lattice nearest to a reference."""
+"""The path of a lattice with the fewest word errors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ninja.lattice.text import LexicalTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Oracle:
-    """The path nearest to the reference, and its edits."""
+    """A path with the fewest word errors, and its edits."""
 
-    words: npt.NDArray[np.int32]  # word ids of the path without epsilons and wildcards
+    words: npt.NDArray[np.int32]  # word ids of the path, without epsilons and wildcards
     arcs: npt.NDArray[np.int64]  # arc ids of the path
     substitutions: int
     insertions: int
     deletions: int
-    num_words: int  # of the reference without wildcards
-    touches_band: bool = False  # the search was limited for a long and flat lattice: a nearer path may exist
+    num_words: int  # number of reference words, without wildcards
+    touches_band: bool = False  # whether the limited search of a long lattice may have missed a better path
 
     @property
     def edits(self) -> int:
-        """Edit distance between path and reference."""
+        """Edit distance between the path and the reference."""
         return self.substitutions + self.insertions + self.deletions
 
 
@@ -56,23 +56,23 @@ def oracle(
 ) -> Oracle | list[Oracle]:
     """Find the path with the fewest word errors, regardless of its cost.
 
-    The result is exact if states × words of the reference are at most 16 million. For longer recordings time and memory
-    grow linearly: a state is compared with the 256 or more words of the reference on both sides of its position, and
-    with more if the path comes near the last of them or more than a third of them are edits (see
-    ext/graph/oracle.hpp). If 67 million pairs, or twice the initial number, are too few for that, ``touches_band`` of
-    the result is true.
+    The result is exact if the number of states times reference words is at most 16 million. For longer recordings, time
+    and memory grow linearly: each state is compared with at least 256 reference words on both sides of its position;
+    the band is widened if the path comes near its edge or if more than a third of the words are edits (see
+    ext/graph/oracle.hpp). If this would take more than 67 million pairs, or twice the initial number, the search stops
+    and ``touches_band`` of the result is true.
 
     Args:
         lattices: A lattice or a batch.
-        reference: Word ids of the reference, without epsilon (0); an id that no arc carries, such as -1, never matches.
-            For a batch, a sequence of references.
-        wildcards: Word ids that are treated as epsilons in the lattice and in the reference, such as those of noises.
-        forms: Lexical forms of the words, by which they are compared and counted. Ids of the reference are then those
-            of ``forms.ids(words)``.  [default: words are compared as they are]
+        reference: Word ids of the reference, without epsilon (0). An id that no arc has, such as -1, never matches. For
+            a batch, one reference per lattice.
+        wildcards: Word ids, such as those of noises, that are treated as epsilons in the lattice and the reference.
+        forms: Lexical forms by which words are compared and counted. The reference must then be
+            ``forms.ids(words)``.  [default: words are compared unchanged]
 
     Returns:
-        The path, for a batch that of each lattice. Of several equally near paths, the order of arcs decides which is
-        returned, and with it the numbers of each kind of edit.
+        The path; for a batch, one per lattice. Among paths with equally many errors, the order of arcs decides, and
+        thus the number of edits of each kind.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the reference contains an epsilon.
@@ -86,7 +86,7 @@ def oracle(
     ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(words, np.int32) for words in references)])
     if (zero := np.flatnonzero(ids == 0)).size:
         key = as_batch(lattices).keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
-        raise LatticeError("the reference contains word id 0, epsilon, which is not a word", key=key)
+        raise LatticeError("the reference contains word id 0 (epsilon), which is not a word", key=key)
     if wildcards:
         is_word = ~np.isin(ids, list(wildcards))
         ids, begin = ids[is_word], offsets(is_word)[begin]
@@ -106,20 +106,20 @@ def oracle(
 def _lexical_oracle(
     lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int], forms: LexicalTable
 ) -> Oracle | list[Oracle]:
-    """Find the paths that are nearest by lexical words, and return them with their written words."""
+    """Find the paths with the fewest errors in lexical words, and return them with their written words."""
     written = list(as_batch(lattices))
     lexical = [lexical_lattice(lattice, forms) for lattice in written]
-    batch = Batch.of([one.lattice for one in lexical])
+    batch = Batch.of([converted.lattice for converted in lexical])
     references: Any = reference if isinstance(lattices, Batch) else [reference]
     wild_forms = [form[0] for number in wildcards if len(form := forms.form(number)) == 1]
     oracles = [
-        _written(lattice, one, path, wildcards)
-        for lattice, one, path in zip(written, lexical, oracle(batch, references, wild_forms), strict=True)
+        _written_path(lattice, converted, path, wildcards)
+        for lattice, converted, path in zip(written, lexical, oracle(batch, references, wild_forms), strict=True)
     ]
     return oracles if isinstance(lattices, Batch) else oracles[0]
 
 
-def _written(written: Lattice, lexical: LexicalLattice, path: Oracle, wildcards: Collection[int]) -> Oracle:
+def _written_path(written: Lattice, lexical: LexicalLattice, path: Oracle, wildcards: Collection[int]) -> Oracle:
     arcs = lexical.written_arcs(path.arcs)
     word = written.word[arcs]
     return replace(path, words=word[(word != EPSILON) & ~np.isin(word, list(wildcards))], arcs=arcs)

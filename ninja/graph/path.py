@@ -13,11 +13,11 @@ from ninja.lattice.lattice import Scales
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Path:
-    """A path from the start to a final state; costs are unscaled natural-log costs, the final state's included."""
+    """A path from the start to a final state, with unscaled natural-log costs, which include the final cost."""
 
     arcs: npt.NDArray[np.int64]  # arc ids
     words: npt.NDArray[np.int32]  # word ids without epsilons
-    alignment: npt.NDArray[np.int32]  # labels of all frames: transition ids in Kaldi
+    alignment: npt.NDArray[np.int32]  # one label per frame: transition ids in Kaldi
     graph_cost: float
     acoustic_cost: float
 
@@ -33,5 +33,5 @@ class Path:
 
 
 def no_path(key: str) -> LatticeError:
-    """Return the error of a lattice without a path."""
+    """Return the error for a lattice without a complete path."""
     return LatticeError("no path leads from the start to a final state", key=key)

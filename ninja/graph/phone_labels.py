@@ -1,4 +1,4 @@
-"""State-level lattices with phone symbols where phones begin, for phone-pruned determinization."""
+"""Insertion of phone symbols into state-level lattices, for phone-pruned determinization."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ninja.lattice.arrays import frozen, gather, offsets, owners
 from ninja.lattice.transition_model import TransitionModel
 
 Ints = npt.NDArray[np.int64]
-MOST_LABELS = 2**31 - 1
+LARGEST_LABEL = 2**31 - 1
 
 
 def state_level(lattice: Lattice) -> Lattice:
-    """Replace each arc by a chain of arcs with one label each, as in state-level lattices of a decoder.
+    """Replace each arc by a chain of arcs with one label each, as in the state-level lattices of a decoder.
 
-    Words and costs are put on the first arc of a chain.
+    The first arc of a chain has the word and the costs.
 
     Returns:
-        A lattice of kind "raw" without labels on final states; the argument itself if it is one.
+        A lattice of kind "raw" without labels on final states; the argument itself if it already is one.
     """
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     final_length = np.where(lattice.is_final, final_length, 0)
     if length.max(initial=0) <= 1 and final_length.max(initial=0) == 0:
         return lattice if lattice.kind == "raw" else lattice.replace(kind="raw", time=None)
-    # New states of an arc precede its destination, those of a final state follow all others.
+    # The new states of an arc precede its destination; those of a final state follow all other states.
     links = np.maximum(length - 1, 0)
-    new_state, first_link = _renumbered(lattice, links)
+    new_state, first_link = _renumber(lattice, links)
     end = int(new_state[-1]) + 1
     src, dst, arc, offset = _chains(new_state[lattice.src], first_link, links, new_state[lattice.dst])
     stops = np.flatnonzero(final_length)
@@ -52,7 +52,7 @@ def state_level(lattice: Lattice) -> Lattice:
         final_cost[new_state[stops]] = np.inf
         final_cost[tail + stop_links] = 0.0
         costs[name], costs[f"final_{name}"] = cost, final_cost
-    # Each row is one label, or an arc without labels; rows are in the order of the labels.
+    # Each row is a label, or an arc without labels; the rows are in the order of the labels.
     labelled = np.concatenate([length[arc] > 0, np.ones(stop_src.size, bool)])
     label = np.zeros(src.size, np.int32)
     _, final_ali = gather(lattice.final_ali, lattice.final_ali_begin[stops], final_length[stops])
@@ -61,26 +61,28 @@ def state_level(lattice: Lattice) -> Lattice:
 
 
 def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
-    """Add the phone that begins on each arc of a state-level lattice, on the arc itself or, after a word, on a new arc.
+    """Insert a symbol for each phone that begins on an arc of a state-level lattice.
 
-    Phones on arcs that leave the start are not added, as in Kaldi.
+    The symbol becomes the word of the arc or, if the arc has a word, that of a new arc after it. As in Kaldi, arcs that
+    leave the start get no symbol.
 
     Returns:
-        The lattice, and the word id of phone 0: larger ids are phones, smaller ones words.
+        The lattice, and the word id of phone 0: larger ids are phones, smaller ids are words.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticeInsertPhones.
     """
     model.check(lattice)
     first_phone = int(lattice.word.max(initial=0)) + 1
-    if first_phone + int(model.phone.max(initial=0)) > MOST_LABELS:
-        raise LatticeError(f"the word id {first_phone - 1} leaves no room for phones", key=lattice.key)
+    if first_phone + int(model.phone.max(initial=0)) > LARGEST_LABEL:
+        message = f"the word id {first_phone - 1} is too large: no ids remain for phones; number the words from 1"
+        raise LatticeError(message, key=lattice.key)
     labelled = np.diff(lattice.ali_begin) > 0
     label = np.zeros(lattice.num_arcs, np.int32)
     label[labelled] = lattice.ali
     begins = (label > 0) & (model.hmm_state[label] == 0) & ~model.is_self_loop[label] & (lattice.src != 0)
     phone = np.where(begins, first_phone + model.phone[label], 0).astype(np.int32)
     splits = begins & (lattice.word != 0)
-    new_state, first_link = _renumbered(lattice, splits.astype(np.int64))
+    new_state, first_link = _renumber(lattice, splits.astype(np.int64))
     split = np.flatnonzero(splits)
     none = np.zeros(split.size, np.float32)
     src = np.concatenate([new_state[lattice.src], first_link[split]])
@@ -99,15 +101,15 @@ def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]
 
 
 def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
-    """Replace phones by epsilons."""
+    """Replace phone symbols by epsilons."""
     return lattice.replace(word=frozen(np.where(lattice.word >= first_phone, np.int32(0), lattice.word)))
 
 
-def _renumbered(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
-    """Renumber states so that the new states of each arc precede its destination.
+def _renumber(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
+    """Renumber states so that the ``links[arc]`` new states of each arc precede its destination.
 
     Returns:
-        The new number of each state, and the first new state of each arc.
+        The new number of each state, and the number of the first new state of each arc.
     """
     num_new = np.bincount(lattice.dst, links, lattice.num_states).astype(np.int64)
     new_state = np.arange(lattice.num_states) + np.cumsum(num_new)
@@ -120,7 +122,7 @@ def _renumbered(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the source, destination, chain and position of each arc of chains with new states in between."""
+    """Return the source, destination, chain and position in the chain of each arc of chains with new inner states."""
     begin = offsets(links + 1)
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]
@@ -139,7 +141,7 @@ def _from_rows(
     labelled: npt.NDArray[np.bool_],
     costs: dict[str, npt.NDArray[np.float32]],
 ) -> Lattice:
-    """Make a state-level lattice from arcs in any order."""
+    """Create a state-level lattice from arcs in any order."""
     order = np.argsort(src, kind="stable")
     labelled = labelled[order]
     return Lattice.from_arrays(

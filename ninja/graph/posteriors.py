@@ -16,18 +16,18 @@ from ninja.lattice.times import state_times
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardBackward:
-    """Total costs of paths in the log semiring: −ln of the sum of exp(−cost) over all of them."""
+    """Total costs of sets of paths in the log semiring: −ln of the sum of exp(−cost) over all paths of the set."""
 
-    alpha: npt.NDArray[np.float64]  # [num_states], from the start to the state; +inf if there is no path
-    beta: npt.NDArray[np.float64]  # [num_states], from the state to the end; +inf if there is no path
-    total: float  # from the start to the end
+    alpha: npt.NDArray[np.float64]  # [num_states], paths from the start to the state; +inf if there are none
+    beta: npt.NDArray[np.float64]  # [num_states], paths from the state to a final state; +inf if there are none
+    total: float  # all paths from the start to a final state
 
 
 def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.float64]:
-    """Compute the probability that the true path takes each arc: forward-backward over total costs.
+    """Compute the probability that the true path takes each arc, by forward-backward over total costs.
 
     Returns:
-        Probabilities in [0, 1], float64 [num_arcs]; 0 for arcs on no complete path.
+        Probabilities in [0, 1], float64 [num_arcs]; 0 for arcs that are on no complete path.
 
     Raises:
         LatticeError: No path leads from the start to a final state.
@@ -38,34 +38,43 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
 
 class ProbableArcs(NamedTuple):
-    """Arcs of a batch with at least a given posterior, lattice by lattice."""
+    """Arcs of a batch whose posteriors reach a threshold, lattice by lattice."""
 
-    begin: npt.NDArray[np.int64]  # [lattices + 1]; the arcs of lattice i are begin[i] : begin[i + 1]
-    start: npt.NDArray[np.int32]  # [arcs], frame
-    frames: npt.NDArray[np.int32]  # [arcs], duration
-    posterior: npt.NDArray[np.float64]  # [arcs]
-    word: npt.NDArray[np.int32]  # [arcs]
-    label: npt.NDArray[np.int32]  # only with ``labels``; those of arc i are label[label_begin[i] : label_begin[i + 1]]
-    label_begin: npt.NDArray[np.int64]  # [arcs + 1]
+    begin: npt.NDArray[np.int64]  # [num_lattices + 1]; the arcs of lattice i are begin[i] : begin[i + 1]
+    start: npt.NDArray[np.int32]  # [num_arcs], first frame
+    frames: npt.NDArray[np.int32]  # [num_arcs], duration in frames
+    posterior: npt.NDArray[np.float64]  # [num_arcs]
+    word: npt.NDArray[np.int32]  # [num_arcs]
+    label: npt.NDArray[np.int32]  # empty without ``labels``; arc i has label[label_begin[i] : label_begin[i + 1]]
+    label_begin: npt.NDArray[np.int64]  # [num_arcs + 1]
 
 
 def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labels: bool = False) -> ProbableArcs:
-    """Find the arcs with at least a given posterior in each lattice of a batch, in their order.
+    """Find the arcs of each lattice of a batch whose posterior is at least a threshold, in their order.
+
+    Args:
+        batch: Lattices with times.
+        least: Smallest posterior.
+        scales: Weights of the total cost.
+        labels: Also return the alignment labels of the arcs.
 
     Raises:
-        LatticeError: A lattice has no path from the start to a final state, or its times contradict each other.
+        LatticeError: A lattice has no path from the start to a final state, or its times are inconsistent.
     """
     failed, arrays = _graph.probable_arcs(batch, scales, least, labels)
     if failed >= 0:
         posteriors(batch[failed], scales)
         state_times(batch[failed])
-        raise AssertionError("neither of the two raised the error")
+        raise AssertionError("a kernel reported a failed lattice without an error")
     return ProbableArcs(*arrays)
 
 
 def forward_backward(lattice: Lattice, scales: Scales = Scales()) -> ForwardBackward:
-    """Compute the total cost of all paths to each state, from each state, and from the start to the end.
+    """Compute the total cost of all paths to each state, from each state, and from the start to final states.
 
-    The posterior of an arc is ``exp(total - alpha[src] - cost - beta[dst])``. Errors are those of ``posteriors``.
+    The posterior of an arc is ``exp(total - alpha[src] - cost - beta[dst])``.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state.
     """
     return ForwardBackward(*_graph.forward_backward(lattice, scales))

@@ -26,23 +26,23 @@ def prune(
 def prune(
     lattices: Lattices, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Drop the arcs and final states whose best path costs more than the best path of all plus the beam.
+    """Drop the arcs and final states whose best path costs more than the best path of the lattice plus the beam.
 
-    Scales are used in the comparison only; the costs of the result are unscaled. Scaled costs are rounded to single
+    Scales are used only for the comparison; the costs of the result are unscaled. Scaled costs are rounded to single
     precision as in Kaldi, so that the same arcs are kept.
 
     Args:
-        lattices: A lattice or a batch; lattices of a batch without a path become its faults.
-        beam: 0 or more.
-        scales: Scales of the comparison.
-        return_arc_map: Return also the old arc of each arc.
+        lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
+        beam: Largest difference in total cost from the best path, 0 or more.
+        scales: Weights of the total cost.
+        return_arc_map: Also return the old index of each new arc.
 
     Returns:
-        The remaining lattice as ``connect`` returns it; it always contains the best path.
+        The pruned lattice, as returned by ``connect``; it always contains the best path.
 
     Raises:
         OptionError: The beam is negative.
-        LatticeError: No path leads from the start to a final state.
+        LatticeError: A single lattice has no path from the start to a final state.
 
     Source: Kaldi, lat/lattice-functions.cc, PruneLattice.
     """
@@ -62,17 +62,17 @@ def limit_depth(
 def limit_depth(
     lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float = 1.0, *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Drop the arcs that are not among the best ``max_arcs_per_frame`` at every frame they cross.
+    """Keep only the arcs that are among the best ``max_arcs_per_frame`` in every frame they cross.
 
-    Arcs are ranked by the cost of the best path through them, with the acoustic costs scaled. Arcs that cross no frame
-    are kept.
+    Arcs are ranked by the cost of the best path through them, with acoustic costs scaled. Arcs that cross no frame are
+    kept.
 
     Returns:
-        The remaining lattice as ``connect`` returns it.
+        The remaining lattice, as returned by ``connect``.
 
     Raises:
-        OptionError: ``max_arcs_per_frame`` is below 1 or the scale is not finite.
-        LatticeError: There is no path to a final state, or the times contradict each other.
+        OptionError: ``max_arcs_per_frame`` is below 1, or ``acoustic_scale`` is not finite.
+        LatticeError: No path leads from the start to a final state, or the times are inconsistent.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeLimitDepth.
     """

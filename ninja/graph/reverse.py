@@ -11,22 +11,22 @@ from ninja.lattice.arrays import frozen, offsets
 
 
 def reverse(lattice: Lattice) -> Lattice:
-    """Reverse every path: words and alignments in the opposite order, at the same costs.
+    """Reverse the words and alignments of every path; its costs do not change.
 
-    A single final state becomes the start, and its costs are moved to the new final state. If there are several final
-    states, or the only one has an alignment, epsilon arcs from a new start carry their costs and alignments. Such arcs
-    become final states again when a lattice is reversed, so that reversing twice restores a lattice without epsilons,
-    except for the order of arcs.
+    A single final state becomes the start, and its costs move to the new final state. If there are several final
+    states, or the only one has an alignment, a new start is added, with epsilon arcs that have their costs and
+    alignments. When a lattice is reversed again, such arcs become final states, so that reversing twice restores a
+    lattice without epsilons, except for the order of arcs.
 
     Returns:
-        The connected reversed lattice, of the same kind; times count from the end.
+        The connected reversed lattice, of the same kind; times are counted from the end.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or a sum of costs exceeds the range of a float.
+        LatticeError: No path leads from the start to a final state, or a sum of costs exceeds the range of float32.
     """
     lattice = connect(lattice)
     ends = np.flatnonzero(lattice.is_final)
-    # Labels, costs of arcs, then those of final states, in one array each.
+    # One array each for labels, graph costs and acoustic costs: the values of arcs, then those of final states.
     pool = np.concatenate((lattice.ali, lattice.final_ali))
     label_begin = np.concatenate((lattice.ali_begin[:-1], lattice.ali_begin[-1] + lattice.final_ali_begin[:-1]))
     label_end = np.concatenate((lattice.ali_begin[1:], lattice.ali_begin[-1] + lattice.final_ali_begin[1:]))
@@ -59,7 +59,7 @@ def reverse(lattice: Lattice) -> Lattice:
         final_graph += graph[of_final[0]]
         final_acoustic += acoustic[of_final[0]]
         if not np.isfinite([final_graph[stop], final_acoustic[stop]]).all():
-            message = "a sum of costs exceeds the range of a float; scale the costs down first"
+            message = "a sum of costs exceeds the range of float32; scale the costs down first"
             raise LatticeError(message, key=lattice.key)
 
     ali_begin, ali = _reversed_labels(pool, label_begin[arc], label_end[arc])
@@ -85,17 +85,20 @@ def reverse(lattice: Lattice) -> Lattice:
 
 
 def _num_initial(lattice: Lattice, num_labels: Array) -> int:
-    """Count the arcs of the start if they can become final states: without words, to different states; otherwise 0."""
+    """Return the number of arcs of the start if they can become final states, else 0.
+
+    They can if none has a word and all lead to different states.
+    """
     count = int(lattice.arc_begin[1])
     if lattice.is_final[0] or lattice.word[:count].any() or np.unique(lattice.dst[:count]).size < count:
         return 0
-    if lattice.kind == "raw" and num_labels[:count].any():  # its final states cannot have labels
+    if lattice.kind == "raw" and num_labels[:count].any():  # final states of a raw lattice cannot have labels
         return 0
     return count
 
 
 def _reversed_labels(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
-    """Return the offsets and the labels of some ranges of the pool, each reversed."""
+    """Return the offsets and labels of ranges of the pool, each in reverse order."""
     length = end - begin
     new_begin = offsets(length)
     within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)

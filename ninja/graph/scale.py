@@ -1,4 +1,4 @@
-"""Scaled costs and word penalties."""
+"""Scaling of costs, and word penalties."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ def scale(
 ) -> Lattice:
     """Scale the graph and acoustic costs of arcs and final states, and optionally mix them.
 
-    The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, the new acoustic cost
-    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``; the inverse of the 2×2 matrix of scales reverts it.
+    The new graph cost is ``graph_scale * graph + acoustic2lm_scale * acoustic``, and the new acoustic cost is
+    ``lm2acoustic_scale * graph + acoustic_scale * acoustic``. Scaling by the inverse of this 2×2 matrix restores the
+    costs.
 
     Raises:
         OptionError: A scale is not finite.
-        LatticeError: A cost exceeds the range of a float.
+        LatticeError: A cost exceeds the range of float32.
 
     Source: Kaldi, lattice-scale (``--lm-scale``, ``--acoustic-scale``, ``--acoustic2lm-scale``,
     ``--lm2acoustic-scale``).
@@ -44,35 +45,37 @@ def scale(
         scaled[f"final_{name}"] = np.where(is_final, _mixed(*final, *factors), np.float32(np.inf))
         for cost in (scaled[name], scaled[f"final_{name}"][is_final]):
             if not np.isfinite(cost).all():
-                raise LatticeError(f"the scaled {name} costs exceed the range of a float", key=lattice.key)
+                raise LatticeError(f"the scaled {name} costs exceed the range of float32", key=lattice.key)
     return lattice.replace(**{name: frozen(cost) for name, cost in scaled.items()})
 
 
 def add_word_penalty(lattice: Lattice, penalty: float) -> Lattice:
-    """Add a natural-log cost to the graph cost of every arc that carries a word; positive ones give fewer words.
+    """Add a natural-log cost to the graph cost of every arc that has a word.
+
+    A positive penalty favours hypotheses with fewer words.
 
     Raises:
         OptionError: The penalty is not finite.
-        LatticeError: A cost exceeds the range of a float.
+        LatticeError: A cost exceeds the range of float32.
 
     Source: Kaldi, lattice-add-penalty (``--word-ins-penalty``).
     """
     check_finite("word_penalty", penalty)
     with np.errstate(over="ignore"):  # check_costs raises
-        more = np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0))
-        penalised = lattice.with_costs(lattice.graph + more)
-    return check_costs(penalised, lattice)
+        cost = np.where(lattice.word != EPSILON, np.float32(penalty), np.float32(0))
+        changed = lattice.with_costs(lattice.graph + cost)
+    return check_costs(changed, lattice)
 
 
 def check_costs(lattice: Lattice, old: Lattice) -> Lattice:
-    """Return a lattice whose graph costs were changed; raise a LatticeError if they are no longer valid."""
+    """Return a lattice with new graph costs; raise LatticeError if one of them is not finite where the old one was."""
     if not np.isfinite(lattice.graph).all() or not np.array_equal(lattice.is_final, old.is_final):
-        raise LatticeError("the new graph costs exceed the range of a float", key=old.key)
+        raise LatticeError("the new graph costs exceed the range of float32", key=old.key)
     return lattice
 
 
 def _mixed(graph: Costs, acoustic: Costs, of_graph: float, of_acoustic: float) -> Costs:
-    """Mix in double precision; a cost with the factor 0 is ignored, even if it is infinite."""
+    """Return the weighted sum of both costs, computed in float64; a factor of 0 ignores even infinite costs."""
     mixed = np.zeros(graph.shape, np.float64)
     for cost, factor in ((graph, of_graph), (acoustic, of_acoustic)):
         if factor != 0.0:

@@ -1,4 +1,4 @@
-"""Lattices with several copies of a state: expansion to n-grams, and the paths with or without a word sequence."""
+"""Operations that split states: expansion to n-grams, and selection of the paths with or without a word sequence."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ OneOrMany = TypeVar("OneOrMany", Lattice, Batch, Lattice | Batch)
 
 
 def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Split states until all paths to a state have the same last n - 1 words; the set of paths does not change.
+    """Split states so that all paths to a state share their last n - 1 words; the set of paths does not change.
 
     Epsilons do not count as words. Unreachable states are removed.
+
+    Args:
+        lattice: Any lattice.
+        n: N-gram order, at least 1.
+        max_arcs: Maximum number of arcs of the result.
 
     Raises:
         LatticeError: The result has more than ``max_arcs`` arcs.
@@ -37,16 +42,20 @@ def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> L
 
 
 def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Remove the paths whose words are exactly a transcript; all others keep their costs and alignments.
+    """Remove the paths whose word sequence is a transcript; all other paths keep their costs and alignments.
 
-    In discriminative training, the paths without the reference are its competitors. No path matches a transcript with
-    an id that no arc carries, such as -1.
+    In discriminative training, the remaining paths are the competitors of the reference.
+
+    Args:
+        lattice: Any lattice.
+        transcript: Word ids. A transcript with an id that no arc has, such as -1, matches no path.
+        max_arcs: Maximum number of arcs of the result.
 
     Returns:
-        A connected lattice; states on paths of the transcript have a copy for it.
+        A connected lattice, in which states that the transcript passes through are duplicated.
 
     Raises:
-        LatticeError: No path is left, or the result has more than ``max_arcs`` arcs.
+        LatticeError: No path remains, or the result has more than ``max_arcs`` arcs.
 
     Source: Kaldi, latbin/lattice-difference.cc.
     """
@@ -54,21 +63,26 @@ def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS)
 
 
 def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) -> Lattice:
-    """Keep the paths with the given words, such as those of an ``Oracle``; wildcards may occur anywhere.
+    """Keep the paths with a word sequence, such as that of an ``Oracle``.
+
+    Args:
+        lattice: Any lattice.
+        words: Word ids of the sequence.
+        wildcards: Word ids that may occur anywhere on the paths.
 
     Returns:
-        A lattice with a copy of a state for each possible number of words before it.
+        A lattice with a copy of each state for each number of words that may precede it.
 
     Raises:
         LatticeError: No path has these words.
 
-    Source: Kaldi, latbin/lattice-oracle.cc, ``--write-lattices``, which refuses wildcards.
+    Source: Kaldi, latbin/lattice-oracle.cc, ``--write-lattices``, which does not support wildcards.
     """
     return _matching(lattice, without_words(lattice, wildcards), words, np.iinfo(np.int64).max, keep=True)
 
 
 def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: int, *, keep: bool) -> Lattice:
-    """Return the paths whose words in ``compared`` are a transcript, or all others."""
+    """Return the paths whose words in ``compared`` are the transcript, or without ``keep`` all other paths."""
     words = np.array(transcript, np.int32)
     state, arc_begin, dst, arc, num_matched = _graph.follow_transcript(compared, words, max_arcs)
     is_kept = (num_matched == words.size) == keep
@@ -76,20 +90,20 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
     try:
         return connect(copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], final_graph))
     except LatticeError:
-        message = "no path has these words" if keep else "no path is left: all have the words of the transcript"
+        message = "no path has these words" if keep else "no path remains: all have the words of the transcript"
         raise LatticeError(message, key=lattice.key) from None
 
 
 def without_words(lattices: OneOrMany, words: Collection[int]) -> OneOrMany:
-    """Replace some words by epsilons."""
+    """Replace words by epsilons."""
 
-    def replaced(lattice: Lattice) -> Lattice:
+    def remove(lattice: Lattice) -> Lattice:
         is_removed = np.isin(lattice.word, list(words))
         return lattice.replace(word=frozen(np.where(is_removed, np.int32(0), lattice.word)))
 
     if not words:
         return lattices
-    return lattices.map(replaced) if isinstance(lattices, Batch) else replaced(lattices)
+    return lattices.map(remove) if isinstance(lattices, Batch) else remove(lattices)
 
 
 def copied_lattice(
@@ -103,14 +117,17 @@ def copied_lattice(
     *,
     labels: bool = True,
 ) -> Lattice:
-    """Make a lattice of copies of the states and arcs of another, with new graph costs; nothing is checked.
+    """Create a lattice from copies of the states and arcs of another, with new graph costs; nothing is checked.
 
     Args:
-        source: Words, acoustic costs, alignments and times are copied from this lattice.
-        state_map: Old state of each state, int32 [num_states].
-        arc_map: Old arc of each arc, int64 [num_arcs].
-        final_graph: New graph cost of each state, +inf = not final, also where the old one is.
-        labels: Copy the alignments, too; otherwise the result has none.
+        source: Lattice from which words, acoustic costs, alignments and times are copied.
+        state_map: State of `source` for each new state, int32 [num_states].
+        arc_begin: Offsets of the arcs of each new state, int64 [num_states + 1].
+        dst: Destination of each new arc, int32 [num_arcs].
+        arc_map: Arc of `source` for each new arc, int64 [num_arcs].
+        graph: Graph cost of each new arc, float32 [num_arcs].
+        final_graph: Final graph cost of each new state, float32 [num_states]; +inf makes a state non-final.
+        labels: Copy the alignments; otherwise the result has none.
     """
     is_final = np.isfinite(final_graph)
     ali_begin, ali = gather_labels(source.ali, source.ali_begin, arc_map, labels)

@@ -1,4 +1,4 @@
-"""Phones, pronunciations and transition costs of a lattice by the transition model."""
+"""Phones, pronunciations and transition costs of a lattice, given its transition model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from ninja.lattice.transition_model import TransitionModel
 
 
 def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:
-    """Replace words, or transition ids, by the phones of the transition ids.
+    """Replace words by phones, according to the transition ids.
 
-    A phone is put where it begins; ``align_phones`` also splits the labels where phones end. Without ``replace_words``
-    words are kept, and the labels of each arc become its phones, one label per phone, so that labels no longer count
-    frames.
+    Each phone is placed where it begins; ``align_phones`` also splits the labels where phones end.
+
+    Args:
+        lattice: A lattice whose labels are transition ids.
+        model: The transition model.
+        replace_words: Replace words by phones. Otherwise keep the words, and replace the labels of each arc by one
+            label per phone, so that labels no longer correspond to frames.
 
     Returns:
         A lattice with the same paths and costs, of kind "compact".
@@ -52,14 +56,17 @@ def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words:
 def add_transition_costs(
     lattice: Lattice, model: TransitionModel, transition_scale: float = 1.0, self_loop_scale: float = 1.0
 ) -> Lattice:
-    """Add transition costs to the graph costs of a lattice that was made without them.
+    """Add transition costs to the graph costs of a lattice that was generated without them.
 
-    ``self_loop_scale`` is the factor of the costs of staying in a state and of leaving it, ``transition_scale`` that of
-    all others.
+    Args:
+        lattice: A lattice whose labels are transition ids.
+        model: The transition model.
+        transition_scale: Factor applied to the costs of transitions between states.
+        self_loop_scale: Factor applied to the costs of staying in a state and of leaving it.
 
     Raises:
-        LatticeError: A label is not a transition id of the model, there are none, or a cost exceeds the range of a
-            float.
+        LatticeError: A label is not a transition id of the model, there are no labels, or a cost exceeds the range of
+            float32.
         OptionError: A scale is not finite.
 
     Source: Kaldi, hmm/hmm-utils.cc, AddTransitionProbs and GetScaledTransitionLogProb.
@@ -85,7 +92,7 @@ def add_transition_costs(
 def _phones(
     begin: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], model: TransitionModel
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Replace the labels that end a phone by the phone, and drop the others."""
+    """Replace each label that ends a phone by the phone, and drop the other labels."""
     ends = model.is_final[labels]
     return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
 
@@ -94,14 +101,14 @@ def _phones(
 class Pronunciation:
     """The word of an arc, and its phones with their durations."""
 
-    word: int  # 0: no word, such as silence
-    begin: int  # frame
+    word: int  # word id; 0 = no word, such as silence
+    begin: int  # first frame
     phones: tuple[int, ...]
-    lengths: tuple[int, ...]  # frames of each phone
+    lengths: tuple[int, ...]  # duration of each phone in frames
 
 
 def pronunciations(lattice: Lattice, model: TransitionModel) -> list[Pronunciation]:
-    """Return the phones of each arc on the best path of a word-aligned lattice.
+    """Return the word and phones of each arc on the best path of a word-aligned lattice.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or a label is not a transition id of the model.
@@ -121,26 +128,26 @@ def pronunciations(lattice: Lattice, model: TransitionModel) -> list[Pronunciati
 
 
 def _phone_ends(labels: npt.NDArray[np.int32], model: TransitionModel) -> list[int]:
-    """Return the end of each phone: after its final transition, and after the self-loops that may follow that."""
-    reordered = _is_reordered(labels, model)
+    """Return the end of each phone: the index after its final transition and the self-loops that may follow it."""
+    is_reordered = _is_reordered(labels, model)
     ends = []
-    at = 0
-    while at < labels.size:
-        last = at + 1 == labels.size
-        if model.is_final[labels[at]]:
-            while reordered and at + 1 < labels.size and model.is_self_loop[labels[at + 1]]:
-                at += 1
-            ends.append(at + 1)
-        elif last or model.phone[labels[at]] != model.phone[labels[at + 1]]:
-            ends.append(at + 1)  # an incomplete phone: the lattice is not aligned
-        at += 1
+    index = 0
+    while index < labels.size:
+        is_last = index + 1 == labels.size
+        if model.is_final[labels[index]]:
+            while is_reordered and index + 1 < labels.size and model.is_self_loop[labels[index + 1]]:
+                index += 1
+            ends.append(index + 1)
+        elif is_last or model.phone[labels[index]] != model.phone[labels[index + 1]]:
+            ends.append(index + 1)  # an incomplete phone: the lattice is not aligned
+        index += 1
     return ends
 
 
 def _is_reordered(labels: npt.NDArray[np.int32], model: TransitionModel) -> bool:
-    """Tell whether self-loops follow the transition out of their state, as in most of Kaldi's graphs."""
-    state, loop = model.transition_state[labels], model.is_self_loop[labels]
-    for at in np.flatnonzero(np.diff(state)).tolist():
-        if loop[at] or loop[at + 1]:
-            return bool(loop[at])
-    return bool(labels.size and not loop[0] and loop[-1])
+    """Return whether self-loops follow the transition out of their state, as in most of Kaldi's graphs."""
+    state, is_loop = model.transition_state[labels], model.is_self_loop[labels]
+    for index in np.flatnonzero(np.diff(state)).tolist():
+        if is_loop[index] or is_loop[index + 1]:
+            return bool(is_loop[index])
+    return bool(labels.size and not is_loop[0] and is_loop[-1])

@@ -1,4 +1,4 @@
-"""Union of lattices, and combination of the lattices of several systems."""
+"""Union of lattices, and system combination."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
 
 DELTA = 2.0**-12
-MAX_LABELS = 1 << 26  # alignment labels of the result, and of all residuals together: 256 MB each
+MAX_LABELS = 1 << 26  # limit for the alignment labels of the result, and for those of all residuals; 256 MB each
 
 
 def union(
@@ -31,34 +31,37 @@ def union(
     delta: float = DELTA,
     max_arcs: int = 1_000_000,
 ) -> Lattice:
-    """Unite lattices and keep the best path of each word sequence, with both its costs and its alignment.
+    """Unite lattices, keeping the best path of each word sequence with both costs and its alignment.
 
-    Equal parts of the lattices are merged. If one word sequence has different alignments or very different costs, its
-    paths stay separate up to the place that decides between them. In lattices of different recognisers this holds
-    nearly everywhere, and the result is large: ``determinize=False`` keeps all paths, as consensus decoding needs.
+    Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
+    to the state at which the better one is known. For lattices of different recognisers this is nearly everywhere, and
+    the result is large; for consensus decoding, use ``determinize=False``, which keeps all paths.
 
     Args:
-        lattices: One or more; key and symbol table are those of the first, the frame shift if all have the same.
-        acoustic_scale: Factor of acoustic costs where paths are compared; ties as for ``determinize``.
-        determinize: Merge paths of the same words; otherwise all paths, epsilons and times given by a format are kept.
-        delta: Residual costs that round to the same multiple of this are equal, > 0; the cost of a path may change by
-            as much where lattices differ. (Kaldi: 2^-10.)
-        max_arcs: Raise if determinization creates more arcs, or takes as much work.
+        lattices: One or more lattices. The key and symbol table are those of the first; the frame shift is kept if all
+            have the same.
+        acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
+        determinize: Merge paths with the same words. Otherwise all paths, epsilons and times given by a format are
+            kept.
+        delta: Residual costs are equal if they round to the same multiple of this, > 0; the cost of a path may change
+            by as much where lattices differ. (Kaldi: 2^-10.)
+        max_arcs: Maximum number of arcs that determinization may create; also limits its work.
 
     Returns:
         A connected lattice; costs are summed in float64.
 
     Raises:
         LatticeError: The union is too large, or a lattice has no path from the start to a final state.
-        SymbolError: The lattices have word ids of different tables.
-        OptionError: There is no lattice, ``acoustic_scale`` is not finite, ``delta`` not above 0, ``max_arcs`` below 1.
+        SymbolError: The lattices have different symbol tables.
+        OptionError: There are no lattices, ``acoustic_scale`` is not finite, ``delta`` is not above 0, or ``max_arcs``
+            is below 1.
 
     Source: Kaldi, latbin/lattice-union.cc and lat/determinize-lattice-pruned.h; Povey et al. 2012, "Generating exact
     lattices in the WFST framework", section 5.
     """
     check_finite("acoustic_scale", acoustic_scale)
     if not lattices:
-        raise OptionError("there is no lattice to unite")
+        raise OptionError("there are no lattices to unite; give at least one")
     check_range("delta", delta, above=0, finite=True)
     check_range("max_arcs", max_arcs, least=1)
     check_one_table(lattices)
@@ -79,28 +82,28 @@ def combine(
     *,
     exponents: bool = False,
 ) -> Lattice:
-    """Unite the lattices of several systems so that all paths of the k-th together have the probability ``weights[k]``.
+    """Unite the lattices of several systems so that the paths of system k have the total probability ``weights[k]``.
 
-    Costs are scaled, and the total cost of all paths of a lattice is subtracted from its final graph costs. Only the
-    sum of graph and acoustic cost is meaningful in the result, which needs no further scales. Consensus decoding of it
-    is system combination.
+    Costs are scaled, and the total cost of all paths of a lattice is subtracted from its final graph costs. In the
+    result, only the sum of graph and acoustic cost is meaningful, and no further scales are needed. Consensus decoding
+    of the result is system combination.
 
     Args:
-        lattices: One of each system; None if a system has none: its share is then missing from the total.
-        weights: Weight of each system, > 0, normalised to sum to 1; equal by default.
-        scales: Factors of the costs, applied to the result.
-        exponents: Raise the k-th lattice's path probabilities to the power ``weights[k]`` and normalise each lattice to
-            1, instead of multiplying by the weight.
+        lattices: One lattice per system. None for a system without a lattice, whose weight is then missing from the
+            total probability.
+        weights: Weight of each system, > 0; normalised to sum to 1.  [default: equal weights]
+        scales: Weights of the total cost, which are applied to the costs of the result.
+        exponents: Raise the path probabilities of system k to the power ``weights[k]`` and normalise each lattice to 1,
+            instead of multiplying by the weight.
 
     Returns:
-        All paths, also those with equal words, or with words of the same lexical form. If the times of the systems
-        cannot be compared because one has none, or frames of another length, the result has neither times nor
-        alignments.
+        All paths, including paths with the same words. If the times of the systems cannot be compared, because one has
+        none or has another frame shift, the result has neither times nor alignments.
 
     Raises:
-        LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of a float.
-        SymbolError: The lattices have word ids of different tables.
-        OptionError: There is no lattice, the number of weights differs, or one is not above 0.
+        LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of float32.
+        SymbolError: The lattices have different symbol tables.
+        OptionError: There are no lattices, the number of weights differs, or a weight is not above 0.
 
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
     combination based on a recursion for edit distance".
@@ -108,7 +111,7 @@ def combine(
     shares = check_weights(weights, len(lattices))
     present = [(lattice, share) for lattice, share in zip(lattices, shares, strict=True) if lattice is not None]
     united = union(
-        [normalised(lattice, share, scales, exponents=exponents) for lattice, share in present], determinize=False
+        [normalize(lattice, share, scales, exponents=exponents) for lattice, share in present], determinize=False
     )
     if united.time is None and not _have_comparable_labels([lattice for lattice, _ in present if lattice.num_arcs]):
         return remove_alignments(united)
@@ -116,35 +119,35 @@ def combine(
 
 
 def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
-    """Tell whether all lattices have labels, in frames of the same length, or none has labels."""
+    """Return whether no lattice has labels, or all have labels and no two have different frame shifts."""
     labelled = [lattice.has_labels for lattice in lattices]
     shifts = {lattice.frame_shift for lattice in lattices if lattice.frame_shift is not None}
     return not any(labelled) or (all(labelled) and len(shifts) < 2)
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Return the weights of systems, checked and normalised to sum to 1."""
+    """Check the weights of `count` systems, and return them normalised to sum to 1."""
     if count < 1:
-        raise OptionError("there is no lattice to combine")
+        raise OptionError("there are no lattices to combine; give at least one")
     if weights is None:
         return (1.0 / count,) * count
     if len(weights) != count:
-        raise OptionError(f"there are {len(weights)} weights, but {count} systems; give each system one")
+        raise OptionError(f"there are {len(weights)} weights, but {count} systems; give one weight per system")
     for weight in weights:
         check_range("a weight", weight, above=0, finite=True)
     total = sum(weights)
     return tuple(weight / total for weight in weights)
 
 
-def normalised(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
-    """Scale costs so that all paths together have the probability ``weight``, or 1 with ``exponents``."""
+def normalize(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
+    """Scale costs so that the paths have the total probability ``weight``, or 1 with ``exponents``."""
     power = weight if exponents else 1.0
     scaled = scale(lattice, scales.lm * power, scales.acoustic * power)
     if scales.word_penalty:
         scaled = add_word_penalty(scaled, scales.word_penalty * power)
     total = forward_backward(scaled).total
     if not np.isfinite(total):
-        raise LatticeError(f"the total cost of all paths is {total}", key=lattice.key)
+        raise LatticeError(f"the total cost of all paths is {total}, but must be finite", key=lattice.key)
     surplus = -total - (0.0 if exponents else float(np.log(weight)))
     with np.errstate(over="ignore"):  # check_costs raises
         final_graph = frozen(scaled.final_graph.astype(np.float64) + surplus, np.float32)
@@ -155,7 +158,7 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
     """Merge the start states of connected lattices."""
     if len(lattices) == 1:
         return lattices[0]
-    start_is_final = False  # a state has one final cost only
+    start_is_final = False  # the merged start can have only one final cost
     operands = []
     for lattice in lattices:
         is_final = bool(lattice.is_final[0])
@@ -166,7 +169,7 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
     shift = np.cumsum([0, *(lattice.num_states - 1 for lattice in operands[:-1])]).tolist()
 
     def on_arcs(arrays: Sequence[Array]) -> Array:
-        """Concatenate values of arcs, those that leave the starts first."""
+        """Concatenate values of arcs; those of arcs that leave the starts come first."""
         heads = [array[:count] for array, count in zip(arrays, leaving, strict=True)]
         return np.concatenate([*heads, *(array[count:] for array, count in zip(arrays, leaving, strict=True))])
 
@@ -220,7 +223,7 @@ def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Arr
 
 
 def _with_new_start(lattice: Lattice) -> Lattice:
-    """Add a new start, which is not final, with an epsilon arc to the old one."""
+    """Add a new start, which is not final, with an epsilon arc to the old start."""
 
     def before(value: float, array: Array) -> Array:
         return frozen(np.concatenate([np.array([value], array.dtype), array]))

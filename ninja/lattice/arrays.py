@@ -1,4 +1,4 @@
-"""Read-only arrays, and pools that concatenate runs of labels."""
+"""Read-only arrays, and pools: arrays that concatenate runs of values, delimited by offsets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Array = npt.NDArray[Any]
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Make an array read-only, contiguous and of a type; it must not be used elsewhere."""
+    """Return an array as contiguous, read-only and of a dtype; the caller must not keep writable references to it."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array
 
 
 def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
-    """Return values as a contiguous read-only array, copied if another array could change it."""
+    """Return values as a contiguous read-only array; writable memory that the caller may keep is copied."""
     array = np.ascontiguousarray(values, dtype)
     if array.flags.writeable and (array is values or array.base is not None):
         array = array.copy()
@@ -27,7 +27,7 @@ def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
 
 
 def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the offsets of the runs of a pool, int64 [num_runs + 1], read-only."""
+    """Return the offsets of runs of the given lengths, int64 [num_runs + 1], read-only."""
     length = np.asarray(length)
     begin = np.zeros(length.size + 1, np.int64)
     np.cumsum(length, out=begin[1:], dtype=np.int64)
@@ -35,12 +35,12 @@ def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def owners(begin: Array) -> npt.NDArray[np.int64]:
-    """Return the run of each element of a pool, int64 [pool size]."""
+    """Return the index of the run of each element of a pool, int64 [pool size]."""
     return np.repeat(np.arange(begin.size - 1), np.diff(begin))
 
 
 def runs(pool: Array, begin: npt.NDArray[np.int64]) -> list[Array]:
-    """Return each run of a pool."""
+    """Split a pool into its runs, which are views."""
     return [pool[first:last] for first, last in pairwise(begin.tolist())]
 
 
@@ -50,16 +50,25 @@ def sums(values: Array, begin: Array) -> npt.NDArray[np.float64]:
 
 
 def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
-    """Return ``begin[i], begin[i] + 1, …``, ``length[i]`` numbers, for each i in turn, int64."""
+    """Return the concatenation of ``arange(begin[i], begin[i] + length[i])`` for each i, int64."""
     end = np.cumsum(length, dtype=np.int64)
     return np.arange(end[-1] if end.size else 0) + np.repeat(begin - (end - length), length)
 
 
 def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
-    """Copy runs of a pool into a new one; return its offsets, int64 [num_runs + 1], and the pool."""
+    """Copy runs of a pool into a new pool; return its offsets, int64 [num_runs + 1], and the pool itself."""
     return offsets(length), frozen(pool[ranges(begin, length)])
 
 
 def gather_labels(pool: Array, begin: Array, chosen: Array, wanted: Array | bool = True) -> tuple[Any, Any]:
-    """Copy the labels of chosen arcs or states, in this order, into a new pool."""
+    """Copy the labels of the chosen arcs or states into a new pool, in the order of `chosen`.
+
+    Args:
+        begin: Offsets of the labels of all arcs or states.
+        chosen: Indices of arcs or states.
+        wanted: Mask over `chosen`; those that are False get no labels.
+
+    Returns:
+        The offsets, int64 [len(chosen) + 1], and the pool.
+    """
     return gather(pool, begin[chosen], np.where(wanted, begin[chosen + 1] - begin[chosen], 0))

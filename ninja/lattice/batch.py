@@ -1,4 +1,4 @@
-"""Batches of lattices, on which an operation is one call, and their collection. A lattice is a batch of one."""
+"""``Batch``: lattices that an operation processes in one call; collection of single lattices into batches."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ninja.errors import LatticeError, NinjaError, OptionError
 from ninja.lattice.lattice import SLOTS, Lattice
 from ninja.lattice.symbols import SymbolTable
 
-Fault = tuple[int, NinjaError]  # number of lattices of the batch before it, and its error
-Made = tuple[object, list[tuple[int, str]]]  # items, and the place and message of each lattice that failed
+Fault = tuple[int, NinjaError]  # the number of lattices of the batch that precede a failed one, and its error
+KernelResult = tuple[object, list[tuple[int, str]]]  # items; index and message of each lattice that failed
 Keyed = tuple[str, Lattice]
-MOST_LATTICES = 16  # of a batch that is collected from single lattices
-MOST_ARCS = 20_000  # of such a batch, unless one lattice has more
+MAX_LATTICES = 16  # limit for a batch that is collected from single lattices
+MAX_ARCS = 20_000  # limit for such a batch, unless a single lattice has more
 
 
 class Batch:
-    """Lattices in order, and the errors of others between them.
+    """A sequence of lattices, with the errors of lattices that could not be read or processed.
 
-    ``ninja.read(source, batches=True)`` yields batches; iteration makes `Lattice` objects without copying arrays.
+    ``ninja.read(source, batches=True)`` yields batches. Iterating creates `Lattice` objects without copying arrays.
 
     Attributes:
-        faults: (number of lattices before it, error) of each lattice that could not be read or processed.
-        size: Bytes of the lattices in the file.
-        position: Bytes of the file up to the end of the last lattice; 0 if unknown.
-        words: Symbol table of the lattices without one.
+        faults: For each failed lattice, the number of lattices of the batch that precede it, and its error.
+        size: Number of bytes of the lattices in their file.
+        position: Byte offset in the file of the end of the last lattice; 0 if unknown.
+        words: Symbol table for lattices that have none of their own.
     """
 
     __slots__ = ("_items", "_keys", "_origins", "faults", "position", "size", "words")
@@ -41,7 +41,7 @@ class Batch:
         size: int = 0,
         position: int = 0,
     ) -> None:
-        self._items = items  # [default: made from the lattices on first use]
+        self._items = items  # None: created from `origins` on first use
         self._origins = origins
         self._keys: list[str] | None = None
         self.words = words
@@ -51,14 +51,14 @@ class Batch:
 
     @classmethod
     def of(cls, lattices: Iterable[Lattice]) -> Batch:
-        """Make a batch of lattices."""
+        """Create a batch of lattices."""
         return cls(None, origins=tuple(lattices))
 
     @classmethod
     def of_entries(
         cls, entries: Iterable[tuple[str, Lattice | NinjaError]], *, size: int = 0, position: int = 0
     ) -> Batch:
-        """Make a batch of lattices and errors with their keys."""
+        """Create a batch of ``(key, lattice or error)`` pairs; errors become faults."""
         lattices: list[Lattice] = []
         faults: list[Fault] = []
         for key, lattice in entries:
@@ -70,10 +70,10 @@ class Batch:
 
     @property
     def items(self) -> object:
-        """The lattices as kernels take them.
+        """The lattices in the representation of the kernels.
 
         Raises:
-            LatticeError: The arrays of a lattice do not fit together.
+            LatticeError: The arrays of a lattice are inconsistent.
         """
         if self._items is None:
             self._items = _core.gathered(self._origins)
@@ -81,19 +81,20 @@ class Batch:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the lattices come from Kaldi files, which have no times and no other fields."""
+        """Whether a kernel read the lattices from a Kaldi file, so that they have no times or other fields."""
         return not self._origins
 
     @property
     def table(self) -> SymbolTable | None:
-        """Symbol table of all lattices.
+        """The symbol table that all lattices share.
 
         Raises:
-            LatticeError: They have different tables.
+            LatticeError: The lattices have different tables.
         """
         tables = {id(lattice.words): lattice.words for lattice in self._origins} or {0: self.words}
         if len(tables) > 1:
-            raise LatticeError("lattices of several symbol tables; take them one by one", key=self.keys[0])
+            message = "the lattices of this batch have different symbol tables; process them one by one"
+            raise LatticeError(message, key=self.keys[0])
         return next(iter(tables.values()))
 
     @property
@@ -105,7 +106,7 @@ class Batch:
 
     @property
     def num_arcs(self) -> int:
-        """Number of arcs of all lattices."""
+        """Total number of arcs."""
         if self._items is None:
             return sum(lattice.num_arcs for lattice in self._origins)
         return _core.arcs_in(self._items)
@@ -122,7 +123,7 @@ class Batch:
         return len(self._origins) if self._items is None else _core.count(self._items)
 
     def __getitem__(self, number: int) -> Lattice:
-        """Return a lattice by its place."""
+        """Return the lattice at an index, which must not be negative."""
         if self._items is None:
             return self._origins[number]
         return _core.lattice_at(self._items, number, object.__new__(Lattice), SLOTS, self.words, self._origins)
@@ -136,7 +137,7 @@ class Batch:
             yield self[number]
 
     def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
-        """Yield each key with its lattice or its error, in order."""
+        """Yield ``(key, lattice or error)`` pairs in the order of the source."""
         faults = list(self.faults)
         for number, lattice in enumerate(self):
             while faults and faults[0][0] <= number:
@@ -147,18 +148,18 @@ class Batch:
             yield error.key or "", error
 
     def map(self, function: Callable[[Lattice], Lattice]) -> Batch:
-        """Apply a function to each lattice; faults are kept."""
+        """Apply a function to each lattice and keep the faults."""
         return Batch(
             None, origins=tuple(map(function, self)), faults=self.faults, size=self.size, position=self.position
         )
 
     def first(self, number: int) -> Batch:
-        """Return the first lattices, without faults."""
-        return Batch.of([self[place] for place in range(number)])
+        """Return a batch of the first `number` lattices, without faults."""
+        return Batch.of([self[index] for index in range(number)])
 
-    def without(self, places: Collection[int]) -> Batch:
-        """Return the lattices except those at some places, without faults."""
-        return Batch.of([lattice for place, lattice in enumerate(self) if place not in places])
+    def without(self, indices: Collection[int]) -> Batch:
+        """Return a batch of the lattices that are not at these indices, without faults."""
+        return Batch.of([lattice for index, lattice in enumerate(self) if index not in indices])
 
     def without_faults(self) -> Batch:
         """Return the batch without its faults."""
@@ -168,15 +169,16 @@ class Batch:
         batch.faults = ()
         return batch
 
-    def made(self, made: Made, *, several: bool = False) -> Batch:
-        """Return the batch of the result of a kernel for these items; failed lattices become faults.
+    def with_result(self, result: KernelResult, *, several: bool = False) -> Batch:
+        """Create a batch from the result of a kernel for these lattices; lattices that failed become faults.
 
         Args:
-            made: Result of the kernel.
-            several: The kernel makes any number of lattices from one, with other keys; faults come before them.
+            result: The result of the kernel.
+            several: Whether the kernel returns any number of lattices per input lattice, under new keys. All faults
+                then precede the lattices.
         """
-        items, failures = made
-        errors = [(place, LatticeError(message, key=self.keys[place])) for place, message in failures]
+        items, failures = result
+        errors = [(index, LatticeError(message, key=self.keys[index])) for index, message in failures]
         if several:
             return self._with(items, [(0, error) for _, error in [*self.faults, *errors]])
         batch = self._with(items, self.faults)
@@ -184,17 +186,17 @@ class Batch:
             batch._keys = self._keys
             return batch
         faults = [(before, 0, error) for before, error in self.faults]
-        faults += [(place, 1, error) for place, error in errors]
-        lost = 0
-        moved: list[Fault] = []
-        for place, failed, error in sorted(faults, key=lambda fault: fault[:2]):
-            moved.append((place - lost, error))
-            lost += failed
-        batch.faults = moved
+        faults += [(index, 1, error) for index, error in errors]
+        num_lost = 0
+        new_faults: list[Fault] = []
+        for index, failed, error in sorted(faults, key=lambda fault: fault[:2]):
+            new_faults.append((index - num_lost, error))
+            num_lost += failed
+        batch.faults = new_faults
         return batch
 
     def like(self, items: object) -> Batch:
-        """Return the batch of new arrays of the same lattices, made by a kernel."""
+        """Create a batch with the same keys and faults from a kernel's arrays for these lattices."""
         batch = self._with(items, self.faults)
         batch._keys = self._keys
         return batch
@@ -205,11 +207,11 @@ class Batch:
         )
 
 
-Lattices = TypeVar("Lattices", Lattice, Batch)  # of operations that return the type of their argument
+Lattices = TypeVar("Lattices", Lattice, Batch)  # for operations that return the type of their argument
 
 
 def as_batch(lattices: Lattice | Batch) -> Batch:
-    """Return a batch, or the batch of one lattice."""
+    """Return a batch unchanged, or a single lattice as a batch."""
     return lattices if isinstance(lattices, Batch) else Batch.of([lattices])
 
 
@@ -217,15 +219,15 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     """Check and yield ``(key, lattice)`` pairs.
 
     Raises:
-        OptionError: An item is no pair of a key and a lattice; raised at once if the argument is no iterable.
+        OptionError: The argument is not an iterable (raised immediately), or an item is not such a pair.
     """
     if isinstance(lattices, Lattice):
-        advice = "give [(lattice.key, lattice)]"
-        raise OptionError(f"lattices is a single lattice, but pairs of a key and a lattice are needed; {advice}")
+        advice = "pass [(lattice.key, lattice)]"
+        raise OptionError(f"lattices must be (key, lattice) pairs, but is a single lattice; {advice}")
     if isinstance(lattices, str | bytes) or not isinstance(lattices, Iterable):
         advice = "read a file with ninja.read"
-        raise OptionError(f"lattices is {_named(lattices)}, but pairs of a key and a lattice are needed; {advice}")
-    return _checked(lattices)
+        raise OptionError(f"lattices must be (key, lattice) pairs, but is {_type_name(lattices)}; {advice}")
+    return _check_pairs(lattices)
 
 
 def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
@@ -240,9 +242,12 @@ def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
 
 
 def collect_batches(
-    lattices: Iterable[Keyed], max_arcs: int = MOST_ARCS, max_lattices: int = MOST_LATTICES
+    lattices: Iterable[Keyed], max_arcs: int = MAX_ARCS, max_lattices: int = MAX_LATTICES
 ) -> Iterator[Batch]:
-    """Yield lattices in batches of at most `max_arcs` arcs, or one larger lattice, and `max_lattices` lattices."""
+    """Collect lattices into batches of at most `max_lattices` lattices and `max_arcs` arcs in total.
+
+    A lattice with more arcs is a batch of its own.
+    """
     group: list[Lattice] = []
     arcs = 0
     try:
@@ -254,7 +259,7 @@ def collect_batches(
                 group, arcs = [], 0
             group.append(lattice)
             arcs += lattice.num_arcs
-    except NinjaError:  # from the source: the lattices before it are sound
+    except NinjaError:  # raised by the source; the lattices before it are valid
         if group:
             yield Batch.of(group)
         raise
@@ -270,21 +275,16 @@ def refuse_pair(lattice: object) -> None:
         )
 
 
-def _checked(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
+def _check_pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     for pair in lattices:
         if isinstance(pair, tuple) and len(pair) == 2 and hasattr(pair[1], "num_arcs"):
             yield pair
             continue
-        item = _named(pair)
-        if isinstance(pair, Lattice):
-            item += " alone"
-            advice = "give (lattice.key, lattice)"
-        else:
-            advice = "ninja.read yields them"
-        raise OptionError(f"lattices gives {item}, but pairs of a key and a lattice are needed; {advice}")
+        advice = "yield (lattice.key, lattice)" if isinstance(pair, Lattice) else "ninja.read yields such pairs"
+        raise OptionError(f"lattices must be (key, lattice) pairs, but an item is {_type_name(pair)}; {advice}")
 
 
-def _named(value: object) -> str:
-    """Return the type of a value with its article."""
+def _type_name(value: object) -> str:
+    """Return the name of a value's type with an indefinite article."""
     name = type(value).__name__
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"

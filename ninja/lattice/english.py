@@ -12,14 +12,14 @@ from ninja.libraries import needed_for
 
 Form = tuple[str, ...]
 
-_BETWEEN = "zqzq"  # between words that are normalised together; no rule of English changes or joins it
-_SINGLE = re.compile(rf"[<>\[\]()]|{_BETWEEN}")  # brackets would enclose other words
+_SEPARATOR = "zqzq"  # separates words that are normalised in one call; no rule changes it or joins it to a word
+_SINGLE = re.compile(rf"[<>\[\]()]|{_SEPARATOR}")  # normalised alone: a bracket could enclose the words after it
 _NUMBER = re.compile(r"([$¢€£]?)([0-9]+(?:\.[0-9]+)?)(%|st|nd|rd|th|s)?(.*)")
 _DIGIT = re.compile("[0-9]")
-_SIGNS = ".%$¢€£"  # that Whisper's rules keep, for numbers
+_SIGNS = ".%$¢€£"  # kept by Whisper's rules, because they may belong to numbers
 _UNITS = {"$": "dollars", "¢": "cents", "€": "euros", "£": "pounds"}
-_FIRST_YEAR, _LAST_YEAR = 1100, 2099  # numbers of four digits that are read as years
-_MAX_DIGITS = 15  # of a number that is spelled as one; longer ones are read digit by digit
+_FIRST_YEAR, _LAST_YEAR = 1100, 2099  # four-digit numbers in this range are spelled as years
+_MAX_DIGITS = 15  # longer numbers are spelled digit by digit
 
 
 def english_forms(words: Sequence[str]) -> list[Form]:
@@ -32,7 +32,7 @@ def english_forms(words: Sequence[str]) -> list[Form]:
     """
     together = [word for word in words if not _SINGLE.search(word)]
     rules = _rules()
-    spelled = dict(zip(together, rules(f" {_BETWEEN} ".join(together)).split(_BETWEEN), strict=bool(together)))
+    spelled = dict(zip(together, rules(f" {_SEPARATOR} ".join(together)).split(_SEPARATOR), strict=bool(together)))
     for word in words:
         if word not in spelled:
             spelled[word] = word if LABEL.fullmatch(word) else rules(word)
@@ -56,7 +56,7 @@ def _with_numbers(words: list[str]) -> Form:
 
 
 def _spelled(word: str) -> list[str]:
-    """Spell a word that has digits; letters around them remain."""
+    """Spell out the numbers of a word that contains digits; letters around them are kept."""
     match = _NUMBER.fullmatch(word)
     if match is None:  # letters before digits
         head = re.match(r"[^0-9]+", word)

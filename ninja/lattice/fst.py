@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fst:
-    """A weighted transducer, with cycles or without; arcs are stored state by state, as in a lattice."""
+    """A weighted transducer, possibly cyclic. Arcs are stored state by state, as in a lattice."""
 
     arc_begin: npt.NDArray[np.int64]  # [num_states + 1]; arcs of state s are arc_begin[s] : arc_begin[s + 1]
     dst: npt.NDArray[np.int32]  # [num_arcs]
@@ -19,7 +19,7 @@ class Fst:
     cost: npt.NDArray[np.float64]  # [num_arcs], natural-log costs
     final_cost: npt.NDArray[np.float64]  # [num_states], +inf = not final
     start: int = 0
-    path: str | None = None  # the file it was read from, for messages
+    path: str | None = None  # source file, for messages
 
     @property
     def num_states(self) -> int:

@@ -1,6 +1,6 @@
 """``Lattice``, the central type of this package: a frozen struct of flat arrays; ``ListLattice``; ``Scales`` of costs.
 
-No algorithms live here; everything else takes a lattice and returns a new one.
+This module contains no algorithms; other modules take a lattice and return a new one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Lattice:
     final_acoustic: npt.NDArray[np.float32]  # [num_states], +inf = not final
     final_ali_begin: npt.NDArray[np.int64]  # [num_states + 1]
     final_ali: npt.NDArray[np.int32]
-    kind: Kind = "compact"  # "raw": Kaldi's Lattice, at most one label an arc; writers keep the kind
+    kind: Kind = "compact"  # "raw": Kaldi's Lattice, at most one label per arc; writers keep the kind
     time: npt.NDArray[np.int32] | None = None  # [num_states], frames, from formats with times instead of labels
     frame_shift: float | None = None  # seconds per frame (per label), if known
     words: SymbolTable | None = None  # shared by all lattices of an archive
@@ -82,9 +82,9 @@ class Lattice:
         frame_shift: float | None = None,
         words: SymbolTable | None = None,
     ) -> Lattice:
-        """Make a lattice of arrays and check every invariant.
+        """Create a lattice from arrays and check every invariant.
 
-        Arguments are the fields of the class; missing alignments are empty, and ``final_acoustic`` left out is 0 on
+        The arguments are the fields of the class. Alignments default to empty, and ``final_acoustic`` defaults to 0 for
         final states.
 
         Raises:
@@ -108,7 +108,7 @@ class Lattice:
         }
         if time is not None:
             values["time"] = time
-        arrays = {name: _converted(name, array, key) for name, array in values.items()}
+        arrays = {name: _convert(name, array, key) for name, array in values.items()}
         lattice = cls(key, **arrays, kind=kind, frame_shift=frame_shift, words=words)
         check(lattice)
         return lattice
@@ -126,7 +126,7 @@ class Lattice:
         final_acoustic: npt.NDArray[np.float32],
         words: SymbolTable | None = None,
     ) -> Lattice:
-        """Make a lattice without alignments from the read-only arrays of a kernel, which are not checked."""
+        """Create a lattice without alignments from a kernel's read-only arrays, which are not checked."""
         none = frozen(np.zeros(0, np.int32))
         ali_begin, final_ali_begin = (frozen(np.zeros(size + 1, np.int64)) for size in (len(dst), len(final_graph)))
         arcs = key, arc_begin, dst, word, graph, acoustic, ali_begin, none
@@ -144,7 +144,7 @@ class Lattice:
 
     @property
     def src(self) -> npt.NDArray[np.int32]:
-        """Source state of each arc, int32 [num_arcs]; computed at each call."""
+        """Source state of each arc, int32 [num_arcs]; computed on each access."""
         return np.repeat(np.arange(self.num_states, dtype=np.int32), np.diff(self.arc_begin))
 
     @property
@@ -154,42 +154,42 @@ class Lattice:
 
     @property
     def has_labels(self) -> bool:
-        """True if any arc or final state carries a part of the alignment."""
+        """Whether any arc or final state has alignment labels."""
         return len(self.ali) > 0 or len(self.final_ali) > 0
 
     def replace(self, **changed: Any) -> Lattice:
-        """Return the same lattice with other fields; nothing is checked.
+        """Return a copy with new values for some fields, without checks.
 
         This is twice as fast as ``dataclasses.replace``.
 
         Args:
-            changed: New values of fields, by their names in the class; arrays must be read-only and fit each other.
+            changed: New values by field name; arrays must be read-only and consistent with the other fields.
 
         Raises:
-            TypeError: A lattice has no such field.
+            TypeError: A name is not a field of the class.
         """
-        made = object.__new__(Lattice)
+        copy = object.__new__(Lattice)
         for name, store in _STORES:
-            store(made, changed.pop(name) if name in changed else getattr(self, name))
+            store(copy, changed.pop(name) if name in changed else getattr(self, name))
         if changed:
             raise TypeError(f"a lattice has no field {next(iter(changed))!r}")
-        return made
+        return copy
 
     def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
-        """Return the same lattice with other arc costs, float32 [num_arcs] each."""
+        """Return a copy with other arc costs, float32 [num_arcs] each; the acoustic costs are optional."""
         changed = self.replace(graph=frozen_copy(graph, np.float32))
         return changed if acoustic is None else changed.replace(acoustic=frozen_copy(acoustic, np.float32))
 
     def with_key(self, key: str) -> Lattice:
-        """Return the same lattice under another key."""
+        """Return a copy with another key."""
         return self.replace(key=key)
 
     def with_words(self, words: SymbolTable | None) -> Lattice:
-        """Return the same lattice with another symbol table attached."""
+        """Return a copy with another symbol table."""
         return self.replace(words=words)
 
     def identical(self, other: Lattice) -> bool:
-        """Tell whether two lattices agree in every array, bit for bit (symbol tables aside)."""
+        """Return whether two lattices have the same key, kind and arrays; symbol tables are not compared."""
         return (
             self.key == other.key
             and self.kind == other.kind
@@ -197,22 +197,22 @@ class Lattice:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the fields; the arrays come back read-only, as they must be."""
-        return _restored, tuple(getattr(self, slot.name) for slot in fields(self))
+        """Pickle the fields; unpickled arrays are read-only again."""
+        return _restore, tuple(getattr(self, slot.name) for slot in fields(self))
 
     def __repr__(self) -> str:
         return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
 
 
-SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(Lattice))  # where it keeps its fields
+SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(Lattice))  # descriptors of the fields
 _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 
 def check(lattice: Lattice) -> None:
-    """Check every invariant of a lattice made outside the readers and kernels, which keep them by construction.
+    """Check every invariant of a lattice. The results of readers and kernels satisfy them by construction.
 
     Raises:
-        LatticeError: The first broken invariant, with the arc or state and its value.
+        LatticeError: An invariant is broken; the message names the first offending arc or state and its value.
     """
 
     def refuse(message: str) -> None:
@@ -225,12 +225,12 @@ def check(lattice: Lattice) -> None:
     lengths |= {"final_graph": num_states, "final_acoustic": num_states, "final_ali_begin": num_states + 1}
     for name, length in lengths.items():
         if getattr(lattice, name).shape != (length,):
-            refuse(f"{name} has shape {getattr(lattice, name).shape}, but [{length}] is needed")
+            refuse(f"{name} has shape {getattr(lattice, name).shape}, but must have shape ({length},)")
     pools = {"arc_begin": num_arcs, "ali_begin": len(lattice.ali), "final_ali_begin": len(lattice.final_ali)}
     for name, size in pools.items():
         begin = getattr(lattice, name)
         if begin[0] != 0 or begin[-1] != size or np.any(np.diff(begin) < 0):
-            refuse(f"{name} must rise from 0 to {size}")
+            refuse(f"{name} must start at 0, never decrease, and end at {size}")
 
     def first(bad: Array) -> int:
         return int(np.flatnonzero(bad)[0])
@@ -252,56 +252,56 @@ def check(lattice: Lattice) -> None:
     if not lattice.is_final.any():
         refuse("no state is final")
     if lattice.time is not None and lattice.time.shape != (num_states,):
-        refuse(f"time has shape {lattice.time.shape}, but [{num_states}] is needed")
+        refuse(f"time has shape {lattice.time.shape}, but must have shape ({num_states},)")
 
 
 def check_costs(lattice: Lattice) -> None:
-    """Check that costs can be written and read again: sums of costs may overflow a float.
+    """Check that all costs can be written to a file and read again; sums of costs may overflow float32.
 
     Raises:
-        LatticeError: A cost of an arc or a final cost is not finite, or no state is final.
+        LatticeError: An arc cost or a final cost is not finite, or no state is final.
     """
-    ends = lattice.is_final
-    none = np.isposinf(lattice.final_graph) & np.isposinf(lattice.final_acoustic)
-    arcs = np.isfinite(lattice.graph) & np.isfinite(lattice.acoustic)
-    if arcs.all() and (ends | none).all() and ends.any():
+    is_final = lattice.is_final
+    is_not_final = np.isposinf(lattice.final_graph) & np.isposinf(lattice.final_acoustic)
+    is_finite = np.isfinite(lattice.graph) & np.isfinite(lattice.acoustic)
+    if is_finite.all() and (is_final | is_not_final).all() and is_final.any():
         return
-    if not arcs.all():
-        arc = int(np.flatnonzero(~arcs)[0])
-        place = f"arc {arc} has the costs {lattice.graph[arc]} and {lattice.acoustic[arc]}"
-    elif not (ends | none).all():
-        state = int(np.flatnonzero(~(ends | none))[0])
-        place = f"state {state} has the final costs {lattice.final_graph[state]} and {lattice.final_acoustic[state]}"
+    if not is_finite.all():
+        arc = int(np.flatnonzero(~is_finite)[0])
+        costs = f"arc {arc} has the costs {lattice.graph[arc]} and {lattice.acoustic[arc]}"
+    elif not (is_final | is_not_final).all():
+        state = int(np.flatnonzero(~(is_final | is_not_final))[0])
+        costs = f"state {state} has the final costs {lattice.final_graph[state]} and {lattice.final_acoustic[state]}"
     else:
         raise LatticeError("no state is final", key=lattice.key)
-    raise LatticeError(f"{place}, more than a float holds; scale its costs down first", key=lattice.key)
+    raise LatticeError(f"{costs}, which exceed the range of float32; scale the costs down first", key=lattice.key)
 
 
-def _restored(*values: Any) -> Lattice:
-    """Make a lattice of its pickled fields."""
-    fixed: list[Any] = [frozen(value) if isinstance(value, np.ndarray) else value for value in values]
-    return Lattice(*fixed)
+def _restore(*values: Any) -> Lattice:
+    """Create a lattice from its unpickled fields."""
+    arguments: list[Any] = [frozen(value) if isinstance(value, np.ndarray) else value for value in values]
+    return Lattice(*arguments)
 
 
-def _converted(name: str, values: npt.ArrayLike, key: str) -> Array:
-    """Convert values to the type of an array; integers must not change."""
+def _convert(name: str, values: npt.ArrayLike, key: str) -> Array:
+    """Convert values to the dtype of a field; integers must be representable exactly."""
     dtype = np.dtype(_DTYPES[name])
     try:
-        with np.errstate(invalid="ignore", over="ignore"):  # `check` names infinite costs
+        with np.errstate(invalid="ignore", over="ignore"):  # `check` reports infinite costs
             array = frozen_copy(values, dtype)
         if dtype.kind == "f" or np.array_equal(array, values):
             return array
-    except (OverflowError, ValueError, TypeError):  # depends on the values
+    except (OverflowError, ValueError, TypeError):
         pass
-    raise LatticeError(f"{name} has values that are no {dtype}", key=key)
+    raise LatticeError(f"{name} has values that cannot be converted to {dtype}", key=key)
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """Factors of the total cost of a path: ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
+    """Weights of a path's total cost, ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
 
     Raises:
-        OptionError: A factor is not finite, or their sum is not.
+        OptionError: A weight is not finite, or the sum of all is not.
     """
 
     acoustic: float = 1.0
@@ -314,7 +314,8 @@ class Scales:
         scales = {"acoustic_scale": self.acoustic, "lm_scale": self.lm, "word_penalty": self.word_penalty}
         for name, value in scales.items():
             check_finite(name, value)
-        raise OptionError(", ".join(f"{name} {value}" for name, value in scales.items()) + ": too large")
+        values = ", ".join(f"{name} {value}" for name, value in scales.items())
+        raise OptionError(f"{values}: the scales are too large; their sum must be finite")
 
     def __str__(self) -> str:
         lm = "" if self.lm == 1.0 else f", LM scale {self.lm:g}"
@@ -333,28 +334,28 @@ def check_finite(name: str, value: float) -> None:
 
 
 def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
-    """Raise OptionError for an acoustic scale unless `costs` is "total"; other costs are written unscaled."""
+    """Raise OptionError if an acoustic scale is given for costs other than "total", which are written unscaled."""
     if costs != "total" and acoustic_scale != 1.0:
-        message = f"{name}={costs} writes costs unscaled, so there is no acoustic_scale={acoustic_scale:g} to take; "
-        raise OptionError(f"{message}leave it out, or set {name}=total")
+        message = f"acoustic_scale={acoustic_scale:g} has no effect with {name}={costs}, which writes unscaled costs"
+        raise OptionError(f"{message}; remove it, or set {name}=total")
 
 
 @dataclass(frozen=True, slots=True)
 class ListRecord:
-    """Fields of an utterance and its hypotheses, stored by a reader for a writer of such files.
+    """Additional fields of an utterance and its hypotheses, which a writer of the same format writes again.
 
-    A hypothesis is identified by its words.
+    Hypotheses are identified by their words.
     """
 
-    utterance: Mapping[str, Any]  # fields of the utterance, in the order of the file
-    hypotheses: Mapping[str, Mapping[str, Any]]  # fields of each hypothesis, by its words joined by blanks
-    others: frozenset[str] = frozenset()  # names of the fields that are only in the record
-    layout: Any = None  # names of the fields, for the reader and the writer  [default: those of the writer]
-    origin: Origin | None = None  # place of the utterance in a file that is written back as it came
+    utterance: Mapping[str, Any]  # fields of the utterance, in file order
+    hypotheses: Mapping[str, Mapping[str, Any]]  # words of a hypothesis, joined by blanks -> its fields
+    others: frozenset[str] = frozenset()  # names of fields that have no equivalent in a lattice
+    layout: Any = None  # field names of the file  [default: those of the writer]
+    origin: Origin | None = None  # position of the utterance in a file that is rewritten with its other contents
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:
-    """Return the record of two parts of a list; the first has precedence."""
+    """Merge the records of two parts of an n-best list; fields of the first take precedence."""
     if first is None or second is None:
         return first or second
     utterance = {**second.utterance, **first.utterance}
@@ -366,26 +367,26 @@ def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListR
 class ListLattice(Lattice):
     """A lattice whose paths are hypotheses of an n-best list."""
 
-    num_hypotheses: int = 0  # of the list; the lattice has no more word sequences
-    record: ListRecord | None = None  # other fields of the file
+    num_hypotheses: int = 0  # length of the list; the lattice has at most as many distinct word sequences
+    record: ListRecord | None = None  # additional fields of the file
 
     @classmethod
     def of(cls, lattice: Lattice, num_hypotheses: int, record: ListRecord | None = None) -> ListLattice:
-        """Convert a lattice to that of a list."""
+        """Convert a lattice to a ``ListLattice``."""
         values: list[Any] = [slot.__get__(lattice) for slot in SLOTS]
         return cls(*[*values, num_hypotheses, record])
 
     def replace(self, **changed: Any) -> ListLattice:
-        """Return the same lattice with other fields; see ``Lattice.replace``."""
+        """Return a copy with new values for some fields; see ``Lattice.replace``."""
         return ListLattice.of(Lattice.replace(self, **changed), self.num_hypotheses, self.record)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the lattice, the number and the record."""
+        """Pickle the lattice, the number of hypotheses and the record."""
         return ListLattice.of, (Lattice.replace(self), self.num_hypotheses, self.record)
 
 
 def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
-    """Return `lattice`, made of paths of `source`, as the lattice of a list if `source` is one."""
+    """Convert `lattice` to a ``ListLattice`` with the record of `source` if `source` is a ``ListLattice``."""
     if isinstance(source, ListLattice) and not isinstance(lattice, ListLattice):
         return ListLattice.of(lattice, source.num_hypotheses, source.record)
     return lattice

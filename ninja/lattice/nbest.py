@@ -14,15 +14,15 @@ Costs = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hypothesis:
-    """A sentence and its costs, which are unscaled natural-log costs, lower is better."""
+    """A word sequence with unscaled natural-log costs; lower is better."""
 
-    words: tuple[str, ...] | tuple[int, ...]  # names, or ids of a symbol table where there are no names
-    graph: Costs  # [words + 1]: of each word, and of the end; all at the end if costs of words are unknown
-    acoustic: Costs  # [words + 1]
-    begin: tuple[int, ...] | None = None  # [words], frame in which each begins
-    end: tuple[int, ...] | None = None  # [words], the frame after its last
-    labels: tuple[tuple[int, ...], ...] | None = None  # [words + 1], alignment: transition ids in Kaldi
-    line: int | None = field(default=None, compare=False)  # of the file, for messages
+    words: tuple[str, ...] | tuple[int, ...]  # [num_words], names, or ids if the symbol table is unknown
+    graph: Costs  # [num_words + 1], cost of each word and of the sentence end, which has the total if words have none
+    acoustic: Costs  # [num_words + 1]
+    begin: tuple[int, ...] | None = None  # [num_words], first frame of each word
+    end: tuple[int, ...] | None = None  # [num_words], frame after the last one of each word
+    labels: tuple[tuple[int, ...], ...] | None = None  # [num_words + 1], alignment: transition ids in Kaldi
+    line: int | None = field(default=None, compare=False)  # line number in the file, for messages
 
     @property
     def graph_cost(self) -> float:
@@ -45,8 +45,8 @@ class NBest:
 
     key: str
     hypotheses: tuple[Hypothesis, ...]
-    frame_shift: float | None = None  # seconds, where there are times
-    record: ListRecord | None = field(default=None, compare=False)  # other fields of the file
+    frame_shift: float | None = None  # seconds per frame, if the hypotheses have times
+    record: ListRecord | None = field(default=None, compare=False)  # additional fields of the file
 
     def __repr__(self) -> str:
         first = f", the first {self.hypotheses[0]!r}" if self.hypotheses else ""
@@ -59,27 +59,31 @@ def sentence(
     acoustic_cost: float = 0.0,
     line: int | None = None,
 ) -> Hypothesis:
-    """Make a hypothesis with the costs of the whole sentence, which become those of its end."""
+    """Create a hypothesis from the costs of the whole sentence, which are assigned to the sentence end."""
     none = (0.0,) * len(words)
     return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), line=line)  # type: ignore[arg-type]
 
 
 def with_silence(nbest: NBest) -> NBest:
-    """Add an empty sentence at no cost to a list without hypotheses: the recogniser found no word."""
+    """Add an empty hypothesis of cost 0 to a list without hypotheses: the recogniser output no words."""
     return nbest if nbest.hypotheses else replace(nbest, hypotheses=(sentence(()),))
 
 
 def check(nbest: NBest) -> None:
-    """Check that costs, times and labels of hypotheses fit their words."""
-    for number, one in enumerate(nbest.hypotheses, start=1):
-        length = len(one.words)
+    """Check that costs, times and labels of all hypotheses have the lengths that their words require.
+
+    Raises:
+        LatticeError: A length differs, or only some of the hypotheses have times or labels.
+    """
+    for number, hypothesis in enumerate(nbest.hypotheses, start=1):
+        length = len(hypothesis.words)
         for name in ("graph", "acoustic", "labels"):
-            values = getattr(one, name)
+            values = getattr(hypothesis, name)
             if values is not None and len(values) != length + 1:
-                message = f"hypothesis {number} has {length} words, but {len(values)} values of {name}; "
-                raise LatticeError(message + f"{length + 1} are needed", key=nbest.key)
-        lengths = [None if times is None else len(times) for times in (one.begin, one.end)]
+                message = f"hypothesis {number} has {length} words and {len(values)} values of {name}"
+                raise LatticeError(f"{message}, but must have {length + 1}", key=nbest.key)
+        lengths = [None if times is None else len(times) for times in (hypothesis.begin, hypothesis.end)]
         if lengths not in ([None, None], [length, length]):
-            raise LatticeError(f"hypothesis {number} does not have a begin and an end for each word", key=nbest.key)
-    if len({(one.begin is None, one.labels is None) for one in nbest.hypotheses if one.words}) > 1:
-        raise LatticeError("some hypotheses have times or labels, and others have not", key=nbest.key)
+            raise LatticeError(f"hypothesis {number} must have a begin and an end for each word", key=nbest.key)
+    if len({(item.begin is None, item.labels is None) for item in nbest.hypotheses if item.words}) > 1:
+        raise LatticeError("some hypotheses have times or labels, but others have none", key=nbest.key)

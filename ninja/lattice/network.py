@@ -20,16 +20,16 @@ class ConfusionNetwork:
 
     key: str
     bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
-    words: tuple[str | None, ...]  # [num_entries], None for no word
+    words: tuple[str | None, ...]  # [num_entries], None = no word
     posterior: Floats  # [num_entries]
     start: Floats  # [num_entries], seconds; NaN if unknown
     duration: Floats  # [num_entries], seconds; NaN if unknown
 
     @classmethod
     def from_bins(cls, key: str, bins: Sequence[Sequence[Entry]]) -> ConfusionNetwork:
-        """Make a network of its bins."""
+        """Create a network from its bins."""
         entries = [entry for column in bins for entry in column]
-        columns = [[np.nan if entry[at] is None else entry[at] for entry in entries] for at in (1, 2, 3)]
+        columns = [[np.nan if entry[field] is None else entry[field] for entry in entries] for field in (1, 2, 3)]
         posterior, start, duration = (frozen(np.array(column, np.float32)) for column in columns)
         begin = offsets([len(column) for column in bins])
         return cls(key, begin, tuple(entry[0] for entry in entries), posterior, start, duration)
@@ -39,9 +39,9 @@ class ConfusionNetwork:
         """Number of bins."""
         return len(self.bin_begin) - 1
 
-    def bin(self, place: int) -> list[Entry]:
-        """Return the entries of a bin, in their order."""
-        part = slice(int(self.bin_begin[place]), int(self.bin_begin[place + 1]))
+    def bin(self, index: int) -> list[Entry]:
+        """Return the entries of a bin in order."""
+        part = slice(int(self.bin_begin[index]), int(self.bin_begin[index + 1]))
         times = (
             [None if np.isnan(seconds) else seconds for seconds in column[part].tolist()]
             for column in (self.start, self.duration)
@@ -49,7 +49,7 @@ class ConfusionNetwork:
         return list(zip(self.words[part], self.posterior[part].tolist(), *times, strict=True))
 
     def identical(self, other: ConfusionNetwork) -> bool:
-        """Tell whether two networks agree in everything, bit for bit."""
+        """Return whether all fields of two networks are equal."""
         return (
             (self.key, self.words) == (other.key, other.words)
             and np.array_equal(self.bin_begin, other.bin_begin)

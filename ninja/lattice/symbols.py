@@ -1,4 +1,4 @@
-"""Symbol tables: the words behind the integers of a lattice (Kaldi's ``words.txt``)."""
+"""Symbol tables, which map the word ids of lattices to words (Kaldi's ``words.txt``)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ninja.errors import FormatError, SymbolError
 from ninja.files import text as utf8
 
 EPSILON = 0
-EPSILON_NAME = "<eps>"  # in tables made of a file's own words
+EPSILON_NAME = "<eps>"  # in tables built from the words of a file
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
-SPARSE_IDS = 1 << 24  # limit of ids of tables that are converted to arrays, ...
-IDS_OF_WORD = 64  # ... plus this for each word
+SPARSE_IDS = 1 << 24  # largest id of a table that is converted to arrays, ...
+IDS_PER_WORD = 64  # ... plus this for each word
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # no separator, but str.split() splits at it
+_ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # part of a word, although str.split() splits at it
 _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
 _interning = threading.Lock()  # threads that read ahead may add words
 
@@ -25,29 +25,29 @@ _interning = threading.Lock()  # threads that read ahead may add words
 class SymbolTable:
     """A two-way map between words and their non-negative integer ids.
 
-    Ids need not be contiguous. A table is shared by all lattices of a run, never copied. A growing table adds new words
-    at its end; no entry changes.
+    Ids need not be contiguous. All lattices of a run share one table. A growing table appends new words; its entries
+    never change.
     """
 
     __slots__ = ("_free", "_id", "_others", "_word", "grows", "path")
 
     def __init__(self, entries: Iterable[tuple[str, int]], path: str | None = None) -> None:
-        """Make a table of ``(word, id)`` pairs.
+        """Create a table from ``(word, id)`` pairs.
 
         Raises:
-            SymbolError: A word or an id occurs twice, or an id is negative or beyond int32.
+            SymbolError: A word has two ids, an id has two words, or an id is negative or exceeds int32.
         """
         self.path = path
-        self.grows = False  # adds new words
+        self.grows = False  # whether `intern` adds new words
         self._others: Callable[[], Iterable[tuple[str, int]]] | None = None  # see `complete`
         self._id: dict[str, int] = {}
         self._word: dict[int, str] = {}
-        self._free = 0  # ids from the number of words to this one are used
+        self._free = 0  # the ids from the number of words up to this one are in use
         for word, number in entries:
             if number < 0:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
             if number > LARGEST_ID:
-                raise SymbolError(f"word {word!r} has the id {number}, but ids end at {LARGEST_ID}", path)
+                raise SymbolError(f"word {word!r} has the id {number}, but the largest id is {LARGEST_ID}", path)
             if self._id.setdefault(word, number) != number:
                 raise SymbolError(f"word {word!r} has two ids, {self._id[word]} and {number}", path)
             if self._word.setdefault(number, word) != word:
@@ -55,7 +55,7 @@ class SymbolTable:
 
     @classmethod
     def from_words(cls, words: Sequence[str]) -> SymbolTable:
-        """Number words from 0 in their order."""
+        """Create a table that numbers words from 0 in order."""
         return cls((word, number) for number, word in enumerate(words))
 
     @classmethod
@@ -64,11 +64,11 @@ class SymbolTable:
         entries: Iterable[tuple[str, int]] = ((EPSILON_NAME, EPSILON),),
         others: Callable[[], Iterable[tuple[str, int]]] | None = None,
     ) -> SymbolTable:
-        """Make a table that adds the words of readers.
+        """Create a table to which readers add new words.
 
         Args:
-            entries: Initial words and ids.
-            others: Returns all words that readers will add, for `complete`.
+            entries: Initial ``(word, id)`` pairs.
+            others: Returns the entries of all words that readers will add; called by `complete`.
         """
         table = cls(entries)
         table.grows, table._others = True, others
@@ -76,7 +76,7 @@ class SymbolTable:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SymbolTable:
-        """Read a ``words.txt``: a word and its id on each line, white space between; ``.gz`` is unpacked.
+        """Read a ``words.txt``: a word and its id per line, separated by white space; gzip files are decompressed.
 
         Raises:
             FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
@@ -92,7 +92,7 @@ class SymbolTable:
             return table
 
         def entries() -> Iterator[tuple[str, int]]:
-            # Split on ASCII blanks only: some vocabularies hold words with Unicode spaces in them.
+            # Split at ASCII blanks only: some vocabularies have words that contain Unicode spaces.
             for number, line in enumerate(text.split("\n"), start=1):
                 fields = line.replace("\t", " ").rstrip("\r ").split(" ")
                 fields = [field for field in fields if field]
@@ -107,16 +107,16 @@ class SymbolTable:
         return cls(entries(), name)
 
     def id(self, word: str) -> int | None:
-        """Return the id of a word, or None when the table lacks it."""
+        """Return the id of a word, or None if the table lacks it."""
         return self._id.get(word)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words, -1 for those the table lacks."""
+        """Return the ids of words, with -1 for words that the table lacks."""
         get = self._id.get
         return [get(word, -1) for word in words]
 
     def intern(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words; a growing table adds those it lacks, another one returns -1."""
+        """Return the ids of words. Missing words are added if the table grows, else their ids are -1."""
         names = list(words)
         ids = self.ids(names)
         if self.grows and -1 in ids:
@@ -125,18 +125,18 @@ class SymbolTable:
         return ids
 
     def growing_copy(self) -> SymbolTable:
-        """Return a growing table with the entries and the path of this one."""
+        """Return a growing table with the same entries and path."""
         copy = SymbolTable((), self.path)
         copy._id, copy._word, copy._free = self._id.copy(), self._word.copy(), self._free
         copy.grows = True
         return copy
 
     def snapshot(self) -> SymbolTable:
-        """Return a table that does not grow: this one, or a copy of its present words."""
+        """Return a table that does not grow: this one, or a copy of its current entries if it grows."""
         return SymbolTable(self) if self.grows else self
 
     def complete(self) -> None:
-        """Add all words that readers will add, if known; this reads the sources."""
+        """Add all words that readers will add, if they can be determined; this reads the sources."""
         if self._others is not None:
             others, self._others = self._others, None
             self.merge(others())
@@ -147,7 +147,7 @@ class SymbolTable:
             return list(islice(self._id.items(), count, None))
 
     def merge(self, entries: Iterable[tuple[str, int]]) -> None:
-        """Add the words of another table; a word keeps its id unless it is used."""
+        """Add the entries of another table to this growing one; a word whose id is already in use gets a new id."""
         assert self.grows
         new = list(entries)
         with _interning:
@@ -175,7 +175,8 @@ class SymbolTable:
         try:
             return self._word[number]
         except KeyError:
-            raise SymbolError(f"word id {number} is not in the symbol table; is it the right one?", self.path) from None
+            message = f"word id {number} is not in the symbol table; is this the table of the lattices?"
+            raise SymbolError(message, self.path) from None
 
     def words_of(self, numbers: Iterable[int]) -> list[str]:
         """Return the words of ids.
@@ -190,19 +191,23 @@ class SymbolTable:
             return [self.word(number) for number in numbers]
 
     def end_of_ids(self) -> int:
-        """Return the largest id plus 1, the size of arrays indexed by id.
+        """Return the largest id plus 1, which is the size of an array indexed by id.
 
         Raises:
-            SymbolError: It is far larger than the number of words, so that a number in a file would set the memory.
+            SymbolError: An id exceeds 2^24 + 64 per word; a file could otherwise request any amount of memory.
         """
         largest = max(list(self._word), default=-1)  # a thread may add words
-        if largest > SPARSE_IDS + IDS_OF_WORD * len(self._word):
+        if largest > SPARSE_IDS + IDS_PER_WORD * len(self._word):
             message = f"word {self._word[largest]!r} has the id {largest}, but there are only {len(self._word)} words"
-            raise SymbolError(f"{message}; number the words without such gaps", self.path)
+            raise SymbolError(f"{message}; number the words without large gaps", self.path)
         return largest + 1
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words of ids without epsilons; a missing id raises ``SymbolError``."""
+        """Return the words of ids, without epsilons.
+
+        Raises:
+            SymbolError: The table lacks an id.
+        """
         return [self.word(int(number)) for number in numbers if number != EPSILON]
 
     @property
@@ -234,7 +239,7 @@ class SymbolTable:
 
 
 def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
-    """Parse a table without irregularities at once; None if it must be parsed line by line."""
+    """Parse the text of a regular table in one pass; return None if it must be parsed line by line."""
     if _ODD_BLANK.search(text) or text.count("\r") != text.count("\r\n"):
         return None
     if _ENTRY.sub("", text).strip():

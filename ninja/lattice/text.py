@@ -1,7 +1,7 @@
 """Written and lexical forms of words: `Normalizer` and `LexicalTable`.
 
-A word of a lattice is written text, such as ``Clendenin,``. Its lexical form is the sequence of words that a listener
-would write down for it in lower case: ``clendenin``; none for ``,``; ``twenty three`` for ``twenty-three``.
+A word of a lattice is written text, such as ``Clendenin,``. Its lexical form is the sequence of spoken words in lower
+case: ``clendenin``; no words for ``,``; ``twenty three`` for ``twenty-three``.
 """
 
 from __future__ import annotations
@@ -32,31 +32,33 @@ Form = tuple[str, ...]
 Name = Literal["none", "basic", "english"]
 AUTO = "auto"
 NORMALIZER_HELP = (
-    "Compare words by their lexical forms: none, basic (case and punctuation ignored), english (rules of Whisper), "
-    "or a file of written words and their forms.  [default: basic where words look written, else none]"
+    "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
+    "rules), or a file of written words and their forms.  [default: basic if the words look written, else none]"
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
-_PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)*'?|'[a-z]+(?:'[a-z]+)*")  # its own basic form
+_PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)*'?|'[a-z]+(?:'[a-z]+)*")  # words that are their own basic form
 _PLAIN_TEXT = re.compile(r"[a-z]+(?: [a-z]+)*")
-_SIGNS = string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"  # at the ends of ASCII words
+_SIGNS = (
+    string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"
+)  # stripped from the ends of ASCII words
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
-_JOINERS = "\u200c\u200d"  # they separate letters of a word in Persian and in Indic scripts
-_MAX_REPEATS = 8  # of a normalisation, until nothing changes
+_JOINERS = "\u200c\u200d"  # separate the letters of a word in Persian and in Indic scripts
+_MAX_REPEATS = 8  # limit of repetitions until a form no longer changes
 
-_ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # ends of written words
-MIN_SHARE = 0.02  # of words with such an end, from which on words look written
-_SAMPLE = 4096  # words of a table that are looked at
-LOOKS_WRITTEN = "words look written: case and punctuation are ignored (normalizer basic); normalizer none compares them"
+_ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # final punctuation of written words
+MIN_SHARE = 0.02  # smallest share of words with final punctuation for words to look written
+_SAMPLE = 4096  # approximate number of words of a table that are tested
+LOOKS_WRITTEN = "words look written: case and punctuation are ignored (normalizer basic); to compare them, use none"
 
 
 class Normalizer:
     """A function from a written word to its lexical form; equal words always have equal forms.
 
     Args:
-        name: Name in messages.
-        forms: Returns the forms of words. The form of each word of a form is this word alone.
+        name: Name for messages.
+        forms: Function that returns the lexical form of each word. Every word of a form must be its own form.
     """
 
     def __init__(self, name: str, forms: Callable[[Sequence[str]], list[Form]]) -> None:
@@ -87,17 +89,17 @@ class Normalizer:
         return [known[word] for word in words]
 
     def changes(self, words: Sequence[str]) -> list[tuple[int, Form]]:
-        """Return the position and the form of each word that is not its own form."""
-        places = odd_places(words) if self.name == "basic" else range(len(words))
-        forms = self.forms([words[place] for place in places])
-        return [(place, form) for place, form in zip(places, forms, strict=True) if form != (words[place],)]
+        """Return ``(index, form)`` of each word that is not its own form."""
+        indices = irregular_words(words) if self.name == "basic" else range(len(words))
+        forms = self.forms([words[index] for index in indices])
+        return [(index, form) for index, form in zip(indices, forms, strict=True) if form != (words[index],)]
 
     def words(self, text: Iterable[str]) -> list[str]:
         """Return the lexical words of a sequence of written words."""
         return [word for form in self.forms(list(text)) for word in form]
 
     def text(self, text: str) -> str:
-        """Return the lexical words of a text, separated by single blanks."""
+        """Return the lexical words of a text, joined by single blanks."""
         if self.name == "basic" and _PLAIN_TEXT.fullmatch(text):
             return text
         return " ".join(self.words(text.split()))
@@ -110,16 +112,16 @@ class Normalizer:
 
 
 def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
-    """Return a normalizer.
+    """Return the normalizer of a name, or the normalizer itself.
 
     Args:
-        name: ``none``: words are compared as they are. ``basic``: Unicode NFKC, case folding, punctuation and symbols
-            stripped from both ends, words divided at hyphens. ``english``: the rules of Whisper's evaluation for
-            English; numbers are spelled out. Otherwise the path of a table of two columns: a written word and,
-            separated by white space, its lexical words, or nothing; words that the table lacks are their own form.
+        name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
+            symbols from both ends, and splits words at hyphens. ``english`` applies the rules of Whisper's evaluation
+            for English and spells out numbers. Any other name is the path of a table: each line has a written word and
+            its lexical words, which may be none, separated by white space; words that it lacks are their own form.
 
     Raises:
-        OptionError: The name is neither known nor that of a file.
+        OptionError: The name is neither a normalizer nor an existing file.
         FormatError: A word of the table has two entries, or a lexical word has an entry of another form.
         DependencyError: The library for ``english`` is not installed.
 
@@ -141,11 +143,10 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
 
 
 def read_forms(path: str) -> dict[str, Form]:
-    """Read a table of written words and their lexical forms; lines that begin with ``#`` and a blank are comments.
+    """Read a table of written words and their lexical forms. Lines that begin with ``#`` and a blank are comments.
 
     Raises:
-        FormatError: A word occurs twice, or a lexical word is itself written as something else, so that forms of forms
-            would differ.
+        FormatError: A word occurs twice, or a lexical word has a different form of its own.
     """
     forms: dict[str, Form] = {}
     line_of: dict[str, int] = {}
@@ -154,36 +155,37 @@ def read_forms(path: str) -> dict[str, Form]:
         if word == "#":
             continue
         if word in forms:
-            raise FormatError(f"{word!r} has a form in line {line_of[word]} already; leave one", path, line=number)
+            message = f"{word!r} already has a form in line {line_of[word]}; remove one of the two"
+            raise FormatError(message, path, line=number)
         forms[word], line_of[word] = tuple(form), number
     for word, lexical in forms.items():
         for part in lexical:
             if (other := forms.get(part, (part,))) != (part,):
                 message = f"{word!r} becomes {part!r}, which line {line_of[part]} changes to {' '.join(other)!r}"
-                raise FormatError(f"{message}; give each word its last form", path, line=line_of[word])
+                raise FormatError(f"{message}; map each word to its final form", path, line=line_of[word])
     return forms
 
 
-def odd_places(words: Collection[str]) -> list[int]:
-    """Return the positions of the words whose basic form may differ from them."""
+def irregular_words(words: Collection[str]) -> list[int]:
+    """Return the indices of words that may differ from their basic form, ascending."""
     text = np.frombuffer("\n".join(words).encode("utf-8", "surrogatepass"), np.uint8)
     line_ends = np.flatnonzero(text == ord("\n"))
-    if len(line_ends) != len(words) - 1:  # a word has a line break, or there is none
-        return [place for place, word in enumerate(words) if not _PLAIN.fullmatch(word)]
+    if len(line_ends) != len(words) - 1:  # a word contains a line break, or there are no words
+        return [index for index, word in enumerate(words) if not _PLAIN.fullmatch(word)]
     is_letter = (text >= ord("a")) & (text <= ord("z"))
     is_plain = is_letter.copy()
     is_plain[1:] |= (text[1:] == ord("'")) & is_letter[:-1]
     is_plain[line_ends] = True
-    places = np.searchsorted(line_ends, np.flatnonzero(~is_plain))  # sorted; np.unique would import numpy.ma
-    places = places[np.diff(places, prepend=-1) > 0].tolist()
+    indices = np.searchsorted(line_ends, np.flatnonzero(~is_plain))  # sorted; np.unique would import numpy.ma
+    indices = indices[np.diff(indices, prepend=-1) > 0].tolist()
     names = words if isinstance(words, Sequence) else list(words)
-    return [place for place in places if not _PLAIN.fullmatch(names[place])]
+    return [index for index in indices if not _PLAIN.fullmatch(names[index])]
 
 
 def _basic_forms(words: Sequence[str]) -> list[Form]:
     forms: list[Form] = [(word,) for word in words]
-    for place in odd_places(words):
-        forms[place] = _basic_form(words[place])
+    for index in irregular_words(words):
+        forms[index] = _basic_form(words[index])
     return forms
 
 
@@ -197,7 +199,7 @@ def _basic_form(word: str) -> Form:
         bare = (piece.strip(_SIGNS) for piece in pieces)
         return tuple(piece for piece in bare if piece.strip("'")) if "'" not in word else _divided(word.lower())
     form = _divided(word)
-    for _ in range(_MAX_REPEATS):  # in rare scripts a change of case changes other characters
+    for _ in range(_MAX_REPEATS):  # in rare scripts, case folding produces characters that change again
         again = tuple(part for piece in form for part in _divided(piece))
         if again == form:
             break
@@ -206,12 +208,12 @@ def _basic_form(word: str) -> Form:
 
 
 def _is_changed(letters: str) -> bool:
-    """Tell whether letters of one case are not their own form: compatibility characters, and an apostrophe."""
+    """Return whether case-folded letters include compatibility characters or a modifier apostrophe."""
     return not unicodedata.is_normalized("NFKC", letters) or "\u02bc" in letters
 
 
 def _divided(word: str) -> Form:
-    """Return the pieces of a word without punctuation at their ends."""
+    """Split a word at hyphens and the like, and strip punctuation from the ends of the pieces."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     folded = _VARIANT_SELECTORS.sub("", folded.translate(APOSTROPHES))
     bare = map(_bare, _DIVIDER.split(folded))
@@ -219,7 +221,7 @@ def _divided(word: str) -> Form:
 
 
 def _bare(piece: str) -> str:
-    """Strip punctuation, symbols and control characters from both ends; a single apostrophe belongs to the word."""
+    """Strip punctuation, symbols and control characters from both ends; a single apostrophe at an end is kept."""
     piece = "".join(char for char in piece if char in _JOINERS or unicodedata.category(char) not in ("Cf", "Cc"))
     begin, end = 0, len(piece)
     while begin < end and piece[begin] != "'" and not _is_letter(piece[begin]):
@@ -247,17 +249,17 @@ BASIC = Normalizer("basic", _basic_forms)
 
 
 def looks_written(words: Collection[str]) -> bool:
-    """Tell whether words are written text: a share of them ends with punctuation."""
+    """Return whether words are written text, which is assumed if at least 2 % of them end with punctuation."""
     step = max(1, len(words) // _SAMPLE)
     sample = list(islice(words, 0, None, step))
     return len(_ENDS.findall("\n".join(sample))) >= max(1, MIN_SHARE * len(sample))
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words with a lexical word that is part of no word of a symbol table."""
+    """Return the words of which a lexical word does not occur in the forms of a symbol table's words."""
     names = list(table.names)
     changes = normalizer.changes(names)
-    changed = {names[place] for place, _ in changes}
+    changed = {names[index] for index, _ in changes}
     parts = {part for _, form in changes for part in form}
     return [
         word
@@ -267,10 +269,11 @@ def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normaliz
 
 
 class LexicalTable:
-    """The lexical forms of the words of a symbol table; each word is normalised when it first occurs.
+    """The lexical forms of the words of a symbol table; a word is normalised when it is first used.
 
     Args:
-        words: The written words of lattices; the table may grow.
+        words: Symbol table of the written words; it may grow.
+        normalizer: Maps a written word to its lexical form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
@@ -278,16 +281,16 @@ class LexicalTable:
         self.normalizer = normalizer
         self.lexical = SymbolTable.growing()  # the lexical words; 0 is epsilon
         self._lock = threading.Lock()
-        self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = not known yet
-        self._first = np.zeros(1, np.int32)  # [size], the first of them, 0 = none
-        self._flag = np.zeros(1, np.uint8)  # [size], whether the form of a word differs from it; 2 = not known yet
+        self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = unknown
+        self._first = np.zeros(1, np.int32)  # [size], first lexical word of each word id, 0 = none
+        self._flag = np.zeros(1, np.uint8)  # [size], whether a word differs from its form; 2 = unknown
         self._extended: SymbolTable | None = None  # see `written_ids`
         self._changed_parts: set[str] = set()  # lexical words of the words that are not their own forms
-        self._changed_size = -1  # words of the symbol table when they were collected
-        self._forms: dict[int, npt.NDArray[np.int32]] = {}  # of words with several
+        self._changed_size = -1  # size of the symbol table when they were collected
+        self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
-        """Normalise the words of some ids.
+        """Compute the lexical forms of word ids.
 
         Raises:
             SymbolError: An id is not in the symbol table.
@@ -308,61 +311,58 @@ class LexicalTable:
             sizes = np.array([len(form) for form in forms], np.int32)
             parts = np.array(self.lexical.intern([part for form in forms for part in form]), np.int32)
             begin = offsets(sizes)
-            for place in np.flatnonzero(sizes > 1).tolist():
-                self._forms[int(new[place])] = parts[begin[place] : begin[place + 1]]
+            for index in np.flatnonzero(sizes > 1).tolist():
+                self._forms[int(new[index])] = parts[begin[index] : begin[index + 1]]
             has_words = sizes > 0
             self._first[new[has_words]] = parts[begin[:-1][has_words]]
-            self._length[new] = sizes  # last, for threads that do not wait
+            self._length[new] = sizes  # last, because other threads read it without the lock
 
     def form(self, number: int) -> list[int]:
-        """Return the lexical ids of a written word's id."""
+        """Return the lexical ids of a written word id."""
         if number >= len(self._length) or self._length[number] < 0:
             self.learn(np.array([number], np.int64))
         length = int(self._length[number])
         return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
 
     def forms_of(self, numbers: Iterable[int]) -> npt.NDArray[np.int32]:
-        """Return the lexical ids of a sequence of written words' ids, int32; zeros are left out."""
+        """Return the concatenated lexical ids of written word ids, int32; epsilons are skipped."""
         return np.array([part for number in numbers if number != EPSILON for part in self.form(int(number))], np.int32)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the lexical ids of a sequence of written words, such as a reference; unknown ones are added."""
+        """Return the concatenated lexical ids of written words, such as a reference; new lexical words are added."""
         return self.lexical.intern(self.normalizer.words(words))
 
     def changed(self, lattices: Lattice | Batch) -> list[int]:
-        """Return the places of the lattices with a word that is not its own form; a lattice is a batch of one.
+        """Return the indices of lattices that have a word that differs from its form; a lattice is a batch of one.
 
         Raises:
             SymbolError: A word id is not in the symbol table.
         """
         if len(self._flag) < len(self.words):
             self._extend_flags(len(self.words))
-        places, unknown = _core.flagged_words(lattices, Lattice, self._flag)
+        found, unknown = _core.flagged_words(lattices, Lattice, self._flag)
         if len(unknown):
-            self._compare(unknown)
-            places, _ = _core.flagged_words(lattices, Lattice, self._flag)
-        numbers: list[int] = places.tolist()
-        return numbers
+            self._set_flags(unknown)
+            found, _ = _core.flagged_words(lattices, Lattice, self._flag)
+        indices: list[int] = found.tolist()
+        return indices
 
-    def _compare(self, ids: npt.NDArray[np.int32]) -> None:
-        """Find out which words differ from their forms."""
+    def _set_flags(self, ids: npt.NDArray[np.int32]) -> None:
+        """Store whether each of the words differs from its form."""
         flag = np.zeros(len(ids), np.uint8)
-        flag[[place for place, _ in self.normalizer.changes(self.words.words_of(ids.tolist()))]] = 1
+        flag[[index for index, _ in self.normalizer.changes(self.words.words_of(ids.tolist()))]] = 1
         self._extend_flags(int(ids.max()) + 1)
         with self._lock:
             self._flag[ids] = flag
 
     def _extend_flags(self, size: int) -> None:
-        """Make room for the flags of ids below a size."""
+        """Extend the flags to ids below `size`."""
         with self._lock:
             if size > len(self._flag):
                 self._flag = np.concatenate((self._flag, np.full(size - len(self._flag), 2, np.uint8)))
 
     def written_ids(self, lexical: Iterable[int]) -> list[int]:
-        """Return the ids of lexical words as written words.
-
-        Words that the symbol table lacks are added to ``spelling``.
-        """
+        """Convert lexical ids to ids of the same words in ``spelling``, to which missing words are added."""
         words = self.lexical.words_of(lexical)
         ids = self.spelling.intern(words)
         if -1 in ids:
@@ -373,7 +373,7 @@ class LexicalTable:
         return ids
 
     def has_word(self, lexical: int) -> bool:
-        """Tell whether a lexical word is in the form of a word of the symbol table."""
+        """Return whether a lexical word occurs in the form of a word of the symbol table."""
         word = self.lexical.word(lexical)
         if self.words.id(word) is not None:  # a lexical word is its own form
             return True
@@ -384,26 +384,26 @@ class LexicalTable:
 
     @property
     def spelling(self) -> SymbolTable:
-        """The symbol table of written words, and of the lexical ones that were added to it."""
+        """The symbol table of the written words, extended by the lexical words that `written_ids` added."""
         return self._extended or self.words
 
     def lexical_ids(self, numbers: Iterable[int]) -> list[int]:
-        """Return the lexical ids of a sequence of written words' ids."""
+        """Return the concatenated lexical ids of written word ids."""
         return [lexical for number in numbers for lexical in self.form(number)]
 
     def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the number of lexical words of each arc, and the first one (0 = none), int32 [num_arcs] each."""
+        """Return the number of lexical words of each arc, and the first of them (0 = none), int32 [num_arcs] each."""
         self.learn(lattice.word)
         return self._length[lattice.word], self._first[lattice.word]
 
 
 class LexicalForms:
-    """The normalizer of a run and its tables.
+    """The normalizer of a run, with a lexical table per symbol table.
 
     Args:
-        name: As for `make_normalizer`, or ``auto``: ``basic`` from the first symbol table on whose words look written,
-            and ``none`` before.
-        note: Called with a line when ``auto`` chooses ``basic``.
+        name: As for `make_normalizer`, or ``auto``, which applies ``none`` until a symbol table looks written, and
+            ``basic`` from then on.
+        note: Called with a one-line message when ``auto`` selects ``basic``.
 
     Raises:
         NinjaError: As for `make_normalizer`.
@@ -416,23 +416,23 @@ class LexicalForms:
         self._lock = threading.Lock()
         self._normalizer = None if name == AUTO else make_normalizer(name)
         self._tables: dict[int, LexicalTable] = {}  # by the id of their symbol table, which they keep alive
-        self._judged: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
+        self._unwritten: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
 
     @property
     def are_identical(self) -> bool:
-        """Whether all words are their own forms, because ``none`` was named."""
+        """Whether the normalizer ``none`` was requested, so that every word is its own form."""
         return self._normalizer is not None and self._normalizer.is_identity
 
     def normalizer(self, words: SymbolTable | None) -> Normalizer:
-        """Return the normalizer for the words of lattices."""
-        judged, size = self._judged
-        if self._normalizer is None and words is not None and not (words is judged and len(words) == size):
-            self._judged = words, len(words)
+        """Return the normalizer for lattices with a symbol table."""
+        unwritten, size = self._unwritten
+        if self._normalizer is None and words is not None and not (words is unwritten and len(words) == size):
+            self._unwritten = words, len(words)
             return self.normalizer_of(words.names)
         return self._normalizer or NONE
 
     def normalizer_of(self, words: Collection[str]) -> Normalizer:
-        """Return the normalizer for some words."""
+        """Return the normalizer; ``auto`` selects ``basic`` if these words look written."""
         if self._normalizer is not None or not looks_written(words):
             return self._normalizer or NONE
         with self._lock:
@@ -443,19 +443,19 @@ class LexicalForms:
             return self._normalizer
 
     def table(self, lattice: Lattice) -> LexicalTable | None:
-        """Return the lexical forms of a lattice's words; None if every word is its own form.
+        """Return the lexical table for a lattice; None if every word is its own form.
 
         Raises:
-            VocabularyError: The lattice has no symbol table, but a normalizer was named.
+            VocabularyError: The lattice has no symbol table, but a normalizer other than ``none`` was requested.
         """
         table = self.table_of(lattice.words)
         if table is None and lattice.words is None and not self.normalizer(None).is_identity:
-            message = f"the lattice has no symbol table for the normalizer {self.normalizer(None).name}; give its words"
-            raise VocabularyError(message, key=lattice.key)
+            message = f"the normalizer {self.normalizer(None).name} needs the symbol table of the lattice"
+            raise VocabularyError(f"{message}; give its words", key=lattice.key)
         return table
 
     def table_of(self, words: SymbolTable | None) -> LexicalTable | None:
-        """Return the lexical forms of the words of a table; None if there is none, or every word is its own form."""
+        """Return the lexical table for a symbol table; None if there is no table, or every word is its own form."""
         normalizer = self.normalizer(words)
         if words is None or normalizer.is_identity:
             return None
@@ -466,10 +466,10 @@ class LexicalForms:
         return table
 
     def common_table(self, lattices: Iterable[Lattice]) -> LexicalTable | None:
-        """Return the lexical forms of the words of several lattices; None if every word is its own form.
+        """Return the lexical table that several lattices share; None if every word is its own form.
 
         Raises:
-            LatticeError: The lattices have several symbol tables.
+            LatticeError: The lattices have different symbol tables.
             VocabularyError: As for `table`.
         """
         tables = {}
@@ -477,5 +477,6 @@ class LexicalForms:
             table = self.table(lattice)
             tables[id(table)] = table
             if len(tables) > 1:
-                raise LatticeError("lattices of several symbol tables; take them one by one", key=lattice.key)
+                message = "the lattices have different symbol tables; process them one by one"
+                raise LatticeError(message, key=lattice.key)
         return next(iter(tables.values()), None)

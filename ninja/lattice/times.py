@@ -9,14 +9,14 @@ from ninja import _core
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 
-MOST_FRAMES = 1 << 20  # limit of frames of an array, ...
-FRAMES_EACH = 1 << 10  # ... plus this for each arc and label
+MAX_FRAMES = 1 << 20  # largest number of frames for which an array is allocated, ...
+FRAMES_PER_ARC = 1 << 10  # ... plus this for each arc and each label
 
 
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Return the frame of each state.
 
-    It is the number of labels on any path to the state, or the ``time`` of the lattice if it has one.
+    This is the ``time`` of the lattice if it has one, else the number of labels on any path to the state.
 
     Returns:
         Frames, int32 [num_states]; -1 for unreachable states.
@@ -29,33 +29,33 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     if lattice.time is not None:
         arc = _core.first_backward_arc(lattice, lattice.time)
         if arc >= 0:
-            raise LatticeError(f"arc {arc} ends before it begins, by the times of its states", key=lattice.key)
+            raise LatticeError(f"arc {arc} ends before it begins, according to the state times", key=lattice.key)
         return lattice.time
     time, arc = _core.state_times(lattice)
     if arc >= 0:
         labels, dst = int(lattice.ali_begin[arc + 1] - lattice.ali_begin[arc]), int(lattice.dst[arc])
         src = int(np.searchsorted(lattice.arc_begin, arc, side="right")) - 1
         raise LatticeError(
-            f"state {dst} is at frame {time[dst]} by one path, but at frame {time[src] + labels} by arc {arc}; "
-            "its alignments are damaged or do not count frames",
+            f"state {dst} is at frame {time[dst]} on one path, but at frame {time[src] + labels} via arc {arc}; "
+            "the alignments are damaged, or their labels are not one per frame",
             key=lattice.key,
         )
     return time
 
 
 def is_timed(lattice: Lattice) -> bool:
-    """Tell whether a lattice has times of words."""
+    """Return whether a lattice has state times or alignments."""
     return lattice.time is not None or lattice.has_labels
 
 
 def check_labelled(lattice: Lattice) -> None:
-    """Raise LatticeError for a lattice with arcs, but without labels."""
+    """Raise LatticeError if a lattice has arcs, but no labels."""
     if lattice.num_arcs and not lattice.has_labels:
-        raise LatticeError("it has no alignments (transition ids), which are needed here", key=lattice.key)
+        raise LatticeError("the lattice has no alignments (transition ids), which are needed here", key=lattice.key)
 
 
 def num_frames(lattice: Lattice) -> int:
-    """Return the length of a lattice in frames: the end of its last final state."""
+    """Return the length of a lattice in frames: the largest end time of a final state."""
     return _core.num_frames(lattice, state_times(lattice))
 
 
@@ -63,24 +63,24 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Count the arcs that cross each frame, int32 [num_frames]; final states with labels count as arcs.
 
     Raises:
-        LatticeError: The times contradict each other, or there are far more frames than arcs and labels (more than 1024
-            for each plus 1048576), so that a number in a file would set the memory.
+        LatticeError: The times are inconsistent, or the number of frames exceeds 2^20 + 1024 per arc and label; a file
+            could otherwise request any amount of memory.
 
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
     time = state_times(lattice)
     frames = _core.num_frames(lattice, time)
-    if frames > MOST_FRAMES + FRAMES_EACH * (lattice.num_arcs + len(lattice.ali) + len(lattice.final_ali)):
+    if frames > MAX_FRAMES + FRAMES_PER_ARC * (lattice.num_arcs + len(lattice.ali) + len(lattice.final_ali)):
         raise LatticeError(
-            f"its times reach frame {frames}, but it has only {lattice.num_arcs} arcs, too few for a count at each "
-            "frame; are the times and the frame shift right?",
+            f"the last frame is {frames}, which is implausible for a lattice with {lattice.num_arcs} arcs; "
+            "are the times and the frame shift right?",
             key=lattice.key,
         )
     return _core.depth_per_frame(lattice, time, frames)
 
 
 def crossings(lattice: Lattice) -> tuple[int, int]:
-    """Return the sum of ``depth_per_frame`` and the number of frames, without a limit of frames."""
+    """Return the sum of ``depth_per_frame`` and the number of frames, for any number of frames."""
     time = state_times(lattice)
     frames = _core.num_frames(lattice, time)
     return _core.num_crossings(lattice, time, frames), frames

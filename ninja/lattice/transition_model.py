@@ -1,4 +1,4 @@
-"""A transition model: phone, state and density of each transition id."""
+"""``TransitionModel``: phone, HMM state and density of each transition id."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TransitionModel:
-    """Properties of transition ids, which are indices of the arrays; 0 is unused."""
+    """Properties of transition ids, as arrays indexed by transition id; id 0 is unused."""
 
     path: str
     phone: Ints  # [num_transition_ids + 1]; index 0 has the value 0 in all arrays unless noted
     hmm_state: Ints  # [num_transition_ids + 1], state of the phone's topology that the transition leaves, from 0
-    transition_state: Ints  # [num_transition_ids + 1], from 1: a (phone, state, densities) of the model
-    pdf: Ints  # [num_transition_ids + 1], density of a frame spent on the transition; -1 of id 0
-    is_final: Bools  # [num_transition_ids + 1], the transition ends the phone
+    transition_state: Ints  # [num_transition_ids + 1], from 1; a combination of phone, HMM state and densities
+    pdf: Ints  # [num_transition_ids + 1], density of a frame spent on the transition; -1 for id 0
+    is_final: Bools  # [num_transition_ids + 1], whether the transition ends the phone
     is_self_loop: Bools  # [num_transition_ids + 1]
-    log_prob: npt.NDArray[np.float32]  # [num_transition_ids + 1], natural log of the transition's probability
+    log_prob: npt.NDArray[np.float32]  # [num_transition_ids + 1], natural log of the transition probability
 
     @property
     def num_transition_ids(self) -> int:
-        """Number of transition ids; they are 1 to this."""
+        """Number of transition ids, which is also the largest one."""
         return self.phone.size - 1
 
     @property
@@ -56,21 +56,21 @@ class TransitionModel:
         return leaving[self.transition_state].astype(np.float32)
 
     def check(self, lattice: Lattice) -> None:
-        """Raise LatticeError for a lattice with a label that is not a transition id of this model."""
+        """Raise LatticeError if a label of a lattice is not a transition id of this model."""
         for labels, begin, owner in (
             (lattice.ali, lattice.ali_begin, "arc"),
             (lattice.final_ali, lattice.final_ali_begin, "final state"),
         ):
             if labels.size and (labels.min() < 1 or labels.max() > self.num_transition_ids):
-                place = int(np.flatnonzero((labels < 1) | (labels > self.num_transition_ids))[0])
-                at = int(np.searchsorted(begin, place, side="right")) - 1
-                raise self.refusal(lattice.key, int(labels[place]), f"{owner} {at}")
+                index = int(np.flatnonzero((labels < 1) | (labels > self.num_transition_ids))[0])
+                arc_or_state = int(np.searchsorted(begin, index, side="right")) - 1
+                raise self.label_error(lattice.key, int(labels[index]), f"{owner} {arc_or_state}")
 
-    def refusal(self, key: str, label: int, where: str) -> LatticeError:
-        """Make the error for a label that is not a transition id of this model."""
+    def label_error(self, key: str, label: int, where: str) -> LatticeError:
+        """Return the error for a label that is not a transition id of this model."""
         return LatticeError(
-            f"{where} has the label {label}, but {self.path} knows the transition ids 1 to {self.num_transition_ids}; "
-            "is it the model the lattice was made with?",
+            f"{where} has the label {label}, but the transition ids of {self.path} are 1 to {self.num_transition_ids}; "
+            "was the lattice generated with this model?",
             key=key,
         )
 

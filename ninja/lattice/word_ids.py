@@ -1,4 +1,4 @@
-"""Word ids of lattices: the used ones, and comparison of symbol tables."""
+"""Distinct words of lattices, and comparison of symbol tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja.lattice.nbest import NBest
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
-DENSE = 1_000_000  # word ids up to which a table by id is cheaper than sorting
+DENSE = 1_000_000  # largest word id for which marking ids in an array is cheaper than sorting them
 
 
 def used_words(lattice: Lattice) -> list[int]:
@@ -28,10 +28,10 @@ def used_words(lattice: Lattice) -> list[int]:
 
 
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
-    """Return the distinct names of an item's words; ids without a name are left out.
+    """Return the distinct words of an item. Ids are ignored if there is no symbol table or it lacks one of them.
 
     Args:
-        words: Symbol table of the item.  [default: the one attached to a lattice]
+        words: Symbol table for the ids.  [default: that of the lattice]
     """
     if isinstance(item, ConfusionNetwork):
         return {word for word in item.words if word is not None}
@@ -44,12 +44,12 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
         names, ids = set(), used_words(item)
     try:
         return names if words is None else names.union(words.spell(ids))
-    except SymbolError:  # raised again when the word is written
+    except SymbolError:  # raised again when the words are written
         return names
 
 
 def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
-    """Tell whether two tables have the same names for the words of a lattice."""
+    """Return whether two tables map the word ids of a lattice to the same words."""
     try:
         return all(one.word(word) == other.word(word) for word in used_words(lattice))
     except SymbolError:
@@ -57,12 +57,12 @@ def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
 
 
 def check_one_table(lattices: Iterable[Lattice]) -> None:
-    """Check that symbol tables of lattices have the same names for their ids.
+    """Check that the symbol tables of lattices map their word ids to the same words.
 
-    A lattice without a table is assumed to have the table of the others.
+    A lattice without a table is assumed to have that of the others.
 
     Raises:
-        SymbolError: Two tables give an id different names.
+        SymbolError: Two tables have different words for an id.
     """
     first: Lattice | None = None
     for lattice in lattices:
@@ -74,6 +74,6 @@ def check_one_table(lattices: Iterable[Lattice]) -> None:
             agree(first.words, lattice.words, lattice) and agree(first.words, lattice.words, first)
         ):
             raise SymbolError(
-                "the lattices' words have ids of different symbol tables; read all with one table (words=…)",
+                "the lattices have different symbol tables; read all of them with one table (words=…)",
                 key=lattice.key,
             )

@@ -161,7 +161,7 @@ def test_a_lattice_that_fails_in_combination_costs_no_other(ninja, archives):
     write_all(archives / "c.ark", [lattice("one"), lattice("two", labels=((1,) * 3, (2,) * 4, (2,) * 5))])
     code, out, err = ninja("mbr-decode", archives / "c.ark", "--with", archives / "b.ark")
     assert (code, out) == (1, "one the cat\n")
-    assert "key 'two': state 2 is at frame 7 by one path, but at frame 8 by arc 3; its alignments are damaged" in err
+    assert "key 'two': state 2 is at frame 7 on one path, but at frame 8 via arc 3; the alignments are damaged" in err
 
 
 def test_to_ctm_conf_may_begin_with_given_words(ninja, archives):

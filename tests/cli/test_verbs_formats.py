@@ -176,7 +176,7 @@ def test_verbs_of_alignments_refuse_lattices_without_any(ninja, there, verb):
     name, *options = verb.split()
     code, out, err = ninja(name, *source("slf"), *options)
     assert (code, out) == (1, "")
-    assert "it has no alignments" in err
+    assert "the lattice has no alignments" in err
     assert ninja(name, *KALDI, *options)[0] == 0
 
 

@@ -269,7 +269,7 @@ def test_a_hypothesis_of_other_than_word_ids_is_refused(words: list[float], mess
 
 def test_times_that_contradict_each_other_are_refused() -> None:
     lattice = from_arcs("c", [0, 0], [1, 1], [5, 6], [0.0] * 2, finals={1: 0.0}, labels=[[1], [1, 1]])
-    with pytest.raises(LatticeError, match="state 1 is at frame 1 by one path, but at frame 2 by arc 1"):
+    with pytest.raises(LatticeError, match="state 1 is at frame 1 on one path, but at frame 2 via arc 1"):
         mbr_decode(lattice)
 
 

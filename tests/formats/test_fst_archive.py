@@ -127,7 +127,9 @@ def test_a_table_is_attached_and_its_gaps_named(tmp_path: Path) -> None:
     words = SymbolTable.from_words(["<eps>", "one", "two"])
     ((_, lattice),) = ninja.read(path, words=words)
     assert lattice.words is words
-    with pytest.raises(SymbolError, match="key 'utt': word id 2 is not in the symbol table; is it the right one"):
+    with pytest.raises(
+        SymbolError, match="key 'utt': word id 2 is not in the symbol table; is this the table of the lattices"
+    ):
         list(ninja.read(path, words=SymbolTable.from_words(["<eps>", "one"])))
 
 

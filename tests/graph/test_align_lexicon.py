@@ -175,7 +175,7 @@ def test_a_lexicon_is_read(tmp_path: Path) -> None:
     lexicon = read_align_lexicon(path)
     assert lexicon.num_entries == 3
     assert lexicon.entries.tolist() == [0, 0, 1, 1, 8, 6, 2, 2]
-    assert lexicon.words_to_put.tolist() == [0, 8, 2]
+    assert lexicon.replacements.tolist() == [0, 8, 2]
     assert repr(lexicon).endswith("align_lexicon.int', 3 entries)")
 
 

@@ -250,7 +250,7 @@ def test_the_part_that_can_be_aligned_is_returned() -> None:
 
 
 def test_a_label_that_is_no_transition_id_is_named() -> None:
-    with pytest.raises(LatticeError, match=r"arc 1 has the label 99, but small.mdl knows the transition ids 1 to 16;"):
+    with pytest.raises(LatticeError, match=r"arc 1 has the label 99, but the transition ids of small.mdl are 1 to 16;"):
         align_words(one_path((1, [12]), (2, [99])), MODEL, BOUNDARY)
     with pytest.raises(LatticeError, match="key 'utt': final state 1 has the label 17"):
         align_phones(one_path((1, [12]), final=[17]), MODEL)

@@ -412,7 +412,7 @@ def test_costs_beyond_single_precision_are_refused() -> None:
 
 def test_labels_that_are_no_transition_ids_are_refused() -> None:
     with pytest.raises(
-        LatticeError, match=r"'two': arc 1 has the label 9, but random.mdl knows the transition ids 1 to 8"
+        LatticeError, match=r"'two': arc 1 has the label 9, but the transition ids of random.mdl are 1 to 8"
     ):
         determinize_phone_pruned(two_ways(1.0, [1], [9]), phones(0, size=8))[0]
     lattice = from_arcs("wide", (0,), (1,), (2**31 - 2,), (1.0,), finals={1: 0.0}, labels=[[1]])

@@ -173,7 +173,7 @@ def test_times_that_no_recording_reaches_take_no_memory(ninja: Callable[..., Any
 
 def test_paths_of_different_length_to_a_state_are_refused() -> None:
     lattice = from_arcs("utt", [0, 0], [1, 1], [1, 2], [0, 0], finals={1: 0}, labels=[[1], [1, 2]])
-    with pytest.raises(LatticeError, match="key 'utt': state 1 is at frame 1 by one path, but at frame 2 by arc 1"):
+    with pytest.raises(LatticeError, match="key 'utt': state 1 is at frame 1 on one path, but at frame 2 via arc 1"):
         state_times(lattice)
 
 

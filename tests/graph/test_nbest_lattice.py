@@ -127,15 +127,15 @@ def test_words_that_are_ids_need_no_table():
     [
         (
             NBest("utt", (Hypothesis(("a",), (0.0,), (0.0, 0.0)),)),
-            "hypothesis 1 has 1 words, but 1 values of graph; 2 are needed",
+            "hypothesis 1 has 1 words and 1 values of graph, but must have 2",
         ),
         (
             NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,)),)),
-            "hypothesis 1 does not have a begin and an end for each word",
+            "hypothesis 1 must have a begin and an end for each word",
         ),
         (
             NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,), (2,)), sentence("b"))),
-            "some hypotheses have times or labels, and others have not",
+            "some hypotheses have times or labels, but others have none",
         ),
         (
             NBest("utt", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (0, 1), (2, 3)),)),

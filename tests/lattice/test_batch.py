@@ -244,7 +244,7 @@ def test_lattices_of_several_symbol_tables_have_none_together():
     assert Batch.of([one, one]).table is one.words
     assert graph.prune(Batch.of([one]), 1.0).table is one.words
     assert Batch.of([well]).table is None
-    with pytest.raises(LatticeError, match="several symbol tables"):
+    with pytest.raises(LatticeError, match="different symbol tables"):
         _ = Batch.of([one, other]).table
 
 

@@ -21,7 +21,7 @@ from ninja.lattice.text import (
     LexicalTable,
     looks_written,
     make_normalizer,
-    odd_places,
+    irregular_words,
 )
 
 PLAIN = "[a-z]+('[a-z]+)*'?|'[a-z]+('[a-z]+)*"
@@ -119,9 +119,9 @@ def test_the_table_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a b\na c\n", ":2: 'a' has a form in line 1 already; leave one"),
-        ("a b\nb a\n", ":1: 'a' becomes 'b', which line 2 changes to 'a'; give each word its last form"),
-        ("x y b\nb\n", ":1: 'x' becomes 'b', which line 2 changes to ''; give each word its last form"),
+        ("a b\na c\n", ":2: 'a' already has a form in line 1; remove one of the two"),
+        ("a b\nb a\n", ":1: 'a' becomes 'b', which line 2 changes to 'a'; map each word to its final form"),
+        ("x y b\nb\n", ":1: 'x' becomes 'b', which line 2 changes to ''; map each word to its final form"),
     ],
 )
 def test_duplicates_and_cycles_in_a_table_are_refused(tmp_path, text, message):
@@ -192,13 +192,13 @@ def test_auto_chooses_basic_once_words_look_written():
 def test_a_normalizer_needs_words():
     lattice = ninja.from_nbest("a", [(["hello"], -1.0)]).replace(words=None)
     assert LexicalForms().table(lattice) is None
-    with pytest.raises(VocabularyError, match="no symbol table for the normalizer basic"):
+    with pytest.raises(VocabularyError, match="normalizer basic needs the symbol table"):
         LexicalForms("basic").table(lattice)
 
 
 @given(st.lists(st.text("abz'A,.-é\n ", min_size=1, max_size=5)))
 def test_words_that_are_not_odd_are_their_own_forms(words):
-    odd = odd_places(words)
+    odd = irregular_words(words)
     assert odd == [place for place, word in enumerate(words) if not re.fullmatch(PLAIN, word)]
     assert all(BASIC(word) == (word,) for place, word in enumerate(words) if place not in odd)
 

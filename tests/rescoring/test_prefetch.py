@@ -200,18 +200,18 @@ def test_pairs_where_a_lattice_is_wanted_are_refused_in_words(tmp_path: Path) ->
             call()
 
 
-PAIR = "pairs of a key and a lattice are needed"
+PAIR = r"lattices must be \(key, lattice\) pairs"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (MANY[0][1], rf"lattices is a single lattice, but {PAIR}; give \[\(lattice.key, lattice\)\]"),
-        ([MANY[0][1]], rf"lattices gives a Lattice alone, but {PAIR}; give \(lattice.key, lattice\)"),
+        (MANY[0][1], rf"{PAIR}, but is a single lattice; pass \[\(lattice.key, lattice\)\]"),
+        ([MANY[0][1]], rf"{PAIR}, but an item is a Lattice; yield \(lattice.key, lattice\)"),
         ("lat.ark", rf"lattices is a str, but {PAIR}; read a file with ninja.read"),
         (7, rf"lattices is an int, but {PAIR}"),
-        ([("a", 1)], rf"lattices gives a tuple, but {PAIR}; ninja.read yields them"),
-        (MANY[0], rf"lattices gives a str, but {PAIR}"),
+        ([("a", 1)], rf"{PAIR}, but an item is a tuple; ninja.read yields such pairs"),
+        (MANY[0], rf"{PAIR}, but an item is a str"),
     ],
 )
 def test_lattices_without_their_keys_are_refused_in_words(given: object, message: str) -> None:

@@ -29,22 +29,21 @@ from ninja.lattice.word_phones import AlignLexicon
 
 @dataclass(frozen=True, slots=True)
 class LexiconAlignment:
-    """Options of an alignment to words by a lexicon."""
+    """Options for the alignment to words with a lexicon."""
 
-    partial_word_label: int = 0  # word id of incomplete words at the end of damaged lattices
-    reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
-    max_expand: float = -1.0  # fail beyond 1000 states plus this times those of the phone lattice; no bound if ≤ 0
+    partial_word_label: int = 0  # word id for an incomplete word at the end of a damaged lattice
+    reorder: bool = True  # whether self-loops follow the transition that ends a phone, as in all but old graphs
+    max_expand: float = -1.0  # fail if there are more than 1000 + max_expand × (phone lattice states); no limit if ≤ 0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if not 0 <= self.partial_word_label < 2**31:
-            raise OptionError(f"partial_word_label is {self.partial_word_label}, but must be a word id")
+            raise OptionError(f"partial_word_label is {self.partial_word_label}, but must be a word id, 0 or more")
         if not self.max_expand < 1e9:
-            raise OptionError(f"max_expand is {self.max_expand}, but must be a number below 1e9")
+            raise OptionError(f"max_expand is {self.max_expand}, but must be below 1e9")
 
 
 class LexiconAligner:
-    """Aligns the lattices of a model to words by a lexicon; silence has word 0."""
+    """Aligns the lattices of a model to words with a lexicon. Silence has the word id 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model
@@ -55,10 +54,10 @@ class LexiconAligner:
         self._compiled = _align.Lexicon(lexicon.entries, lexicon.begin)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; for a damaged lattice, return the part that can be aligned, and its fault.
+        """Align a lattice. For a damaged lattice, return the part that can be aligned, and the fault.
 
         Raises:
-            LatticeError: A label is not a transition id of the model, there are none, or the result is too large.
+            LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.
         """
         phones = self._to_phones(lattice)
         if phones.lattice is None:
@@ -66,24 +65,24 @@ class LexiconAligner:
         aligned, unknown = self._align(lattice, phones.lattice, phones.fault)
         if unknown < 0:
             return aligned
-        # Align the paths without such words.
-        lacking = np.setdiff1d(phones.lattice.word, np.append(self.lexicon.entries[self.lexicon.begin[:-1]], 0))
-        fault = f"word {_spelled(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
-        fault += f", nor are {lacking.size - 1} more" if lacking.size > 1 else ""
+        # Align the paths without unknown words.
+        missing = np.setdiff1d(phones.lattice.word, np.append(self.lexicon.entries[self.lexicon.begin[:-1]], 0))
+        fault = f"word {_describe(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
+        fault += f", nor are {missing.size - 1} more" if missing.size > 1 else ""
         try:
-            rest = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, lacking))
-        except LatticeError:  # all paths have such a word
+            rest = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, missing))
+        except LatticeError:  # all paths have an unknown word
             return Aligned(None, fault)
         aligned, _ = self._align(lattice, rest, phones.fault)
         return Aligned(aligned.lattice, fault if aligned.fault is None else f"{fault}; {aligned.fault}")
 
     def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:
-        """Align a lattice of phones; return also a word without an entry, or -1."""
+        """Align a phone lattice; also return the id of a word that has no lexicon entry, or -1."""
         options = self.options
         expansion = 0
         if options.max_expand > 0.0:
             expansion = EXTRA_STATES + int(options.max_expand * phones.num_states)
-        no_word, unused = unused_words(lattice.word, options.partial_word_label, self.lexicon.words_to_put)
+        no_word, unused = unused_words(lattice.word, options.partial_word_label, self.lexicon.replacements)
         partial = options.partial_word_label or unused
         result = _align.align_by_lexicon(
             phones, self._table, self._compiled, no_word, partial, expansion, MAX_STATES, MAX_LABELS
@@ -91,7 +90,7 @@ class LexiconAligner:
         if result is None:
             raise too_large(lattice)
         aligned, number, unknown = result
-        if unknown >= 0:  # the result is incomplete
+        if unknown >= 0:  # the kernel stopped at an unknown word
             return Aligned(None), unknown
         fault = fault or FAULTS[number] or None
         if number == TOO_MANY_STATES:
@@ -99,7 +98,7 @@ class LexiconAligner:
         return with_zero(aligned, (no_word, unused), fault), -1
 
 
-def _spelled(lattice: Lattice, word: int) -> str:
+def _describe(lattice: Lattice, word: int) -> str:
     try:
         return str(word) if lattice.words is None else f"{lattice.words.word(word)!r} ({word})"
     except SymbolError:
@@ -109,16 +108,16 @@ def _spelled(lattice: Lattice, word: int) -> str:
 def align_words_lexicon(
     lattice: Lattice, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None
 ) -> Lattice:
-    """Align a lattice by a lexicon so that each arc is one word, or a silence, with exactly the labels of its phones.
+    """Align a lattice with a lexicon so that each arc is one word or silence with exactly the labels of its phones.
 
-    With word-position-dependent phones, ``align_words`` is faster and needs no lexicon. For several lattices make a
-    ``LexiconAligner``.
+    With word-position-dependent phones, ``align_words`` is faster and needs no lexicon. To align several lattices,
+    create a ``LexiconAligner``.
 
     Returns:
-        A lattice with the same word sequences, costs and labels; each segmentation of the phones is a path.
+        A lattice with the same word sequences, costs and labels, and a path for each segmentation of the phones.
 
     Raises:
-        LatticeError: The lattice is damaged or of another model, or the lexicon is incomplete.
+        LatticeError: The lattice is damaged, belongs to another model, or the lexicon is incomplete.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, WordAlignLatticeLexicon.
     """

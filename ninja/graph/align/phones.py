@@ -1,4 +1,4 @@
-"""Alignment to phones: each arc is one phone with its labels."""
+"""Alignment to phones, so that each arc is one phone with its labels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ninja.lattice.transition_model import TransitionModel
 
 @dataclass(frozen=True, slots=True)
 class PhoneAlignment:
-    """Options of an alignment to phones."""
+    """Options for the alignment to phones."""
 
-    replace_output_symbols: bool = False  # arcs carry the phone instead of a word
-    remove_epsilon: bool = True  # join phones without a word with the next arc; otherwise each arc is one phone
-    reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
+    replace_output_symbols: bool = False  # replace words by the phones of the arcs
+    remove_epsilon: bool = True  # join phones without a word to the next arc; otherwise each arc is one phone
+    reorder: bool = True  # whether self-loops follow the transition that ends a phone, as in all but old graphs
 
 
 class PhoneAligner:
@@ -41,12 +41,13 @@ class PhoneAligner:
         self._table = label_table(model, SINGLE_KIND)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; for a damaged lattice, return the part that can be aligned, and its fault.
+        """Align a lattice. For a damaged lattice, return the part that can be aligned, and the fault.
 
-        Words are put on arcs of phones that are read at the same time, which may be phones of another word.
+        A word is assigned to the arc of a phone that the lattice has at the same time, which may belong to another
+        word.
 
         Raises:
-            LatticeError: A label is not a transition id of the model, there are none, or the result is too large.
+            LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.
         """
         options = self.options
         replaces = options.replace_output_symbols
@@ -78,10 +79,10 @@ def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignme
     """Align a lattice so that each arc is one phone with exactly its labels.
 
     Returns:
-        A lattice with the same word sequences (phone sequences if phones replace words), costs and labels.
+        A lattice with the same word sequences (with ``replace_output_symbols``, phone sequences), costs and labels.
 
     Raises:
-        LatticeError: The lattice is damaged or of another model; see also ``PhoneAligner``.
+        LatticeError: The lattice is damaged or belongs to another model; see also ``PhoneAligner``.
 
     Source: Kaldi, lat/phone-align-lattice.cc, PhoneAlignLattice.
     """

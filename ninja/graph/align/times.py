@@ -26,17 +26,17 @@ def word_times(
 ) -> list[WordTime]:
     """Return the words of a path with their times, in order.
 
-    Times are those of arcs, which are those of words only if the lattice is aligned to words.
+    These are the times of arcs, which are the times of words only if the lattice is aligned to words.
 
     Args:
-        lattice: A lattice, aligned to words.
-        path: A path through it; by default the best one.
-        frame_shift: Seconds per label: the frame shift of the features times the subsampling factor of the model, 0.03
-            for 10 ms frames and a factor of 3. By default that of the lattice, if its format has one.
-        acoustic_scale: Factor of acoustic costs in the search for the best path.
+        lattice: A word-aligned lattice.
+        path: A path through the lattice.  [default: the best path]
+        frame_shift: Seconds per label: the frame shift of the features times the subsampling factor of the model, such
+            as 0.03 for 10 ms frames and a factor of 3.  [default: that of the lattice, if its format has one]
+        acoustic_scale: Factor applied to acoustic costs in the search for the best path.
 
     Raises:
-        LatticeError: The lattice is not timed, or its times contradict each other.
+        LatticeError: The lattice has neither alignments nor times, or its times are inconsistent.
         OptionError: ``frame_shift`` is missing, or not above 0.
     """
     shift = lattice.frame_shift if frame_shift is None else frame_shift
@@ -45,7 +45,7 @@ def word_times(
     if not 0.0 < shift < np.inf:
         raise OptionError(f"frame_shift is {shift}, but must be above 0")
     if lattice.time is None and not lattice.has_labels:
-        raise LatticeError("it has neither alignments nor times", key=lattice.key)
+        raise LatticeError("the lattice has neither alignments nor times", key=lattice.key)
     arcs = (best_path(lattice, Scales(acoustic_scale)) if path is None else path).arcs
     time = state_times(lattice)
     end = time[lattice.dst[arcs]].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Alignment to words by word-position-dependent phones."""
+"""Alignment to words, using word-position-dependent phones."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import WordBoundary
 
-EXTRA_STATES = 1000  # beyond max_expand, for small lattices
+EXTRA_STATES = 1000  # allowed in addition to max_expand, for small lattices
 
 
 @dataclass(frozen=True, slots=True)
 class WordAlignment:
-    """Options of an alignment to words."""
+    """Options for the alignment to words."""
 
-    silence_label: int = 0  # word id of silence arcs, 0 if they carry no word
-    partial_word_label: int = 0  # word id of incomplete words at the end of damaged lattices
-    reorder: bool = True  # self-loops follow the transition that ends a phone, as in all but old decoding graphs
-    max_expand: float = 0.0  # fail beyond 1000 states plus this times the states of the lattice; no bound if 0
+    silence_label: int = 0  # word id for silence arcs, 0 for none
+    partial_word_label: int = 0  # word id for an incomplete word at the end of a damaged lattice
+    reorder: bool = True  # whether self-loops follow the transition that ends a phone, as in all but old graphs
+    max_expand: float = 0.0  # fail if there are more than 1000 + max_expand × (input states) states; no limit if 0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         for name, label in (("silence_label", self.silence_label), ("partial_word_label", self.partial_word_label)):
             if not 0 <= label < 2**31:
-                raise OptionError(f"{name} is {label}, but must be a word id")
+                raise OptionError(f"{name} is {label}, but must be a word id, 0 or more")
         if not 0.0 <= self.max_expand < 1e9:
-            raise OptionError(f"max_expand is {self.max_expand}, but must be 0 or more")
+            raise OptionError(f"max_expand is {self.max_expand}, but must be 0 or more and below 1e9")
 
 
 class WordAligner:
@@ -53,14 +52,14 @@ class WordAligner:
         self._table = label_table(model, boundary.kinds(model.phone))
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice; each arc of the result is a word with the labels of its phones, or a silence.
+        """Align a lattice so that each arc is a silence, or a word with the labels of its phones.
 
-        Each word sequence keeps both its costs and its labels. Damaged lattices are aligned as far as possible, as by
-        Kaldi, and their fault is reported.
+        Each word sequence keeps both costs and its labels. As in Kaldi, a damaged lattice is aligned as far as
+        possible; the result then has a fault.
 
         Raises:
-            LatticeError: A label is not a transition id of the model, or its phone has no kind; there are no labels; or
-                the result is too large.
+            LatticeError: A label is not a transition id of the model, its phone has no word-boundary type, there are no
+                labels, or the result is too large.
         """
         options = self.options
         max_states = MAX_STATES
@@ -74,7 +73,7 @@ class WordAligner:
         check_labels(lattice, self.model, self._table, self.boundary.path)
         if aligned is False and max_states == MAX_STATES:
             raise too_large(lattice)
-        # Units with word 0 would be removed as epsilons, so they get unused word ids.
+        # Use word ids that do not occur for units without a word, which would otherwise be removed as epsilons.
         silence, partial = unused_words(lattice.word, options.silence_label, options.partial_word_label)
         labels = options.silence_label or silence, options.partial_word_label or partial
         expansion = max_states if options.max_expand > 0.0 else 0
@@ -88,11 +87,11 @@ class WordAligner:
 
     def all(self, batch: Batch) -> Batch | None:
         """Align the lattices of a batch; return None if one is damaged or needs the general aligner."""
-        if self.options.max_expand > 0.0:  # the bound differs between lattices
+        if self.options.max_expand > 0.0:  # the limit differs between lattices
             return None
-        bounds = MAX_STATES, MAX_LABELS
+        limits = MAX_STATES, MAX_LABELS
         try:
-            aligned = _align.align(batch, self._table, False, self.options.reorder, self.options.silence_label, *bounds)
+            aligned = _align.align(batch, self._table, False, self.options.reorder, self.options.silence_label, *limits)
         except MemoryError:
             return None
         return aligned or None
@@ -101,15 +100,15 @@ class WordAligner:
 def align_words(
     lattice: Lattice, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None
 ) -> Lattice:
-    """Align a lattice so that each arc is one word, or a silence, with exactly the labels of its phones.
+    """Align a lattice so that each arc is one word or silence with exactly the labels of its phones.
 
-    For several lattices of a model make a ``WordAligner``, which also returns the valid part of damaged lattices.
+    To align several lattices, create a ``WordAligner``, which also returns the valid part of damaged lattices.
 
     Returns:
-        A lattice with the same word sequences, costs and labels, without labels on final states.
+        A lattice with the same word sequences, costs and labels; final states have no labels.
 
     Raises:
-        LatticeError: The lattice is damaged or of another model; see also ``WordAligner``.
+        LatticeError: The lattice is damaged or belongs to another model; see also ``WordAligner``.
 
     Source: Kaldi, lat/word-align-lattice.cc, WordAlignLattice.
     """
