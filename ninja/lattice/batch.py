@@ -169,7 +169,7 @@ class Batch:
         batch.faults = ()
         return batch
 
-    def with_result(self, result: KernelResult, *, several: bool = False) -> Batch:
+    def made(self, result: KernelResult, *, several: bool = False) -> Batch:
         """Create a batch from the result of a kernel for these lattices; lattices that failed become faults.
 
         Args:

@@ -53,7 +53,7 @@ def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
         "determinize-pruned", f"{tmp_path}/raw.ark", "--max-arcs=6", "--retry-cutoff=0", "-o", tmp_path / "o"
     )
     assert code == 1
-    assert "failed: key 'exploding-9': the bound of arcs was reached before a path was complete" in err
+    assert "failed: key 'exploding-9': the arcs limit was reached before a path was complete" in err
     assert "1 lattices" in err
 
 
@@ -78,7 +78,10 @@ def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> 
     [
         (["determinize-phone-pruned"], "Missing option '--model'"),
         (["determinize-pruned", "--beam=0"], "beam is 0.0, but must be above 0"),
-        (["determinize", "--acoustic-scale=0"], "--acoustic-scale is 0, but acoustic costs could not be scaled back"),
+        (
+            ["determinize", "--acoustic-scale=0"],
+            "--acoustic-scale is 0, but must not be, because",
+        ),
         (["determinize", "--beam-ratio=1"], "1.0 is not in the range 0<x<1"),
         (["determinize-pruned", "--retry-cutoff=2"], "--retry-cutoff is 2.0, but must be 0 or more and below 1"),
         (

@@ -123,7 +123,7 @@ def test_a_final_state_with_a_way_on_counts_once():
 
 def test_accuracies_need_an_alignment_of_the_lattice():
     lattice, model = linear("a", [1], [1, 2]), small_model()
-    with pytest.raises(LatticeError, match=r"key 'a': the lattice has . frames, but the alignment 1"):
+    with pytest.raises(LatticeError, match=r"key 'a': the lattice has . frames, but the alignment has 1"):
         accuracy_posteriors(lattice, np.array([1], np.int32), model, "mpfe")
     with pytest.raises(LatticeError, match=r"the alignment has the label 9, but final\.mdl knows"):
         accuracy_posteriors(lattice, np.array([1, 9], np.int32), model, "mpfe")

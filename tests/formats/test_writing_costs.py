@@ -79,7 +79,9 @@ def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb)
     code, _, errors = ninja(verb, "huge.ark", *rest, "-o", "out.ark")
     assert code == 1
     assert "key 'huge': " in errors
-    assert re.search("exceed the range of float32; scale the costs down first|exceeds? the range of a float", errors)
+    assert re.search(
+        "exceed the range of float32; scale the costs down first|exceeds? the range of (a float|float32)", errors
+    )
     assert "2 lattices" in errors
 
 
@@ -87,7 +89,7 @@ def test_commands_that_add_up_costs_say_which_lattice_failed(there, ninja, verb)
 def test_no_path_of_a_reversed_lattice_is_lost_by_its_costs(costs):
     """The first arcs have no words, so they become final states, with the final cost of the old end."""
     arcs = [0, 0, 1, 2], [1, 2, 3, 3], [0, 0, 7, 8], [1.0, costs[0], 1, 1], [1.0, costs[1], 1, 1]
-    with pytest.raises(LatticeError, match=r"key 'k': a sum of costs exceeds the range of a float"):
+    with pytest.raises(LatticeError, match=r"key 'k': a sum of costs exceeds the range of float32"):
         reverse(from_arcs("k", *arcs, finals={3: (HUGE, HUGE)}))
 
 
@@ -122,7 +124,7 @@ def test_a_writer_refuses_costs_that_no_reader_accepts(tmp_path, changed, severa
         else:
             with pytest.raises(
                 LatticeError,
-                match=r"key 'k': .*(exceed the range of float32|exceeds the range of a float|no state is final)",
+                match=r"key 'k': .*(exceeds? the range of float32|exceeds the range of a float|no state is final)",
             ):
                 output.write(wrong)
         batch = package.lattice.batch.Batch.of([lattice("b"), lattice("c")])

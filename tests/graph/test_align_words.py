@@ -227,19 +227,19 @@ def test_times_need_a_frame_shift_and_labels() -> None:
 @pytest.mark.parametrize(
     ("lattice", "message"),
     [
-        (one_path((1, [12]), (2, [6])), "an invalid word at the end"),
-        (one_path((1, [12]), (0, [6])), "an incomplete word at the end"),
-        (one_path((1, [11])), "an invalid word at the end"),
-        (one_path((0, [12])), "an incomplete word at the end"),
+        (one_path((1, [12]), (2, [6])), "invalid word at the end"),
+        (one_path((1, [12]), (0, [6])), "incomplete word at the end"),
+        (one_path((1, [11])), "invalid word at the end"),
+        (one_path((0, [12])), "incomplete word at the end"),
         (one_path((1, [12]), (2, [])), "words without labels at the end"),
-        (one_path((0, [1])), "an incomplete silence at the end"),
+        (one_path((0, [1])), "incomplete silence at the end"),
         (one_path((2, [6, 2, 8]), (1, [12])), "a phone is not allowed inside a word"),
         (one_path((2, [6, 14, 8]), (1, [12])), "a phone is not allowed inside a word"),
-        (one_path((1, [11, 2, 12])), "a phone changes before the transition that ends it"),
+        (one_path((1, [11, 2, 12])), "a phone changes before its final transition"),
     ],
 )
 def test_the_error_names_the_fault_of_a_lattice(lattice: Lattice, message: str) -> None:
-    with pytest.raises(LatticeError, match=f"key 'utt': cannot be aligned: {message}"):
+    with pytest.raises(LatticeError, match=f"key 'utt': the lattice cannot be aligned: {message}"):
         align_words(lattice, MODEL, BOUNDARY)
 
 
@@ -319,8 +319,11 @@ def test_max_expand_gives_lattices_up_that_grow() -> None:
     assert free.lattice is not None
     assert free.lattice.num_states > 10000
     bounded = WordAligner(MODEL, BOUNDARY, WordAlignment(max_expand=2.0))(lattice)
-    assert bounded.fault == "more states than max_expand allows"
-    with mock.patch("ninja.graph.align.words.MAX_STATES", 1000), pytest.raises(LatticeError, match="is it the right"):
+    assert bounded.fault == "the result has more states than max_expand allows; raise max_expand"
+    with (
+        mock.patch("ninja.graph.align.words.MAX_STATES", 1000),
+        pytest.raises(LatticeError, match="are the model and the phone table right"),
+    ):
         WordAligner(MODEL, BOUNDARY)(lattice)
 
 

@@ -262,7 +262,7 @@ def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Ninja, files: Path
     (files / "text").write_text("u1 a <eps>\nextra b\n")
     code, out, err = run(ninja, files)
     assert (code, out) == (1, "extra b [noise] b\n")
-    assert "failed: key 'u1': the reference contains word id 0, epsilon, which is not a word" in err
+    assert "failed: key 'u1': the reference contains word id 0 (epsilon), which is not a word" in err
     assert "references have no lattice" not in err
 
 

@@ -169,7 +169,7 @@ def test_union_takes_what_is_common_from_the_first() -> None:
 
 def test_options_of_union_out_of_range_are_refused() -> None:
     lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
-    with pytest.raises(OptionError, match="there is no lattice to unite"):
+    with pytest.raises(OptionError, match="there are no lattices to unite"):
         union([])
     with pytest.raises(OptionError, match="acoustic_scale is nan"):
         union([lattice], math.nan)
@@ -227,9 +227,9 @@ def test_a_system_without_a_lattice_leaves_its_share_out() -> None:
 
 def test_weights_out_of_range_are_refused() -> None:
     lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
-    with pytest.raises(OptionError, match="there is no lattice to combine"):
+    with pytest.raises(OptionError, match="there are no lattices to combine"):
         combine([])
-    with pytest.raises(OptionError, match="there are 3 weights, but 2 systems; give each system one"):
+    with pytest.raises(OptionError, match="there are 3 weights, but 2 systems; give one weight per system"):
         combine([lattice, lattice], [1, 2, 3])
     with pytest.raises(OptionError, match="a weight is 0, but must be above 0"):
         combine([lattice, lattice], [1, 0])

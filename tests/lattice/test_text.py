@@ -19,9 +19,9 @@ from ninja.lattice.text import (
     NONE,
     LexicalForms,
     LexicalTable,
+    irregular_words,
     looks_written,
     make_normalizer,
-    irregular_words,
 )
 
 PLAIN = "[a-z]+('[a-z]+)*'?|'[a-z]+('[a-z]+)*"

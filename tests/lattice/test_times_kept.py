@@ -213,7 +213,7 @@ def test_labels_of_one_system_tell_nothing_of_another_that_has_none():
 def test_ids_of_two_symbol_tables_are_never_taken_for_the_same_words(operation):
     one = replace(labelled(1), words=SymbolTable([("<eps>", 0), ("yes", 1)]))
     other = replace(labelled(1), words=SymbolTable([("<eps>", 0), ("no", 1)]))
-    with pytest.raises(SymbolError, match="ids of different symbol tables"):
+    with pytest.raises(SymbolError, match="the lattices have different symbol tables"):
         operation(one, other)
     operation(one, replace(labelled(1), words=SymbolTable([("<eps>", 0), ("yes", 1), ("more", 2)])))
     operation(one, labelled(1))
