@@ -125,7 +125,7 @@ def test_accuracies_need_an_alignment_of_the_lattice():
     lattice, model = linear("a", [1], [1, 2]), small_model()
     with pytest.raises(LatticeError, match=r"key 'a': the lattice has . frames, but the alignment has 1"):
         accuracy_posteriors(lattice, np.array([1], np.int32), model, "mpfe")
-    with pytest.raises(LatticeError, match=r"the alignment has the label 9, but final\.mdl knows"):
+    with pytest.raises(LatticeError, match=r"the alignment has the label 9, but the transition ids of final\.mdl are"):
         accuracy_posteriors(lattice, np.array([1, 9], np.int32), model, "mpfe")
     with pytest.raises(OptionError, match="criterion is 'mpe', but must be one of mpfe, smbr"):
         accuracy_posteriors(lattice, np.array([1, 2], np.int32), model, "mpe")
@@ -146,5 +146,5 @@ def test_phones_end_behind_their_final_transitions(labels, phones, lengths):
     model = small_model()
     (found,) = pronunciations(linear("a", [7], labels), model)
     assert (found.word, found.begin, found.phones, found.lengths) == (7, 0, phones, lengths)
-    with pytest.raises(LatticeError, match=r"the label 5, but final\.mdl knows"):
+    with pytest.raises(LatticeError, match=r"the label 5, but the transition ids of final\.mdl are"):
         pronunciations(linear("a", [7], [5]), model)

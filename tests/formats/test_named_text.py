@@ -145,7 +145,7 @@ def test_the_wrong_table_is_refused():
     ((_, error),) = found(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
     assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right one?"
     ((_, error),) = found(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
-    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is this the table of the lattices?"
+    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right one?"
 
 
 def test_ids_get_the_table_with_their_words():

@@ -245,7 +245,7 @@ def test_one_cost_is_written_as_it_is_and_takes_no_scale(form):
     assert write(costs="graph").graph.tolist() == pytest.approx([1, 2], abs=1e-3)
     assert write(costs="total", acoustic_scale=0.5).graph.tolist() == pytest.approx([3, 6], abs=1e-3)
     for costs in ("graph", "acoustic"):
-        with pytest.raises(OptionError, match=rf"costs={costs} writes costs unscaled, .* acoustic_scale=0\.5"):
+        with pytest.raises(OptionError, match=rf"acoustic_scale=0\.5 has no effect with costs={costs}"):
             write(costs=costs, acoustic_scale=0.5)
 
 
@@ -268,7 +268,7 @@ def test_a_scale_beside_one_cost_is_refused_before_anything_is_written(to, tmp_p
     with ninja.write(tmp_path / "x", to=to) as output:
         output.write(SMALL)
     assert "unscaled acoustic costs" not in output.lost
-    with pytest.raises(OptionError, match="writes costs unscaled"):
+    with pytest.raises(OptionError, match="which writes unscaled costs"):
         write_plf(SMALL, options=PlfWriteOptions(scores="acoustic", acoustic_scale=2.0))
 
 

@@ -256,9 +256,9 @@ def test_a_label_that_is_no_transition_id_is_named() -> None:
         align_phones(one_path((1, [12]), final=[17]), MODEL)
     for label in (-(2**31), -1, 0, 2**31 - 1):  # to look these up would be a crash
         for faulty in (one_path((1, [12]), (2, [label])), one_path((1, [12]), final=[label])):
-            with pytest.raises(LatticeError, match=f"has the label {label}, but small.mdl"):
+            with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
                 align_words(faulty, MODEL, BOUNDARY)
-            with pytest.raises(LatticeError, match=f"has the label {label}, but small.mdl"):
+            with pytest.raises(LatticeError, match=f"has the label {label}, but the transition ids of small.mdl"):
                 align_phones(faulty, MODEL)
 
 

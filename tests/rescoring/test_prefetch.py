@@ -208,8 +208,8 @@ PAIR = r"lattices must be \(key, lattice\) pairs"
     [
         (MANY[0][1], rf"{PAIR}, but is a single lattice; pass \[\(lattice.key, lattice\)\]"),
         ([MANY[0][1]], rf"{PAIR}, but an item is a Lattice; yield \(lattice.key, lattice\)"),
-        ("lat.ark", rf"lattices is a str, but {PAIR}; read a file with ninja.read"),
-        (7, rf"lattices is an int, but {PAIR}"),
+        ("lat.ark", rf"{PAIR}, but is a str; read a file with ninja.read"),
+        (7, rf"{PAIR}, but is an int"),
         ([("a", 1)], rf"{PAIR}, but an item is a tuple; ninja.read yields such pairs"),
         (MANY[0], rf"{PAIR}, but an item is a str"),
     ],
