@@ -6,13 +6,13 @@ Importing this package does not import torch; its modules do.
 
 from pathlib import Path
 
-ENGLISH = Path(__file__).with_name("english.pt")
+ENGLISH = Path(__file__).with_name("english.safetensors")
 """The shipped English word model, used by default; its card is ``english.md``."""
 
 ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
 """A trigram of the same text and words, hundreds of times as fast; its card is ``english_ngram.md``."""
 
-CONTEXT = Path(__file__).with_name("context.pt")
+CONTEXT = Path(__file__).with_name("context.safetensors")
 """The shipped encoder of English phrases, which finds those that sound alike; its card is ``context.md``."""
 
 __all__ = ["CONTEXT", "ENGLISH", "ENGLISH_NGRAM"]

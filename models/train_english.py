@@ -4,8 +4,8 @@
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER finish
 
 The first trains FOLDER/english.pt, goes on where an interrupted one was, and then does the second: it rounds the best
-weights so far to int8, trains the layers that estimate the normaliser for them, and writes english.pt and english.md
-here. The training is that of ``ninja train`` with the options below.
+weights so far to int8, trains the layers that estimate the normaliser for them, and writes english.safetensors and
+english.md here. The training is that of ``ninja train`` with the options below.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ OPTIONS = TrainOptions(
     patience=1000,  # with a rate that falls to 0 the last is the best
 )
 NORMALISER = 256  # width of its layers
-OUTPUT = Path(__file__).resolve().with_name("english.pt")
+OUTPUT = Path(__file__).resolve().with_name("english.safetensors")
 
 CARD = """\
 # The English model
 
-A word-level LSTM language model, `english.pt`, used by default (`ninja rescore` without `--rnnlm`).
+A word-level LSTM language model, `english.safetensors`, used by default (`ninja rescore` without `--rnnlm`).
 This card is written by `models/train_english.py` from the facts in the checkpoint.
 
 | | |
@@ -109,7 +109,7 @@ def finish(trained: Path, train_text: str, dev_text: str) -> None:
     module = checkpoint.as_stored(stored.module, "int8")
     sentences, dev = (text.encode(each, stored.words) for each in (train_text, dev_text))
     card = {**stored.card, "perplexity": perplexity(module, dev)}
-    small = trained.with_name("english.int8.pt")
+    small = trained.with_name("english.int8.safetensors")
     checkpoint.save(dataclasses.replace(stored, module=module, card=card, storage="int8"), small)
     add_normaliser(small, sentences, dev, dataclasses.replace(OPTIONS, normaliser=NORMALISER))
     os.replace(small, OUTPUT)

@@ -52,7 +52,7 @@ def context(
 
     \b
     Example:
-      ninja train context names.txt -o context.pt
+      ninja train context names.txt -o context.safetensors
     """
     options = EncoderOptions(**chosen)
     with needed_for("training a network"):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from fake_lm import FakeLM, symbols
 
-import ninja
 from ninja.context.deep.encoder import PhraseEncoder
 from ninja.context.loader import load_ngram
 from ninja.context.sound.confusion import Confusion
@@ -30,6 +29,7 @@ from ninja.formats.slf import SlfOptions
 from ninja.lm.imported import onnx_check
 from ninja.lm.ngram.kenlm import KenLM
 from ninja.log import Log
+from ninja.models import ENGLISH
 from ninja.pipeline.plan import Shard
 from ninja.train.recipe import TrainOptions
 
@@ -72,7 +72,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     ),
     "context takes n-gram models: ARPA, const-arpa or G.fst": (
         ModelError,
-        lambda at: load_ngram(str(Path(ninja.__file__).parents[1] / "models" / "english.pt"), symbols(), Log()),
+        lambda at: load_ngram(str(ENGLISH), symbols(), Log()),
     ),
     "a zip file, but neither NumPy's nor torch's": (
         FormatError,

@@ -182,9 +182,12 @@ def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
     assert BASE.num_slots == before
 
 
-def test_a_context_model_for_another_language_model_is_refused(tmp_path):
-    POINTER.save(tmp_path / "context.pt")
-    loaded = ContextPointer.load(tmp_path / "context.pt")
+@pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
+def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
+    POINTER.save(tmp_path / name)
+    loaded = ContextPointer.load(tmp_path / name)
+    assert loaded.card == POINTER.card
+    assert torch.equal(loaded.network.offset, POINTER.network.offset.half().float())
     loaded.refuse_other(BASE)
     other = LstmLM(make_module(projection=4), VOCABULARY)
     other._embedding = other._embedding + 1.0

@@ -109,10 +109,11 @@ def test_training_again_gives_the_same_encoder():
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_encoders_are_read_as_they_were_written(tmp_path):
+@pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
+def test_encoders_are_read_as_they_were_written(tmp_path, name):
     encoder = tiny(inputs="letters", hidden=1)
-    encoder.save(tmp_path / "context.pt")
-    again = PhraseEncoder.load(tmp_path / "context.pt")
+    encoder.save(tmp_path / name)
+    again = PhraseEncoder.load(tmp_path / name)
     assert (again.symbols, again.card, again.network.config) == (SYMBOLS, encoder.card, encoder.network.config)
     np.testing.assert_allclose(again.vectors(["rome"], [()]), encoder.vectors(["rome"], [()]), atol=2e-3)
 

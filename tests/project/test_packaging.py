@@ -163,7 +163,7 @@ def test_the_wheel_is_small_and_brings_no_library(wheel):
     assert wheel.stat().st_size < 30e6
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert {"ninja/models/english.pt", "ninja/models/english_ngram.arpa.gz"} <= set(names)
+    assert {"ninja/models/english.safetensors", "ninja/models/english_ngram.arpa.gz"} <= set(names)
     assert not any(".libs/" in name for name in names)
     assert sys.platform != "linux" or "manylinux" in wheel.name
 

@@ -1,6 +1,6 @@
 r"""An encoder of phrases with its symbols: phrases in, vectors out.
 
-Its file is a zip as `torch.save` writes it, with one dictionary of plain values and tensors, and no code:
+Its file, of safetensors or as `torch.save` writes it (see `ninja.lm.model_file`), has no code:
 
     format   "ninja-context"          version  1
     config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"

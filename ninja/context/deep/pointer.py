@@ -1,6 +1,6 @@
 """A pointer to phrases beside a language model; the file of a context model has it next to the encoder.
 
-pointer  {"base": {"name": "english.pt", "digest": "3f…"}, "config": {"state": 256, …},
+pointer  {"base": {"name": "english.safetensors", "digest": "3f…"}, "config": {"state": 256, …},
 "state": {"offset": float16 tensor, …}, "card": {"steps": 1500, …}}
 """
 
