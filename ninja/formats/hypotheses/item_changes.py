@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 from ninja.formats.hypotheses.alignment import Change, Correspondence
-from ninja.formats.hypotheses.items import PIECE_MARK, Item, ItemList, Times, divided
+from ninja.formats.hypotheses.items import GOES_ON, Item, ItemList, Times, divided, piece_of
 from ninja.formats.hypotheses.json_spans import (
     Edits,
     ItemSplice,
@@ -19,8 +20,8 @@ from ninja.formats.hypotheses.json_spans import (
     rewritten,
     values_at,
 )
-from ninja.formats.hypotheses.texts import form_of, text_splices
-from ninja.formats.hypotheses.values import NANOS, SECONDS
+from ninja.formats.hypotheses.texts import form_of, text_splices, word_like
+from ninja.formats.hypotheses.values import NANOS, SECONDS, unit_of
 from ninja.formats.nbest.text_rows import split
 
 _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # of the text of an item, without blanks around it
@@ -37,19 +38,15 @@ class ItemRevision:
         entries: The list.
         words: The words of the utterance before the changes, which the list may have in another form.
         places: The places of values in the document.
-        value: The document, parsed.
         least_share: Share of the words that the list must have in their order; else nothing is changed.
     """
 
-    def __init__(
-        self, entries: ItemList, words: Sequence[str], places: Locator, value: Any, least_share: float = 0.0
-    ) -> None:
+    def __init__(self, entries: ItemList, words: Sequence[str], places: Locator, least_share: float = 0.0) -> None:
         self.edits = Edits()
         self.num_unmatched = 0
         self._entries = entries
         self._words = words
         self._places = places
-        self._value = value
         self._forms: dict[str | int, Callable[[str], str]] = {}
         self._least_share = least_share
 
@@ -61,10 +58,11 @@ class ItemRevision:
             if stretch is None:
                 self.num_unmatched += 1
             else:
-                self._change(*stretch, change.words)
+                old = self._words[change.begin : change.end]
+                self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
-    def _change(self, first: int, last: int, new: tuple[str, ...]) -> None:
-        """Put new words in the place of the words `first` to `last` of the list."""
+    def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
+        """Put new words in the place of the words `first` to `last` of the list, which are `old` words of the text."""
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
             self._insert(bounds[first - 1][1] if first else 0, new)
@@ -73,8 +71,8 @@ class ItemRevision:
         if (first and bounds[first - 1][1] > begin) or (last < len(bounds) and bounds[last][0] < end):
             self._change_within(begin, end, Change(first, last, new))
         elif end - begin == last - first == len(new):
-            for item, word in zip(items[begin:end], new, strict=True):
-                self._set_word(item, word)
+            for item, word, former in zip(items[begin:end], new, old, strict=True):
+                self._set_word(item, word, former)
         elif self._entries.fields.join != "words" and last - first == len(new) == 1:
             self._change_parts(begin, end, new[0])
         else:
@@ -91,12 +89,13 @@ class ItemRevision:
             self._forms[name] = form_of(self._words, others)
         return self._forms[name]
 
-    def _set_word(self, item: Item, word: str) -> None:
-        """Change the word of an item; blanks around it stay."""
+    def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
+        """Change the word of an item, which was `former` in the text; blanks around it stay."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))
-            self.edits.strings[path] = [Splice(begin, end, self._form(path)(word))]
+            like = word if former is None else word_like(former, text[begin:end], word)
+            self.edits.strings[path] = [Splice(begin, end, self._form(path)(like))]
 
     def _change_within(self, begin: int, end: int, change: Change) -> None:
         """Change some of the words of items."""
@@ -115,7 +114,7 @@ class ItemRevision:
     def _change_parts(self, begin: int, end: int, word: str) -> None:
         """Change a word that several items spell; items at its begin and its end that it still has stay."""
         items = self._entries.items
-        texts = ["".join(split(item.texts[0][1].replace(PIECE_MARK, " "))) for item in items[begin:end]]
+        texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)
         first, last = 0, len(texts)
         while last > 1 and word.endswith(texts[last - 1]) and word != texts[last - 1]:
@@ -124,20 +123,24 @@ class ItemRevision:
         while first < last - 1 and word.startswith(texts[first]) and word != texts[first]:
             word = word.removeprefix(texts[first])
             first += 1
+        if last < len(texts) and items[begin + last - 1].texts[0][1].endswith(GOES_ON):
+            word += GOES_ON
         if last - first == 1:
             self._set_word(items[begin + first], word)
         else:
             self._replace(begin + first, begin + last, [word])
 
     def _replace(self, begin: int, end: int, new: Sequence[str]) -> None:
-        """Replace items by other items."""
-        items = self._entries.items[begin:end]
-        times = _span(items)
-        parts: list[Times | None] = [None] * len(new)
-        if times is not None and new:
-            parts = [*divided(times, len(new))]
-        templates = [items[min(number, len(items) - 1)] for number in range(len(new))]
-        self._splice(begin, end, [*zip(templates, new, parts, strict=True)])
+        """Replace items by other items, which go into the list of the first if they are in several."""
+        for _, group in groupby(self._entries.items[begin:end], lambda item: item.paths[0][:-1]):
+            items = [*group]
+            times = _span(items)
+            parts: list[Times | None] = [None] * len(new)
+            if times is not None and new:
+                parts = [*divided(times, len(new))]
+            templates = [items[min(number, len(items) - 1)] for number in range(len(new))]
+            self._splice(begin, begin + len(items), [*zip(templates, new, parts, strict=True)])
+            begin, new = begin + len(items), ()
 
     def _insert(self, at: int, new: Sequence[str]) -> None:
         """Insert items."""
@@ -156,15 +159,11 @@ class ItemRevision:
         self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
-        """Replace items by copies of items with other words and times."""
+        """Replace items of one list by copies of items with other words and times; insert them behind an item."""
         items = self._entries.items
         for number in range(len(items[0].paths)):
-            if begin < len(items):
-                path = items[begin].paths[number]
-                first = int(path[-1])
-            else:
-                path = items[-1].paths[number]
-                first = int(path[-1]) + 1
+            path = items[max(begin - 1, 0) if begin == end else begin].paths[number]
+            first = int(path[-1]) + (begin == end > 0)
             last = int(items[end - 1].paths[number][-1]) + 1 if end > begin else first
             copies = tuple(self._copy(item, number, word, times) for item, word, times in new)
             self.edits.items.setdefault(path[:-1], []).append(ItemSplice(first, last, copies))
@@ -181,7 +180,7 @@ class ItemRevision:
                 begin, end = core.span() if core is not None else (len(text), len(text))
                 edits.strings[place[len(path) :]] = [Splice(begin, end, self._form(place)(word))]
         if times is not None:
-            value = dict([*values_at(self._value, path)])[path]
+            value = json.loads(raw)
             begin_time, end_time = times
             for names, seconds in (
                 (fields.start, begin_time),
@@ -195,7 +194,7 @@ class ItemRevision:
                             edits.values[()] = spelled_time(value, seconds, fields.unit)
                         continue
                     for place, old in values_at(value, steps):
-                        edits.values[place] = spelled_time(old, seconds, fields.unit)
+                        edits.values[place] = spelled_time(old, seconds, unit_of(name, fields.unit))
         return rewritten(raw, edits, ascii_only=self._places.text.isascii())
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +29,8 @@ from ninja.formats.nbest.text_rows import split
 
 Times = tuple[float, float]
 PIECE_MARK = "▁"  # in place of a blank
+GOES_ON = "@@"  # behind a piece that is not the last of its word
+_NUMBERS = re.compile(r"\s*\[\s*(?:(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,9})?\s*(?:,\s*(?=[0-9])|(?=\])))*\]\s*")
 _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 
 
@@ -70,13 +74,22 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
         start, end = bounds_of(entry, path, fields.start, fields.end, fields.duration, fields.unit)
         times = None if start is None or end is None else (start, end)
         entries.append(Item(texts, [path], times, _confidence(entry, fields), label_of(entry, fields.speaker)))
-    return _with_words(ItemList(fields, entries), words)
+    return _with_words(ItemList(fields, _by_time(entries) if fields.by_time else entries), words)
+
+
+def _by_time(entries: Sequence[Item]) -> list[Item]:
+    """Return items in the order of their times; those without times stay behind the item before them."""
+    begins: list[float] = []
+    for item in entries:
+        begins.append(item.times[0] if item.times is not None else begins[-1] if begins else 0.0)
+    return [entries[place] for place in sorted(range(len(entries)), key=begins.__getitem__)]
 
 
 def _confidence(entry: Any, fields: WordFields) -> float | None:
     for name in fields.confidence:
         for path, confidence in values_at(entry, parsed_path(name)):
-            return number_of(confidence, path)
+            if not isinstance(confidence, float) or not math.isnan(confidence):  # it has no confidence
+                return number_of(confidence, path)
     return None
 
 
@@ -86,6 +99,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
     def column(names: Sequence[str]) -> list[tuple[Path, Any]] | None:
         for name in names:
             for path, entries in values_at(value, parsed_path(name), begin):
+                entries = _spelled_list(entries)
                 if not isinstance(entries, list):
                     raise FormatError(f"expected a list as {spelled_path(path)}, found {shown(entries)}")
                 if entries:
@@ -119,6 +133,11 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
     return _with_words(ItemList(fields, entries), words)
 
 
+def _spelled_list(value: Any) -> Any:
+    """Return the numbers of a list that is spelled in a string, as early versions of sherpa-onnx do; others as is."""
+    return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
+
+
 def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
     """Add the words of the items of a list.
 
@@ -126,15 +145,19 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
         words: The words of the text, which items may spell in parts.
     """
     join = entries.fields.join
-    if join == "text" and words is not None and (bounds := _spelled_by(entries.items, words)) is not None:
-        entries.words, entries.bounds = list(words), bounds
-        return entries
+    if join in ("text", "spelled"):
+        bounds = None if words is None else _spelled_by(entries.items, words)
+        join = "text" if join == "text" or bounds is not None else "words"
+        entries.fields = replace(entries.fields, join=join)
+        if words is not None and bounds is not None:
+            entries.words, entries.bounds = list(words), bounds
+            return entries
     is_begin = True  # of a word
     for number, item in enumerate(entries.items):
         text = item.texts[0][1]
         is_begin |= join == "words" or (join == "punctuation" and item.times is not None)
         is_begin |= join == "text" and text.startswith(_PIECE_BEGIN)
-        parts = split(text.replace(PIECE_MARK, " ") if join == "text" else text)
+        parts = split(piece_of(text) if join == "text" else text)
         if not parts:  # a blank of pieces begins the next word
             continue
         if not is_begin:
@@ -154,15 +177,20 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
     for word in words:
         spelled = ""
         while number < len(items) and len(spelled) < len(word):
-            spelled = _whole(spelled + "".join(split(items[number].texts[0][1].replace(PIECE_MARK, " "))))
+            spelled = _whole(spelled + "".join(split(piece_of(items[number].texts[0][1]))))
             begin = begin if spelled else number + 1
             number += 1
         if spelled != word:
             return None
         bounds.append((begin, number))
         begin = number
-    rest = any(split(item.texts[0][1].replace(PIECE_MARK, " ")) for item in items[number:])
+    rest = any(split(piece_of(item.texts[0][1])) for item in items[number:])
     return None if rest else bounds
+
+
+def piece_of(text: str) -> str:
+    """Return a piece of a word with a blank in place of "▁", and without the mark of pieces that the word goes on."""
+    return text.replace(PIECE_MARK, " ").removesuffix(GOES_ON)
 
 
 def _whole(text: str) -> str:

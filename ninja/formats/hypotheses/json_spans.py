@@ -75,7 +75,7 @@ def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
     for path, value in edits.values.items():
         pieces.append(Splice(*places[path], value))
     for path, item_splices in edits.items.items():
-        begin, _ = places[path]
+        begin = list_begin(text, places[path][0])
         pieces += _item_splices(text, [*item_spans(text, begin)], item_splices, begin)
     return spliced(text, sorted(pieces, key=lambda piece: (piece.begin, piece.end)))
 
@@ -123,7 +123,7 @@ class Locator:
     def _items_of(self, path: Path) -> list[tuple[int, int]]:
         """Return the begin and the end of each item of a list."""
         if path not in self._items:
-            self._items[path] = [*item_spans(self.text, self.span(path)[0])]
+            self._items[path] = [*item_spans(self.text, list_begin(self.text, self.span(path)[0]))]
         return self._items[path]
 
 
@@ -161,6 +161,11 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
         if wanted:
             raise KeyError(next(iter(wanted.values()))[0])
     return places
+
+
+def list_begin(text: str, begin: int) -> int:
+    """Return the begin of a list, which may be spelled in a string such as "[0.5, 1]"."""
+    return _after_blank(text, begin + 1) if text[begin] == '"' else begin
 
 
 def item_spans(text: str, begin: int) -> Iterator[tuple[int, int]]:

@@ -6,19 +6,23 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from ninja.errors import FormatError
 from ninja.formats.hypotheses.alignment import blocks, lexical
 from ninja.formats.hypotheses.items import ItemList, Times, divided, item_list, item_times
 from ninja.formats.hypotheses.json_spans import Path, parsed_path, values_at
-from ninja.formats.hypotheses.preset import Preset
+from ninja.formats.hypotheses.preset import Meaning, Preset
 from ninja.formats.hypotheses.values import (
     Text,
     bounds_of,
     label_of,
     listed,
     number_of,
+    reached,
     spelled_path,
     text_of,
     texts_of,
@@ -36,6 +40,7 @@ class PlacedHypothesis:
     texts: list[list[Text]]  # forms of the text, each of one or several strings
     lists: list[ItemList]
     score: float | None = None  # natural log-probability
+    value: Any = None  # in the document
     all_words: ItemList | None = None  # its part of a list of the words of all utterances, if it has no other
 
 
@@ -50,6 +55,11 @@ class PlacedUtterance:
     times: tuple[float | None, float | None] = (None, None)  # begin and end
     speaker: str | None = None
     channel: str | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the first hypothesis."""
+        return self.hypotheses[0].words if self.hypotheses else []
 
 
 @dataclass(slots=True)
@@ -68,14 +78,16 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
         FormatError: The document has no such list.
     """
     utterances: list[PlacedUtterance | FormatError] = []
-    for path, value in listed(document, preset.utterances):
+    paths = preset.utterances.split("|")
+    for path, value in chain.from_iterable(listed(document, name) for name in paths):
         try:
             utterances.append(_utterance(path, value, document, preset))
         except FormatError as error:
             error.key = error.key or None
             utterances.append(error)
     texts = [texts_of(document, (), name) for name in preset.all_text]
-    lists = [entries for fields in preset.all_words if (entries := item_list(document, (), fields)) is not None]
+    words = [word for one in utterances if isinstance(one, PlacedUtterance) for word in one.words]
+    lists = [entries for fields in preset.all_words if (entries := item_list(document, (), fields, words)) is not None]
     if lists:
         _share(lists[0], [one for one in utterances if isinstance(one, PlacedUtterance) and len(one.hypotheses) == 1])
     return PlacedDocument(utterances, [group for group in texts if group], lists)
@@ -105,7 +117,8 @@ def _utterance(path: Path, value: Any, document: Any, preset: Preset) -> PlacedU
         entries = [] if is_silent else [*listed(value, preset.hypotheses, path)]
         list_path = (*path, *parsed_path(preset.hypotheses)[:-1])
     else:
-        entries = [(path, value)]
+        is_silent = preset.may_lack_text and not any(reached(value, name, path) for name in preset.text)
+        entries = [] if is_silent else [(path, value)]
     hypotheses = [_hypothesis(place, entry, preset) for place, entry in entries]
     begin, end = bounds_of(value, path, preset.start, preset.end, preset.duration, preset.unit)
     utterance = PlacedUtterance(path, _key(value, preset.key), hypotheses, list_path, (begin, end))
@@ -125,7 +138,30 @@ def _hypothesis(path: Path, value: Any, preset: Preset) -> PlacedHypothesis:
         raise FormatError(f"{spelled_path(path)} has neither {names} nor words")
     words = list(lists[0].words) if spelled is None else spelled
     score = _score(value, preset)
-    return PlacedHypothesis(path, words, texts, lists, score)
+    return PlacedHypothesis(path, words, texts, lists, score, value)
+
+
+def alternative_costs(
+    hypotheses: Sequence[PlacedHypothesis], meaning: Meaning, missing_score: float | None
+) -> list[float | None]:
+    """Return the cost of each alternative of an utterance, in nats; None if it has no score.
+
+    Services list alternatives best first, though a confidence may exceed that of the alternative before it. So
+    an alternative costs more than those before it if scores are confidences, if only by the least step of a float32.
+
+    Args:
+        missing_score: Log-probability of alternatives without one.
+    """
+    costs: list[float | None] = []
+    least = -math.inf
+    for one in hypotheses:
+        score = missing_score if one.score is None else one.score
+        cost = None if score is None else 0.0 - score
+        if cost is not None and meaning == "probability":
+            cost = max(least, cost)
+            least = float(np.nextafter(np.float32(cost), np.float32(math.inf)))
+        costs.append(cost)
+    return costs
 
 
 def _key(value: Any, names: Sequence[str]) -> str | None:

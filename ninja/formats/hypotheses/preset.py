@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ninja.formats.format import Encoder, WriteSettings
 
-Join = Literal["words", "text", "punctuation"]
+Join = Literal["words", "spelled", "text", "punctuation"]
 Meaning = Literal["probability", "logprob"]
 
 
@@ -16,7 +16,8 @@ Meaning = Literal["probability", "logprob"]
 class WordFields:
     """The words of a hypothesis, and the fields of each.
 
-    Fields are paths from an item; of several, the first that an item has is read.
+    Fields are paths from an item; of several, the first that an item has is read. A number of a field whose name ends
+    in ``Milliseconds`` is of this unit.
     """
 
     items: str  # path of the items from the hypothesis; empty if the fields below are lists of equal length
@@ -27,11 +28,12 @@ class WordFields:
     unit: float = 1.0  # seconds of a number; texts such as "1.2s", "PT1.2S", "1.2" are seconds
     confidence: tuple[str, ...] = ()
     speaker: tuple[str, ...] = ()
-    # Items that are parts of words. "text": those of a word of the text spell it, or words begin with a blank or "▁";
-    # "punctuation": items without times belong to the word before them.
+    # Items that are parts of words. "spelled": those of a word of the text spell it, or each is a word; "text": they
+    # spell it, or words begin with a blank or "▁"; "punctuation": items without times belong to the word before them.
     join: Join = "words"
     beside: tuple[str, ...] = ()  # other lists of the same length, where fields are lists
     skip: str | None = None  # expression of texts that are no words
+    by_time: bool = False  # the items are in several lists, which together are in the order of their times
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,13 @@ class Preset:
     name: str
     about: str
     marks: tuple[tuple[str, ...], ...]  # paths that only such files have; all those of one tuple
-    utterances: str = ""  # path of the utterances in the document, which is one itself by default
+    # Path of the utterances in the document, or several with "|" between them; the document is one itself by default.
+    utterances: str = ""
     key: tuple[str, ...] = ()  # utterance id  [default: the name of the file, and a number]
     hypotheses: str = ""  # path of the list of alternatives in the utterance, which is one itself by default
     score: tuple[str, ...] = ()  # of a hypothesis among several
     meaning: Meaning = "probability"  # of the score
+    may_lack_text: bool = False  # utterances without a text are silence
     text: tuple[str, ...] = ("text",)  # forms of the text in a hypothesis: the first is read, all are rewritten
     words: tuple[WordFields, ...] = ()  # lists of words in a hypothesis: the first that exists is read
     start: tuple[str, ...] = ()  # of the utterance

@@ -64,10 +64,17 @@ def _listed(preset: Preset) -> Preset:
     )
 
 
+_WHISPER_WORDS = WordFields(
+    "words[]",
+    text=("word", "text"),
+    confidence=("probability", "confidence"),
+    speaker=("speaker",),
+    join="spelled",
+)
 _WHISPER = Preset(
     "whisper",
-    "segments of Whisper in JSON: openai-whisper, faster-whisper, whisper-ctranslate2, verbose_json",
-    aliases=("openai-whisper", "faster-whisper"),
+    "segments of Whisper in JSON: openai-whisper, faster-whisper, whisper-timestamped, verbose_json",
+    aliases=("openai-whisper", "faster-whisper", "whisper-timestamped"),
     marks=(
         ("segments[].text", "segments[].no_speech_prob"),
         ("segments[].text", "segments[].words[].probability"),
@@ -77,12 +84,12 @@ _WHISPER = Preset(
         ("text", "words[].word", "words[].start", "language"),
     ),
     utterances="segments[]",
-    words=(WordFields("words[]", confidence=("probability",), speaker=("speaker",)),),
+    words=(_WHISPER_WORDS,),
     start=("start",),
     end=("end",),
     speaker=("speaker",),
     all_text=("text",),
-    all_words=(WordFields("words[]"),),
+    all_words=(_WHISPER_WORDS,),
     applies=_has("segments"),
 )
 _WHISPERX = Preset(
@@ -90,11 +97,12 @@ _WHISPERX = Preset(
     "segments of WhisperX with aligned words",
     marks=(("segments[].words[].score",), ("segments", "word_segments")),
     utterances="segments[]",
-    words=(WordFields("words[]", confidence=("score",), speaker=("speaker",)),),
+    words=(WordFields("words[]", confidence=("score",), speaker=("speaker",), join="spelled"),),
     start=("start",),
     end=("end",),
     speaker=("speaker",),
-    all_words=(WordFields("word_segments[]"),),
+    all_text=("text",),
+    all_words=(WordFields("word_segments[]", join="spelled"),),
 )
 _TOKENS = WordFields(
     "tokens[]",
@@ -117,7 +125,7 @@ _WHISPER_CPP = Preset(
     unit=0.001,
     speaker=("speaker",),
 )
-_CHUNKS = WordFields("chunks[]", text=("text",), start=("timestamp[0]",), end=("timestamp[1]",))
+_CHUNKS = WordFields("chunks[]", text=("text",), start=("timestamp[0]",), end=("timestamp[1]",), join="spelled")
 _PIPELINE = Preset(
     "huggingface",
     "results of the speech recognition pipeline of Hugging Face",
@@ -131,16 +139,16 @@ _PIPELINE_CHUNKS = replace(
     words=(),
     start=_CHUNKS.start,
     end=_CHUNKS.end,
-    all_text=("text",),
+    all_text=("text", "speakers[].text"),
     applies=_has("chunks"),
 )
 _NEMO = Preset(
     "nemo-manifest",
     "manifests of NeMo with pred_text, and beams or times of words",
-    marks=(("audio_filepath", "pred_text"),),
+    marks=(("pred_text",),),
     key=("audio_filepath",),
-    text=("pred_text",),
-    words=(WordFields("timestamps_word[]"), WordFields("timestamp.word[]")),
+    text=("pred_text", *(f"{field}[].segment" for field in ("segment", "timestamps_segment", "timestamp.segment"))),
+    words=(WordFields("word[]"), WordFields("timestamps_word[]"), WordFields("timestamp.word[]")),
     in_order=False,
     beside_lattices=False,
 )
@@ -151,7 +159,7 @@ _NEMO_BEAMS = replace(
     score=("[1]",),
     meaning="logprob",
     words=(),
-    all_text=("pred_text",),
+    all_text=_NEMO.text,
     all_words=_NEMO.words,
     applies=_has("beams"),
 )
@@ -219,6 +227,8 @@ _AZURE = Preset(
     channel=("Channel",),
     all_text=("DisplayText",),
 )
+_BATCH_START = ("offsetInTicks", "offset", "offsetMilliseconds")
+_BATCH_DURATION = ("durationInTicks", "duration", "durationMilliseconds")
 _AZURE_BATCH = replace(
     _AZURE,
     marks=(
@@ -234,43 +244,67 @@ _AZURE_BATCH = replace(
     words=(
         WordFields(
             "words[]",
-            start=("offsetInTicks", "offset"),
+            start=_BATCH_START,
             end=(),
-            duration=("durationInTicks", "duration"),
+            duration=_BATCH_DURATION,
             unit=_TICK,
             confidence=("confidence",),
         ),
         WordFields(
             "displayWords[]",
             text=("displayText",),
-            start=("offsetInTicks", "offset"),
+            start=_BATCH_START,
             end=(),
-            duration=("durationInTicks", "duration"),
+            duration=_BATCH_DURATION,
             unit=_TICK,
         ),
     ),
-    start=("offsetInTicks", "offset"),
-    duration=("durationInTicks", "duration"),
+    start=_BATCH_START,
+    duration=_BATCH_DURATION,
     speaker=("speaker", "nBest[0].speaker"),
     channel=("channel",),
     all_text=tuple(f"combinedRecognizedPhrases[].{form}" for form in ("display", "lexical", "itn", "maskedITN")),
     applies=_has("recognizedPhrases"),
 )
+_AZURE_FAST = Preset(
+    _AZURE.name,
+    _AZURE.about,
+    marks=(("phrases[].offsetMilliseconds", "phrases[].text"), ("combinedPhrases[].text", "durationMilliseconds")),
+    utterances="phrases[]",
+    words=(
+        WordFields(
+            "words[]", text=("text",), start=("offsetMilliseconds",), end=(), duration=("durationMilliseconds",)
+        ),
+    ),
+    start=("offsetMilliseconds",),
+    duration=("durationMilliseconds",),
+    speaker=("speaker",),
+    channel=("channel",),
+    all_text=("combinedPhrases[].text",),
+    applies=_has("phrases"),
+)
+_AWS_ITEMS = WordFields(
+    "results.items[]",
+    text=("alternatives[0].content",),
+    start=("start_time",),
+    end=("end_time",),
+    confidence=("alternatives[0].confidence", "confidence"),
+    speaker=("speaker_label",),
+    join="punctuation",
+)
 _AWS = Preset(
     "aws",
     "transcripts of Amazon Transcribe",
     marks=(("results.transcripts[].transcript",), ("results.items[].alternatives[].content",)),
-    text=("results.transcripts[].transcript", "results.audio_segments[].transcript"),
+    text=(
+        "results.transcripts[].transcript",
+        "results.audio_segments[].transcript",
+        "results.segments[].alternatives[0].transcript",
+    ),
     words=(
-        WordFields(
-            "results.items[]",
-            text=("alternatives[0].content",),
-            start=("start_time",),
-            end=("end_time",),
-            confidence=("alternatives[0].confidence",),
-            speaker=("speaker_label",),
-            join="punctuation",
-        ),
+        _AWS_ITEMS,
+        replace(_AWS_ITEMS, items="results.segments[].alternatives[0].items[]", text=("content",), by_time=True),
+        replace(_AWS_ITEMS, items="results.channel_labels.channels[].items[]", by_time=True),
     ),
 )
 _GOOGLE = Preset(
@@ -304,6 +338,17 @@ _DEEPGRAM = Preset(
     all_text=("results.utterances[].transcript",),
     all_words=(WordFields("results.utterances[].words[]", text=("punctuated_word", "word")),),
 )
+_DEEPGRAM_LIVE = replace(
+    _DEEPGRAM,
+    marks=(("channel.alternatives[].transcript",),),
+    utterances="",
+    hypotheses="channel.alternatives[]",
+    start=("start",),
+    duration=("duration",),
+    all_text=(),
+    all_words=(),
+    applies=lambda document: _has("type")(document) and not _has("results")(document),
+)
 _LHOTSE = Preset(
     "lhotse",
     "supervisions of lhotse, alone or in cuts",
@@ -312,6 +357,7 @@ _LHOTSE = Preset(
         ("[].id", "[].recording_id", "[].start", "[].duration", "[].text"),
     ),
     key=("id",),
+    may_lack_text=True,
     words=(
         WordFields("alignment.word[]", text=("[0]",), start=("[1]",), end=(), duration=("[2]",), confidence=("[3]",)),
     ),
@@ -324,14 +370,20 @@ _LHOTSE = Preset(
 )
 _CUTS = replace(
     _LHOTSE,
-    marks=(("id", "supervisions[].recording_id", "supervisions[].text"),),
+    marks=(("id", "supervisions[].start", "supervisions[].text"),),
     utterances="supervisions[]",
     applies=_has("supervisions"),
+)
+_MIXED_CUTS = replace(
+    _CUTS,
+    marks=(("id", "tracks[].cut.supervisions[].text"),),
+    utterances="tracks[].cut.supervisions[]",
+    applies=_has("tracks"),
 )
 _SEGLST = Preset(
     "seglst",
     "segments of a session with speakers (SegLST)",
-    marks=(("[].session_id", "[].words", "[].start_time"),),
+    marks=(("[].session_id", "[].words", "[].start_time"), ("[].session_id", "[].words", "[].speaker")),
     utterances="[]",
     text=("words",),
     start=("start_time",),
@@ -365,13 +417,23 @@ PRESETS = (
     _listed(_SHERPA),
     _SHERPA,
     _AZURE_BATCH,
+    _AZURE_FAST,
     _listed(_AZURE),
     _AZURE,
     _AWS,
     replace(_GOOGLE, utterances="response.results[]", applies=_has("response")),
     _GOOGLE,
+    _DEEPGRAM_LIVE,
     _DEEPGRAM,
-    replace(_listed(_CUTS), applies=lambda document: _is_list(document) and any(map(_has("supervisions"), document))),
+    replace(
+        _listed(_CUTS),
+        utterances="[].supervisions[]|[].tracks[].cut.supervisions[]",
+        marks=(*_listed(_CUTS).marks, *_listed(_MIXED_CUTS).marks),
+        applies=lambda document: (
+            _is_list(document) and any(_has(name)(cut) for cut in document for name in ("supervisions", "tracks"))
+        ),
+    ),
+    _MIXED_CUTS,
     _CUTS,
     replace(_LHOTSE, utterances="[]", applies=_is_list),
     _LHOTSE,

@@ -18,13 +18,14 @@ from ninja.formats.hypotheses.places import (
     PlacedDocument,
     PlacedHypothesis,
     PlacedUtterance,
+    alternative_costs,
     attributes_of,
     placed,
 )
 from ninja.formats.hypotheses.preset import Preset
-from ninja.formats.hypotheses.values import spelled_path
+from ninja.formats.hypotheses.values import parsed, spelled_path
 from ninja.formats.nbest.json_hypotheses import shown
-from ninja.formats.nbest.json_lists import TWICE, is_doubled, loaded, no_document, read_two
+from ninja.formats.nbest.json_lists import TWICE, is_doubled, no_document, read_two
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.word_times import frames_of
@@ -87,9 +88,9 @@ class _Reading:
         """Yield the list of each utterance, or its error."""
         content, options = self._content, self._options
         head = content.first_lines() or content.stream.head(CHUNK).removeprefix(BOM)
-        why = no_document(head, content.name, options.encoding)
+        why = no_document(head, content.name, options.encoding, float)
         if isinstance(why, FormatError) and options.encoding == UTF_8:  # bytes that are no letters
-            why = no_document(head.decode(UTF_8, "replace").encode(), content.name)
+            why = no_document(head.decode(UTF_8, "replace").encode(), content.name, constant=float)
         name = self._presets[0].name
         document = Document.of(content, name, has_lines=why is not None, options=options)
         utterances = self._of_whole() if why is None else self._of_lines(why)
@@ -120,7 +121,7 @@ class _Reading:
                 text = content.whole().decode(UTF_8, "surrogateescape")
             else:
                 text = decoded(content.whole(), content.name, encoding=encoding)
-            value, doubled = loaded(text)
+            value, doubled = parsed(text)
         except ValueError as error:
             raise self._not_json(error) from error
         yield from self._of_value(value, None, doubled=doubled)
@@ -144,7 +145,7 @@ class _Reading:
             try:
                 if isinstance(row, FormatError):
                     raise row
-                value, doubled = loaded(row)
+                value, doubled = parsed(row)
                 if not isinstance(value, dict | list) or row[0] not in "{[":  # a part of a document
                     raise FormatError(f"expected an object, found {shown(value)}")
                 if pending is not None:
@@ -182,8 +183,8 @@ class _Reading:
         if any(not fields.times for fields, one in zip(attributes, utterance.hypotheses, strict=True) if one.words):
             shift = 0.0
         hypotheses = [
-            self._hypothesis(hypothesis, fields, self._cost(utterance, hypothesis), shift)
-            for hypothesis, fields in zip(utterance.hypotheses, attributes, strict=True)
+            self._hypothesis(hypothesis, fields, cost, shift)
+            for hypothesis, fields, cost in zip(utterance.hypotheses, attributes, self._costs(utterance), strict=True)
         ]
         first = attributes[0] if attributes else Attributes()
         origin = replace(
@@ -215,18 +216,19 @@ class _Reading:
             raise FormatError(message)
         self._begins[place] = begin
 
-    def _cost(self, utterance: PlacedUtterance, hypothesis: PlacedHypothesis) -> float:
-        """Return the cost of a hypothesis; that of the only one has no meaning and is 0."""
-        if len(utterance.hypotheses) == 1:
-            return 0.0
-        score = self._options.missing_score if hypothesis.score is None else hypothesis.score
-        if score is None:
-            names = " or ".join(self._preset.score) or "score"
-            count = len(utterance.hypotheses)
-            message = f"{spelled_path(hypothesis.path)} is one of {count} alternatives and has no {names}"
-            message += f"; give the logarithm of its probability (--from {self._preset.name}:missing_score=…)"
-            raise FormatError(message)
-        return 0.0 - score
+    def _costs(self, utterance: PlacedUtterance) -> list[float]:
+        """Return the costs of the hypotheses; that of the only one has no meaning and is 0."""
+        count = len(utterance.hypotheses)
+        if count == 1:
+            return [0.0]
+        costs = alternative_costs(utterance.hypotheses, self._preset.meaning, self._options.missing_score)
+        for hypothesis, cost in zip(utterance.hypotheses, costs, strict=True):
+            if cost is None:
+                names = " or ".join(self._preset.score) or "score"
+                message = f"{spelled_path(hypothesis.path)} is one of {count} alternatives and has no {names}"
+                message += f"; give the logarithm of its probability (--from {self._preset.name}:missing_score=…)"
+                raise FormatError(message)
+        return [cost for cost in costs if cost is not None]
 
     def _hypothesis(self, hypothesis: PlacedHypothesis, fields: Attributes, cost: float, shift: float) -> Hypothesis:
         if not fields.times:

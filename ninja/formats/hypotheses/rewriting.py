@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,13 +14,18 @@ from ninja.formats.hypotheses.alignment import Change, changed_words
 from ninja.formats.hypotheses.document import CHANGED, Corrections, Document, Rewritten
 from ninja.formats.hypotheses.item_changes import ItemRevision
 from ninja.formats.hypotheses.items import ItemList
-from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Locator, Path, rewritten
-from ninja.formats.hypotheses.places import PlacedDocument, PlacedHypothesis, placed
+from ninja.formats.hypotheses.json_spans import Edits, ItemSplice, Locator, Splice, rewritten, spliced
+from ninja.formats.hypotheses.places import (
+    PlacedDocument,
+    PlacedHypothesis,
+    PlacedUtterance,
+    alternative_costs,
+    placed,
+)
 from ninja.formats.hypotheses.preset import Preset
 from ninja.formats.hypotheses.reading import chosen_preset
-from ninja.formats.hypotheses.texts import text_splices
-from ninja.formats.hypotheses.values import Text
-from ninja.formats.nbest.json_lists import loaded
+from ninja.formats.hypotheses.texts import places_within, text_splices, words_of
+from ninja.formats.hypotheses.values import Text, parsed, reached
 from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.nbest import NBest
 
@@ -40,19 +46,20 @@ def rewrite(
         text = content.removeprefix(BOM).decode(document.encoding, CUT_LETTERS)
         if not text.strip():
             return Rewritten(content, 0)
-        value, _ = loaded(text)
+        value, _ = parsed(text)
     except ValueError as error:
         raise FormatError(f"not JSON: {str(error)[:60]}", document.name) from error
-    places = placed(value, chosen_preset(value, presets, document.options))
+    preset = chosen_preset(value, presets, document.options)
+    places = placed(value, preset)
     num_utterances = max(len(places.utterances), 1)
     if not corrections:
         return Rewritten(content, num_utterances)
     corrected = [places.utterances[place] for place in corrections if place < len(places.utterances)]
     utterances = [one for one in corrected if not isinstance(one, FormatError)]
     bases = [one.path for utterance in utterances for one in utterance.hypotheses]
-    revision = _Revision(Locator(text, bases), value)
-    changes = revision.correct(places, corrections, document, options)
-    revision.correct_all(places, changes)
+    revision = _Revision(Locator(text, bases))
+    corrections_of_forms = revision.correct(places, corrections, document, preset, options)
+    revision.correct_all(places, corrections_of_forms)
     if not revision.edits:
         return Rewritten(content, num_utterances, revision.num_unmatched)
     mark = BOM if content.startswith(BOM) else b""
@@ -60,130 +67,258 @@ def rewrite(
     return Rewritten(mark + output.encode(document.encoding, CUT_LETTERS), num_utterances, revision.num_unmatched)
 
 
+class _Ranked(NamedTuple):
+    """A sentence of a list and its cost."""
+
+    words: list[str]
+    cost: float
+
+
+class _Form(NamedTuple):
+    """A form of the text of an utterance before and after the correction."""
+
+    old: list[str]  # its strings
+    new: list[str]
+    splices: dict[int, list[Splice]] | None = None  # of the old strings; None if another alternative replaces them
+
+    @property
+    def words(self) -> tuple[list[str], list[str]]:
+        """The words before and after the correction."""
+        return [word.text for word in words_of(self.old)], [word.text for word in words_of(self.new)]
+
+
+Forms = list[_Form]  # that of the words of the utterance first
+
+
 class _Revision:
     """The changes of a document."""
 
-    def __init__(self, places: Locator, value: Any) -> None:
+    def __init__(self, places: Locator) -> None:
         self.edits = Edits()
         self.num_unmatched = 0
         self._places = places
-        self._value = value
 
     def correct(
-        self, places: PlacedDocument, corrections: Corrections, document: Document, options: ListOptions
-    ) -> dict[int, list[Change]]:
-        """Correct utterances; return the changes of the words of each."""
-        changes: dict[int, list[Change]] = {}
+        self,
+        places: PlacedDocument,
+        corrections: Corrections,
+        document: Document,
+        preset: Preset,
+        options: ListOptions,
+    ) -> dict[int, Forms]:
+        """Correct utterances; return the new forms of the first text of each."""
+        forms: dict[int, Forms] = {}
         for place, nbest in corrections.items():
             utterance = places.utterances[place] if place < len(places.utterances) else None
             if isinstance(utterance, FormatError):
                 raise InputError(CHANGED, document.name, key=nbest.key)
-            alternatives = [] if utterance is None else utterance.hypotheses
-            distinct = _distinct(alternatives, document)
-            sentences = _sentences(nbest, distinct, options)
+            distinct = _distinct([] if utterance is None else utterance.hypotheses, document, preset)
+            ranked = _ranked(nbest, distinct, options)
             if utterance is None or not utterance.hypotheses:
-                self.num_unmatched += any(sentences)  # there is no text that could be changed
+                self.num_unmatched += any(words for words, _ in ranked)  # there is no text that could be changed
                 continue
             first = utterance.hypotheses[0]
             origin = None if nbest.record is None else nbest.record.origin
             if origin is not None and tuple(first.words) != origin.words:
                 raise InputError(CHANGED, document.name, key=nbest.key)
-            if utterance.list_path is not None and len(utterance.hypotheses) > 1:
-                if sentences == distinct:
-                    continue
-                self._reorder(alternatives, utterance.list_path, sentences)
-            elif sentences:
-                self._change(first, sentences[0])
-            if sentences:
-                changes[place] = changed_words(first.words, sentences[0])
-        return changes
+            if utterance.list_path is None or len(utterance.hypotheses) == 1:
+                if ranked:
+                    forms[place] = self._change(first, ranked[0].words)
+            elif _has_order(ranked, distinct):
+                new = {tuple(old): words for old, (words, _) in zip(distinct, ranked, strict=True)}
+                changed = [self._change(one, new[tuple(one.words)]) for one in utterance.hypotheses]
+                forms[place] = changed[0]
+            else:
+                forms[place] = self._reorder(utterance, ranked, preset)
+        return forms
 
-    def correct_all(self, places: PlacedDocument, changes: dict[int, list[Change]]) -> None:
+    def correct_all(self, places: PlacedDocument, new_forms: dict[int, Forms]) -> None:
         """Change the texts and the lists of words of all utterances."""
-        words: list[str] = []
-        all_changes: list[Change] = []
-        for place, utterance in enumerate(places.utterances):
-            if isinstance(utterance, FormatError) or not utterance.hypotheses:
-                continue
-            shift = len(words)
-            all_changes += (Change(begin + shift, end + shift, new) for begin, end, new in changes.get(place, []))
-            words += utterance.hypotheses[0].words
+        utterances = [
+            (one.channel or "", new_forms.get(place) or _forms(one.hypotheses[0]))
+            for place, one in enumerate(places.utterances)
+            if not isinstance(one, FormatError) and one.hypotheses
+        ]
+        orders = [[forms for _, forms in order] for order in (utterances, sorted(utterances, key=itemgetter(0)))]
+        candidates = [
+            [forms[number] for forms in order]
+            for number in range(max((len(forms) for _, forms in utterances), default=0))
+            for order in orders
+            if all(len(forms) > number for forms in order)
+        ]
         for group in places.texts:
-            self._change_texts(group, words, all_changes, LEAST_SHARE)
+            if not any(self._change_sequence(group, forms) for forms in candidates):
+                words, changes, least_share = _base(candidates, [text for _, text in group])
+                self._change_texts(group, words, changes, least_share)
         for entries in places.lists:
-            self._change_items(entries, words, all_changes, LEAST_SHARE)
+            self._change_items(entries, *_base(candidates, entries.words))
 
-    def _reorder(self, alternatives: Sequence[PlacedHypothesis], path: Path, sentences: list[list[str]]) -> None:
-        """Put the alternatives of an utterance into the order of new sentences, with their words."""
+    def _change_sequence(self, group: Sequence[Text], forms: Sequence[_Form]) -> bool:
+        """Change a text that is the sequence of the texts of the utterances; return False if it is not."""
+        forms = [form for form in forms if any(text.strip() for text in form.old)]
+        if any(len(form.old) > 1 for form in forms):
+            return False
+        parts = [form.old[0].strip() for form in forms]
+        strings = [text for _, text in group]
+        places = places_within(strings, parts)
+        if places is None:
+            return False
+        for form, part, (number, begin) in zip(forms, parts, places, strict=True):
+            splices = [] if form.old == form.new else _shifted(form, part, strings[number], begin)
+            if splices:
+                self.edits.strings.setdefault(group[number][0], []).extend(splices)
+        return True
+
+    def _reorder(self, utterance: PlacedUtterance, ranked: Sequence[_Ranked], preset: Preset) -> Forms:
+        """Put the alternatives of an utterance into the order of new sentences; return the forms of the first.
+
+        Confidences stay with their alternatives; log-probabilities that contradict the order become those by which
+        the sentences were ordered.
+        """
+        alternatives = utterance.hypotheses
         rest = list(alternatives)
-        items: list[str] = []
-        for sentence in sentences:
-            equal = [one for one in rest if one.words == sentence]
-            rest = [one for one in rest if one.words != sentence]
-            for one in equal:
-                items.append(self._places.raw(one.path))
+        order: list[tuple[PlacedHypothesis, _Ranked]] = []
+        for sentence in ranked:
+            equal = [one for one in rest if one.words == sentence.words]
+            rest = [one for one in rest if one.words != sentence.words]
             if not equal:
-                nearest = min(rest or alternatives, key=lambda one: _distance(one.words, sentence))
-                rest = [one for one in rest if one is not nearest]
-                items.append(self._with_words(nearest, sentence))
-        self.edits.items[path] = [ItemSplice(0, len(alternatives), tuple(items))]
+                equal = [min(rest or alternatives, key=lambda one: _distance(one.words, sentence.words))]
+                rest = [one for one in rest if one is not equal[0]]
+            order += [(one, sentence) for one in equal]
+        scores = [one.score for one, _ in order]
+        has_new_scores = preset.meaning == "logprob" and None not in scores and scores != _descending(scores)
+        items: list[str] = []
+        forms: list[Forms] = []
+        for one, sentence in order:
+            inner = _Revision(self._places)
+            forms.append(inner._change(one, sentence.words))
+            if has_new_scores:
+                path, _ = reached(one.value, preset.score[0], one.path)[0]
+                inner.edits.values[path] = repr(round(0.0 - sentence.cost, 6))
+            self.num_unmatched += inner.num_unmatched
+            edits = inner.edits.below(one.path)
+            items.append(rewritten(self._places.raw(one.path), edits, ascii_only=self._places.text.isascii()))
+        assert utterance.list_path is not None
+        self.edits.items[utterance.list_path] = [ItemSplice(0, len(alternatives), tuple(items))]
+        if not forms or order[0][0] is alternatives[0]:
+            return forms[0] if forms else []
+        old = _forms(alternatives[0])
+        return [_Form(form.old, new.new) for form, new in zip(old, forms[0], strict=False)]
 
-    def _with_words(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> str:
-        """Return the JSON text of a hypothesis with other words."""
-        inner = _Revision(self._places, self._value)
-        inner._change(hypothesis, sentence)
-        self.num_unmatched += inner.num_unmatched
-        edits = inner.edits.below(hypothesis.path)
-        return rewritten(self._places.raw(hypothesis.path), edits, ascii_only=self._places.text.isascii())
-
-    def _change(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> None:
-        """Change the words of a hypothesis."""
+    def _change(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> Forms:
+        """Change the words of a hypothesis; return its forms."""
         changes = changed_words(hypothesis.words, sentence)
-        for group in hypothesis.texts:
-            self._change_texts(group, hypothesis.words, changes)
+        forms = [self._change_texts(group, hypothesis.words, changes) for group in hypothesis.texts]
         for entries in hypothesis.lists:
             self._change_items(entries, hypothesis.words, changes)
+        return forms or [_Form([" ".join(hypothesis.words)], [" ".join(sentence)])]
 
     def _change_texts(
         self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
-    ) -> None:
+    ) -> _Form:
+        """Change a text; return this form of it."""
+        old = [text for _, text in group]
         if not changes:
-            return
-        splices, num_unmatched = text_splices([text for _, text in group], words, changes, least_share)
+            return _Form(old, old, {})
+        splices, num_unmatched = text_splices(old, words, changes, least_share)
         self.num_unmatched += num_unmatched
         for number, string_splices in splices.items():
             self.edits.strings.setdefault(group[number][0], []).extend(string_splices)
+        return _Form(old, [spliced(text, splices.get(number, ())) for number, text in enumerate(old)], splices)
 
     def _change_items(
         self, entries: ItemList, words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
     ) -> None:
         if changes:
-            revised = ItemRevision(entries, words, self._places, self._value, least_share)
+            revised = ItemRevision(entries, words, self._places, least_share)
             revised.change(changes)
             self.num_unmatched += revised.num_unmatched
             self.edits.add(revised.edits)
 
 
-def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document) -> list[list[str]]:
+def _forms(hypothesis: PlacedHypothesis) -> Forms:
+    """Return the forms of a text that was not corrected."""
+    strings = [[text for _, text in group] for group in hypothesis.texts] or [[" ".join(hypothesis.words)]]
+    return [_Form(old, old, {}) for old in strings]
+
+
+def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
+    """Return the splices of a form in a string that has it from a character on."""
+    end = begin + len(part)
+    new = form.new[0].strip()
+    if not new:
+        return [Splice(len(string[:begin].rstrip()), end, "")]  # with the blanks before it
+    if form.splices is not None:
+        shift = begin - (len(form.old[0]) - len(form.old[0].lstrip()))
+        return [Splice(first + shift, last + shift, text) for first, last, text in form.splices.get(0, ())]
+    return [Splice(begin, end, new)]
+
+
+def _base(
+    candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
+) -> tuple[list[str], list[Change], float]:
+    """Return the form of all utterances that a text of a file has.
+
+    Args:
+        candidates: Forms of all utterances, in an order.
+        strings_or_words: The text of the file.
+
+    Returns:
+        The words of the form, their changes, and the share of them that the text must have.
+    """
+    text = [word.text for word in words_of(strings_or_words)]
+    for forms in candidates:
+        old = [word for form in forms for word in form.words[0]]
+        if old == text:
+            return old, _all_changes(forms), 0.0
+    first = candidates[0] if candidates else ()
+    return [word for form in first for word in form.words[0]], _all_changes(first), LEAST_SHARE
+
+
+def _all_changes(forms: Sequence[_Form]) -> list[Change]:
+    """Return the changes of the words of a form of all utterances."""
+    changes: list[Change] = []
+    shift = 0
+    for form in forms:
+        old, new = form.words
+        if form.old != form.new:
+            changes += (Change(begin + shift, end + shift, words) for begin, end, words in changed_words(old, new))
+        shift += len(old)
+    return changes
+
+
+def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
+    """Tell whether new sentences are those of a list, in their order, with single words changed."""
+    if len(ranked) != len(distinct):
+        return False
+    changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]
+    return all(
+        new not in distinct and _distance(old, new) <= min(_distance(other, new) for other in distinct)
+        for old, new in changed
+    )
+
+
+def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, preset: Preset) -> list[list[str]]:
     """Return the different sentences of alternatives in the order of their scores."""
     missing = getattr(document.options, "missing_score", None) or 0.0
-    by_score = sorted(alternatives, key=lambda one: np.float32(-missing if one.score is None else -one.score))
-    return [list(words) for words in dict.fromkeys(tuple(one.words) for one in by_score)]
+    costs = alternative_costs(alternatives, preset.meaning, missing)
+    by_cost = sorted(zip(alternatives, costs, strict=True), key=lambda one: np.float32(one[1]))
+    return [list(words) for words in dict.fromkeys(tuple(one.words) for one, _ in by_cost)]
 
 
-def _sentences(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[list[str]]:
-    """Return the sentences of a list; those of equal cost in the order that they had before."""
+def _ranked(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[_Ranked]:
+    """Return the sentences of a list, best first; those of equal cost in the order that they had before."""
     places = {tuple(words): place for place, words in enumerate(distinct)}
-
-    def rank(sentence: tuple[list[str], float]) -> tuple[float, int]:
-        return sentence[1], places.get(tuple(sentence[0]), len(places))
-
     sentences = []
     for hypothesis in nbest.hypotheses:
         words = spelled(hypothesis, None, nbest.key)
         cost = options.acoustic_scale * hypothesis.acoustic_cost + options.lm_scale * hypothesis.graph_cost
-        sentences.append((words, float(np.float32(cost + options.word_penalty * len(words)))))
-    return [words for words, _ in sorted(sentences, key=rank)]
+        sentences.append(_Ranked(words, float(np.float32(cost + options.word_penalty * len(words)))))
+    return sorted(sentences, key=lambda one: (one.cost, places.get(tuple(one.words), len(places))))
+
+
+def _descending(scores: Sequence[float | None]) -> list[float | None]:
+    return sorted(scores, key=lambda score: 0.0 if score is None else -score)
 
 
 def _distance(old: Sequence[str], new: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from ninja.formats.hypotheses.alignment import Change, Correspondence, lexical
 from ninja.formats.hypotheses.json_spans import Splice
 
 _WORD = re.compile(r"[^ \t\r\n\v\f]+")
+_BLANKS = re.compile(r"\s*")
 
 
 class Word(NamedTuple):
@@ -38,6 +39,54 @@ def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical
     return str
+
+
+def word_like(old: str, other: str, new: str) -> str:
+    """Return a new word in the form that a list or a text has of the old one.
+
+    Args:
+        old: The word before its change.
+        other: The same word in the list or the text, which may lack its punctuation or its capital.
+        new: The word after the change.
+    """
+    at = old.lower().find(other.lower()) if other else -1
+    if old == other or at < 0:
+        return new
+    before, behind = old[:at], old[at + len(other) :]
+    if new.startswith(before) and new.endswith(behind) and len(new) > len(before) + len(behind):
+        core = new[len(before) : len(new) - len(behind)]
+        return core.lower() if other == other.lower() and old[at : at + len(other)] != other else core
+    return new
+
+
+def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[int, int]] | None:
+    """Return the string and the character where each part begins; None if the strings are not their sequence.
+
+    Args:
+        strings: Strings that together have all the parts, with nothing but blanks between them.
+        parts: Texts without blanks around them.
+    """
+    places = []
+    number = at = 0
+    for part in parts:
+        at = _behind_blanks(strings[number], at)
+        while at == len(strings[number]):
+            number += 1
+            if number == len(strings):
+                return None
+            at = _behind_blanks(strings[number], 0)
+        if not strings[number].startswith(part, at):
+            return None
+        places.append((number, at))
+        at += len(part)
+    rest = [strings[number][at:], *strings[number + 1 :]]
+    return None if any(text.strip() for text in rest) else places
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    assert match is not None
+    return match.end()
 
 
 def text_splices(
@@ -69,6 +118,8 @@ def text_splices(
             num_unmatched += 1
             continue
         new = " ".join(filter(None, map(form, replacement)))
+        if len(replacement) == end - begin == stretch[1] - stretch[0] == 1:
+            new = word_like(words[begin], texts[stretch[0]], new)
         for number, splice in _splices(strings, present, *stretch, new):
             splices.setdefault(number, []).append(splice)
     return splices, num_unmatched

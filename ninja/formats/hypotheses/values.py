@@ -10,12 +10,21 @@ from typing import Any
 from ninja.errors import FormatError
 from ninja.formats.hypotheses.json_spans import Path, parsed_path, values_at
 from ninja.formats.nbest.json_hypotheses import shown
+from ninja.formats.nbest.json_lists import loaded
 
 Text = tuple[Path, str]
 _SECONDS = re.compile(r"(?:PT)?(?:([0-9]+)H)?(?:([0-9]+)M)?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)?[sS]?")
 _CLOCK = re.compile(r"([0-9]+):([0-5][0-9]):([0-5][0-9](?:[.,][0-9]+)?)")
 SECONDS, NANOS = "seconds", "nanos"  # fields of a time in Google's protocol buffers
 LATEST = 1e9  # seconds, the largest time
+
+
+def parsed(text: str) -> tuple[Any, bool]:
+    """Parse a recogniser's JSON; also return whether an object has a duplicate field.
+
+    Python's recognisers write unknown numbers as ``NaN``, which is refused only as a time or a score.
+    """
+    return loaded(text, float)
 
 
 def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -112,6 +121,11 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
     return seconds
 
 
+def unit_of(name: str, unit: float) -> float:
+    """Return the seconds of a unit of a field, whose name may tell it."""
+    return 0.001 if name.endswith("Milliseconds") else unit
+
+
 def bounds_of(
     value: Any, begin: Path, starts: Sequence[str], ends: Sequence[str], durations: Sequence[str], unit: float
 ) -> tuple[float | None, float | None]:
@@ -120,7 +134,7 @@ def bounds_of(
     def first(names: Sequence[str]) -> float | None:
         for name in names:
             for path, time in values_at(value, parsed_path(name), begin):
-                return seconds_of(time, unit, path)
+                return seconds_of(time, unit_of(name, unit), path)
         return None
 
     start = first(starts)

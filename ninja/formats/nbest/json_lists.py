@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -37,6 +37,7 @@ from ninja.lattice.lattice import ListRecord, joined_records
 from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable
 
+Constant = Callable[[str], float]
 Object = tuple[str, Any, int | None]  # name for messages; an object, a pair of key and list, or an error; line
 
 
@@ -198,13 +199,15 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
     return _List(where.key, hypotheses, where.line, is_pair, record)
 
 
-def no_document(head: bytes, path: str | None = None, encoding: str = "utf-8") -> ValueError | None:
-    """Return the error of a file that is no JSON document, judged by its first lines, or None."""
+def no_document(
+    head: bytes, path: str | None = None, encoding: str = "utf-8", constant: Constant | None = None
+) -> ValueError | None:
+    """Return the error of a file that is no JSON document, judged by its first lines, or None; see ``loaded``."""
     if head.lstrip()[:1] == b"[" or b"\n" not in head.strip():
         return None
     try:
         text = decoded(head, path, encoding=encoding)
-        loaded(text)
+        loaded(text, constant)
     except json.JSONDecodeError as error:  # an error at the end may be due to missing lines
         return error if error.pos < len(text.rstrip(" \t\r\n")) else None
     except ValueError as error:
@@ -306,8 +309,12 @@ def is_doubled(entry: Any, *, deep: bool = True) -> bool:
     return False
 
 
-def loaded(text: str) -> tuple[Any, bool]:
-    """Parse JSON; also return whether an object has a duplicate field."""
+def loaded(text: str, constant: Constant | None = None) -> tuple[Any, bool]:
+    """Parse JSON; also return whether an object has a duplicate field.
+
+    Args:
+        constant: Function that converts ``NaN``, ``Infinity`` and ``-Infinity``  [default: refuse them].
+    """
     doubled = []
 
     def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -318,7 +325,7 @@ def loaded(text: str) -> tuple[Any, bool]:
         return entry
 
     try:
-        return json.loads(text, object_pairs_hook=to_object, parse_constant=_no_number), bool(doubled)
+        return json.loads(text, object_pairs_hook=to_object, parse_constant=constant or _no_number), bool(doubled)
     except RecursionError as error:
         raise ValueError("lists within lists, too deep") from error
 

@@ -47,6 +47,148 @@ SERVER = {
         }
     ],
 }
+TIMESTAMPED = [
+    {
+        **segment,
+        "words": [
+            {"text": w["word"].strip(" ,."), "start": w["start"], "end": w["end"], "confidence": 0.5}
+            for w in segment["words"]
+        ],
+    }
+    for segment in WHISPER["segments"]
+]
+JAPANESE = {
+    "text": "雨が降っています傘を持って行く",
+    "segments": [
+        {
+            "text": "雨が降っています",
+            "start": 0,
+            "end": 2,
+            "words": [
+                {"word": piece, "start": place / 4, "end": place / 4 + 0.2, "probability": 0.5}
+                for place, piece in enumerate(["雨", "が", "降", "っ", "て", "い", "ます"])
+            ],
+        },
+        {
+            "text": "傘を持って行く",
+            "start": 2,
+            "end": 4,
+            "words": [
+                {"word": piece, "start": 2 + place / 4, "end": 2.2 + place / 4, "probability": 0.5}
+                for place, piece in enumerate(["傘", "を", "持", "って", "行く"])
+            ],
+        },
+    ],
+    "language": "ja",
+}
+NEMO = {
+    "audio_filepath": "/data/a.wav",
+    "text": "no comment",
+    "age": float("nan"),
+    "pred_text": "Good morning. Hello.",
+    "word": [
+        {
+            "word": word,
+            "start_offset": 10 * place,
+            "end_offset": 10 * place + 8,
+            "start": place / 2,
+            "end": place / 2 + 0.4,
+        }
+        for place, word in enumerate(["Good", "morning.", "Hello."])
+    ],
+    "segment": [
+        {"segment": "Good morning.", "start": 0.0, "end": 0.9},
+        {"segment": "Hello.", "start": 1.0, "end": 1.4},
+    ],
+}
+SHERPA = sample("sherpa-onnx.json")
+SPELLED = {**SHERPA, "timestamps": "[" + ", ".join(f"{time:.2f}" for time in SHERPA["timestamps"]) + "]"}
+CONTINUED = {
+    "text": " the yellow lamps",
+    "timestamps": [0.1, 0.3, 0.5, 0.7, 0.9],
+    "tokens": ["the", "yel@@", "low", "la@@", "mps"],
+}
+PAUSE = [
+    ("Yes", 0.0, 0.4),
+    ("sir", 0.5, 0.8),
+    (".", None, None),
+    ("No", 1.0, 1.4),
+    ("way", 1.5, 1.8),
+    (".", None, None),
+]
+
+
+def aws_item(content, begin, end, *, nested=True):
+    """Return an item of Amazon's, or one of its alternatives."""
+    kind = {"type": "punctuation"} if begin is None else {"type": "pronunciation"}
+    times = {} if begin is None else {"start_time": str(begin), "end_time": str(end)}
+    value = {"confidence": "0.0" if begin is None else "0.9", "content": content}
+    return {**times, "alternatives": [value], **kind} if nested else {**times, **value, **kind}
+
+
+AWS = {
+    "jobName": "a",
+    "status": "COMPLETED",
+    "results": {
+        "transcripts": [{"transcript": "Yes sir. No way."}],
+        "channel_labels": {
+            "channels": [
+                {"channel_label": "ch_0", "items": [aws_item(*PAUSE[0]), aws_item(*PAUSE[4]), aws_item(*PAUSE[5])]},
+                {"channel_label": "ch_1", "items": [aws_item(*PAUSE[1]), aws_item(*PAUSE[2]), aws_item(*PAUSE[3])]},
+            ],
+            "number_of_channels": 2,
+        },
+        "items": [aws_item(*item) for item in PAUSE],
+        "segments": [
+            {
+                "start_time": "0.0",
+                "end_time": "0.8",
+                "alternatives": [
+                    {"transcript": "Yes sir.", "items": [aws_item(*item, nested=False) for item in PAUSE[:3]]},
+                    {"transcript": "Guess her.", "items": []},
+                ],
+            },
+            {
+                "start_time": "1.0",
+                "end_time": "1.8",
+                "alternatives": [
+                    {"transcript": "No way.", "items": [aws_item(*item, nested=False) for item in PAUSE[3:]]},
+                ],
+            },
+        ],
+    },
+}
+FAST = {
+    "durationMilliseconds": 3000,
+    "combinedPhrases": [{"channel": 0, "text": "Good morning. How are you?"}, {"channel": 1, "text": "Hello."}],
+    "phrases": [
+        {
+            "channel": channel,
+            "offsetMilliseconds": begin,
+            "durationMilliseconds": 900,
+            "text": text,
+            "locale": "en-US",
+            "confidence": 0.9,
+            "words": [
+                {"text": word, "offsetMilliseconds": begin + 200 * place, "durationMilliseconds": 150}
+                for place, word in enumerate(text.split())
+            ],
+        }
+        for channel, begin, text in ((0, 0, "Good morning."), (1, 1000, "Hello."), (0, 2000, "How are you?"))
+    ],
+}
+LIVE = {
+    "type": "Results",
+    "channel_index": [0, 1],
+    "duration": 3.0,
+    "start": 10.0,
+    "is_final": True,
+    "channel": {"alternatives": [{**BEST, "transcript": BEST["transcript"]}]},
+}
+MIXED = {"id": "m", "type": "MixedCut", "tracks": [{"cut": {"id": "c", "supervisions": [LHOTSE]}, "offset": 0}]}
+SILENT = {"id": "s", "recording_id": "r", "start": 0, "duration": 1, "channel": 0}
+PARTS = sample("huggingface.json")
+SPEAKERS = {**PARTS, "speakers": [{"speaker": "SPEAKER_00", **chunk} for chunk in PARTS["chunks"]]}
 # A document, its format, one of its words, the number of utterances and whether words have times.
 VARIANTS = {
     "faster-whisper's segments": (WHISPER["segments"], "whisper", "apple", 2, True),
@@ -75,6 +217,31 @@ VARIANTS = {
     "a cut": ({"id": "c", "supervisions": [LHOTSE]}, "lhotse", "ABIGAIL", 1, True),
     "cuts": ([{"id": "c", "supervisions": [LHOTSE]}], "lhotse", "ABIGAIL", 1, True),
     "several results of Vosk": ([sample("vosk.json")] * 2, "vosk", "one", 2, True),
+    "words of whisper-timestamped": ({**VERBOSE, "segments": TIMESTAMPED}, "whisper", "apple", 2, True),
+    "words of parts without blanks": (JAPANESE, "whisper", "雨が降っています", 2, True),
+    "words of NeMo": (NEMO, "nemo-manifest", "morning.", 1, True),
+    "a prediction of NeMo alone": ({"pred_text": "Good morning."}, "nemo-manifest", "morning.", 1, False),
+    "times of sherpa in a string": (SPELLED, "sherpa-onnx", "radio", 1, True),
+    "pieces of sherpa that go on": (CONTINUED, "sherpa-onnx", "yellow", 1, True),
+    "segments and channels of Amazon": (AWS, "aws", "sir.", 1, True),
+    "fast transcription of Azure": (FAST, "azure", "morning.", 3, True),
+    "live results of Deepgram": (LIVE, "deepgram", "stop", 1, True),
+    "a mixed cut": (MIXED, "lhotse", "ABIGAIL", 1, True),
+    "cuts and mixed cuts": (
+        [{"id": "c", "supervisions": [{**LHOTSE, "id": "first"}]}, MIXED],
+        "lhotse",
+        "ABIGAIL",
+        2,
+        True,
+    ),
+    "speakers of a pipeline": (SPEAKERS, "huggingface", "fellow", 2, False),
+    "segments without times": (
+        [{"session_id": "a", "speaker": "A", "words": "Good morning."}],
+        "seglst",
+        "morning.",
+        1,
+        False,
+    ),
     "several results of sherpa": ([sample("sherpa-onnx.json")] * 2, "sherpa-onnx", "radio", 2, True),
 }
 
@@ -94,3 +261,73 @@ def test_a_variant_is_recognised_read_and_written_back(name, tmp_path):
         assert word.lower() not in target.read_text().lower()
         origins = [lattice.record.origin.words for _, lattice in ninja.read(target)]
         assert origins == [tuple(replacing(word, new)("", list(one.record.origin.words))) for one in lattices]
+
+
+def rewritten(document, form, fix, tmp_path):
+    """Return the document with corrected words, and the notes of the writer."""
+    path, target = tmp_path / "x.json", tmp_path / "y.json"
+    path.write_text(json.dumps(document))
+    notes = correct(path, target, form, fix)
+    return json.loads(target.read_text()), notes
+
+
+def test_a_supervision_without_text_is_silence(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([SILENT, LHOTSE]))
+    assert [len(lattice.record.origin.words) > 0 for _, lattice in ninja.read(path)] == [False, True]
+    assert rewritten([SILENT, LHOTSE], "lhotse", replacing("ABIGAIL", "GAIL"), tmp_path)[0][0] == SILENT
+
+
+def test_only_the_first_alternative_of_a_segment_of_amazon_changes(tmp_path):
+    after, notes = rewritten(AWS, "aws", replacing("sir.", "madam, please."), tmp_path)
+    assert notes == []
+    first, second = after["results"]["segments"]
+    assert [one["transcript"] for one in first["alternatives"]] == ["Yes madam, please.", "Guess her."]
+    assert second == AWS["results"]["segments"][1]
+    expected = [item["alternatives"][0]["content"] for item in after["results"]["items"]]
+    assert [item["content"] for item in first["alternatives"][0]["items"]] == expected[:3]
+    left, right = after["results"]["channel_labels"]["channels"]
+    assert left == AWS["results"]["channel_labels"]["channels"][0]
+    assert [item["alternatives"][0]["content"] for item in right["items"]] == ["madam,", "please.", "No"]
+
+
+def test_words_that_replace_those_of_two_segments_go_into_the_first(tmp_path):
+    def fix(_, words):
+        return ["Yes", "Ronaldo", "way."]
+
+    after, _ = rewritten(AWS, "aws", fix, tmp_path)
+    texts = [one["alternatives"][0]["transcript"] for one in after["results"]["segments"]]
+    assert texts == ["Yes Ronaldo", "way."]
+    items = [[item["content"] for item in one["alternatives"][0]["items"]] for one in after["results"]["segments"]]
+    assert items == [["Yes", "Ronaldo"], ["way", "."]]
+    channels = after["results"]["channel_labels"]["channels"]
+    contents = [[item["alternatives"][0]["content"] for item in channel["items"]] for channel in channels]
+    assert contents == [["Yes", "way", "."], ["Ronaldo"]]
+
+
+def test_a_changed_word_of_parts_changes_the_parts_that_differ(tmp_path):
+    after, notes = rewritten(JAPANESE, "whisper", replacing("雨が降っています", "雪が降っています"), tmp_path)
+    assert notes == []
+    assert after["text"] == "雪が降っています傘を持って行く"
+    assert [word["word"] for word in after["segments"][0]["words"]][:3] == ["雪", "が", "降"]
+
+
+def test_items_without_punctuation_stay_without(tmp_path):
+    document = {**VERBOSE, "segments": TIMESTAMPED}
+    before = [word["text"] for segment in TIMESTAMPED for word in segment["words"]]
+    after, _ = rewritten(document, "whisper", replacing("bow,", "bough,"), tmp_path)
+    words = [word["text"] for segment in after["segments"] for word in segment["words"]]
+    assert words == ["bough" if word == "bow" else word for word in before]
+
+
+def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
+    document = json.loads(json.dumps({**VERBOSE, "segments": WHISPER["segments"]}))
+    document["segments"][0]["words"][0]["probability"] = float("nan")
+    document["segments"][0]["avg_logprob"] = float("-inf")
+    path, target = tmp_path / "x.json", tmp_path / "y.json"
+    path.write_text(json.dumps(document))
+    assert b"NaN" in path.read_bytes()
+    [(_, first), _] = ninja.read(path)
+    assert first.record.origin.confidences[:2] == (None, WHISPER["segments"][0]["words"][1]["probability"])
+    correct(path, target, "whisper", replacing("apple", "pear"))
+    assert target.read_bytes() == path.read_bytes().replace(b"apple", b"pear")

@@ -1,0 +1,150 @@
+"""Alternatives of services and beams: their order is that of the file, and is kept, changed and read again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis_files import correct, replacing
+
+import ninja
+from ninja.graph import lattice_nbest
+
+# The confidences of a result of Azure: that of the first alternative is not the greatest.
+HELLO = [("Hello.", 0.95030487), ("hullo", 0.25987574), ("hello i", 0.9503083), ("hello uh", 0.9377716)]
+
+
+def azure(alternatives):
+    """Return a detailed result."""
+    listed = [
+        {"Confidence": confidence, "Lexical": text.lower().strip("."), "Display": text}
+        for text, confidence in alternatives
+    ]
+    return {"RecognitionStatus": "Success", "DisplayText": alternatives[0][0], "NBest": listed}
+
+
+def beams(alternatives):
+    """Return an entry of a manifest of NeMo with beams."""
+    return {"audio_filepath": "/a/u.wav", "pred_text": alternatives[0][0], "beams": [list(one) for one in alternatives]}
+
+
+def in_order(path, form):
+    """Return the sentences of the only utterance of a file, best first."""
+    [(_, lattice)] = ninja.read(path, format=form)
+    return [" ".join(one.words) for one in lattice_nbest(lattice, lattice.num_hypotheses).hypotheses]
+
+
+def reorder(source, target, form, order):
+    """Write a file with its hypotheses in another order, given by their places, best first."""
+    with ninja.write(target, to=form) as output:
+        for _, lattice in ninja.read(source, format=form):
+            nbest = lattice_nbest(lattice, lattice.num_hypotheses)
+            chosen = [nbest.hypotheses[place] for place in order]
+            costs = [(0.0,) * len(one.words) + (1.5 * rank,) for rank, one in enumerate(chosen)]
+            hypotheses = (replace(one, acoustic=cost) for one, cost in zip(chosen, costs, strict=True))
+            output.write(replace(nbest, hypotheses=tuple(hypotheses)))
+
+
+def test_the_best_alternative_of_a_service_is_its_first(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(azure(HELLO)))
+    assert in_order(path, "azure") == [text for text, _ in HELLO]
+    [(_, lattice)] = ninja.read(path)
+    costs = [one.acoustic_cost for one in lattice_nbest(lattice, 4).hypotheses]
+    assert costs[:2] == pytest.approx([0.05097, 1.34755], abs=1e-5)
+    assert costs == sorted(set(costs))
+
+
+def test_a_word_of_all_alternatives_changes_where_it_is(tmp_path):
+    path, target = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text(json.dumps(azure(HELLO), indent=1))
+    correct(path, target, "azure", lambda _, words: [word.replace("ello", "allo") for word in words])
+    assert target.read_text() == path.read_text().replace("ello", "allo")
+
+
+@given(st.permutations(range(4)))
+def test_alternatives_are_read_in_the_order_in_which_they_were_written(tmp_path_factory, order):
+    folder = tmp_path_factory.mktemp("alternatives")
+    path, target = folder / "a.json", folder / "b.json"
+    for form, document in (("azure", azure(HELLO)), ("nemo-manifest", beams([(text, -c) for text, c in HELLO]))):
+        path.write_text(json.dumps(document))
+        before = in_order(path, form)
+        reorder(path, target, form, order)
+        assert in_order(target, form) == [before[place] for place in order]
+
+
+def test_confidences_stay_with_their_alternatives(tmp_path):
+    path, target = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text(json.dumps(azure(HELLO)))
+    reorder(path, target, "azure", [2, 0, 1, 3])
+    after = json.loads(target.read_text())
+    before = azure(HELLO)["NBest"]
+    assert after["NBest"] == [before[place] for place in (2, 0, 1, 3)]
+    assert after["DisplayText"] == "hello i"
+
+
+def test_scores_that_contradict_a_new_order_become_those_of_the_order(tmp_path):
+    path, target = tmp_path / "a.json", tmp_path / "b.json"
+    listed = [("good mourning", -3.25), ("good morning", -3.5), ("could morning", -7)]
+    path.write_text(json.dumps(beams(listed)))
+    reorder(path, target, "nemo-manifest", [1, 0, 2])
+    after = json.loads(target.read_text())
+    assert after["beams"] == [["good morning", 0.0], ["good mourning", -1.5], ["could morning", -3.0]]
+    assert after["pred_text"] == "good morning"
+    reorder(path, target, "nemo-manifest", [0, 1, 2])
+    assert target.read_bytes() == path.read_bytes()
+    reorder(path, target, "nemo-manifest", [0])  # the others were pruned
+    assert json.loads(target.read_text())["beams"] == [["good mourning", -3.25]]
+
+
+def test_beams_that_are_not_in_the_order_of_their_scores_keep_their_places(tmp_path):
+    path, target = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text(json.dumps(beams([("good morning sir", -4.0), ("good morning", -3.5)])))
+    assert in_order(path, "nemo-manifest") == ["good morning", "good morning sir"]
+    correct(path, target, "nemo-manifest", replacing("morning", "evening"))
+    assert target.read_text() == path.read_text().replace("morning", "evening")
+
+
+def batch(phrases):
+    """Return a batch of Azure of phrases of two channels, each with its channel, display and lexical form."""
+    listed = [
+        {
+            "channel": channel,
+            "offsetInTicks": 1e7 * place,
+            "durationInTicks": 9e6,
+            "nBest": [{"confidence": 0.9, "lexical": lexical, "display": display}],
+        }
+        for place, (channel, display, lexical) in enumerate(phrases)
+    ]
+    combined = [
+        {
+            "channel": channel,
+            "lexical": " ".join(lexical for one, _, lexical in phrases if one == channel),
+            "display": " ".join(display for one, display, _ in phrases if one == channel),
+        }
+        for channel in sorted({channel for channel, _, _ in phrases})
+    ]
+    return {"combinedRecognizedPhrases": combined, "recognizedPhrases": listed}
+
+
+def test_the_texts_of_channels_change_in_each_form(tmp_path):
+    phrases = [
+        (0, "License 0030.", "license zero zero three zero"),
+        (1, "Go on.", "go on"),
+        (0, "669.", "six six nine"),
+        (1, "Stop.", "stop"),
+    ]
+    path, target = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text(json.dumps(batch(phrases)))
+    corrections = {"License": "Permit", "Stop.": "Halt now."}
+    notes = correct(
+        path, target, "azure", lambda _, words: " ".join(corrections.get(word, word) for word in words).split()
+    )
+    assert notes == []
+    changed = [
+        (0, "Permit 0030.", "permit zero zero three zero"),
+        *phrases[1:3],
+        (1, "Halt now.", "halt now"),
+    ]
+    assert json.loads(target.read_text()) == batch(changed)
