@@ -107,6 +107,19 @@ def sphinx(size: int) -> str:
     return f"Frames {number}\nNodes {number}\n{nodes}Initial 0\nFinal {number - 1}\nEdges\n{edges}End\n"
 
 
+def safetensors(header: str) -> str:
+    """Return a file of safetensors without bytes of arrays; its header ends in spaces, so that its length is ASCII."""
+    size = len(header)
+    while not size.to_bytes(8, "little").isascii():
+        size += 1
+    return size.to_bytes(8, "little").decode() + header.ljust(size)
+
+
+def empty_array(number: int) -> str:
+    """Return the entry of an array without numbers in the header of safetensors."""
+    return f'"{word(number)}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}},'
+
+
 OTHERS: dict[str, tuple[str, str, Callable[[int], str]]] = {
     "words: many": ("words", "words.txt", lambda n: rows(n, lambda i: f"{word(i)} {i}\n")),
     "words: one long": ("words", "words.txt", lambda n: "w" * n + " 1\n"),
@@ -119,6 +132,12 @@ OTHERS: dict[str, tuple[str, str, Callable[[int], str]]] = {
     "ARPA: blanks": ("lm", "x.arpa", lambda n: "\\data\\\nngram 1=1\n" + "\n" * n),
     "options: TOML": ("toml", "x.toml", lambda n: rows(n, lambda i: f"{word(i)} = 1\n")),
     "options: brackets": ("toml", "x.toml", lambda n: "a = " + "[" * n),
+    "safetensors: arrays": (
+        "model",
+        "x.safetensors",
+        lambda n: safetensors(rows(n, empty_array, "{", '"__metadata__":{}}')),
+    ),
+    "safetensors: empty lists": ("model", "x.safetensors", lambda n: safetensors('{"a":[' + "[]," * (n // 3) + "[]]}")),
     "matrices, text": ("matrices", "x.ark", lambda n: rows(n, lambda i: " 1 2\n", "u  [\n", " 1 2 ]\n")),
 }
 
@@ -153,6 +172,10 @@ def read(kind: str, path: Path) -> str:
             from ninja.files import toml
 
             return f"{len(toml.read(path))} options"
+        if kind == "model":
+            from ninja.lm.model_file import read_content
+
+            return f"{len(read_content(path)['state'])} arrays"
         from ninja.decoding.matrices import read_matrices
 
         return f"{sum(matrix.size for _, matrix, _ in read_matrices(path))} numbers"

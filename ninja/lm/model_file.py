@@ -86,9 +86,9 @@ def _unflattened(content: safetensors_file.Content) -> dict[str, Any]:
             result[key] = json.loads(text) if key in VALUES else text
         except ValueError as error:
             raise FormatError(f"the metadata {key[:60]!r} is not JSON: {str(error)[:100]}") from error
-    for key, value in result.items():
+    for key in VALUES & result.keys():
         names = [name for name in result[STATE] if name.startswith(f"{key}.")]
-        if key != STATE and names and isinstance(value, dict):
+        if names and isinstance(value := result[key], dict):
             value[STATE] = {name.removeprefix(f"{key}."): result[STATE].pop(name) for name in names}
     return result
 

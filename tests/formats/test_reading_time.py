@@ -28,6 +28,7 @@ from small_files import written
 import ninja
 from benchmarks.stress import bounds
 from ninja.errors import NinjaError
+from ninja.formats import safetensors_file
 from ninja.formats.format import HEAD, by_mark, formats
 from ninja.formats.torch_file import load, opened
 from ninja.io import reading
@@ -58,6 +59,11 @@ def read_pickle(path: str) -> object:
     return load(opened(torch_pickle(Path(path).read_bytes())), (), "an empty list")
 
 
+def read_header(path: str) -> object:
+    header = Path(path).read_bytes()
+    return safetensors_file.read(len(header).to_bytes(8, "little") + header)
+
+
 def read_whole(name: str) -> Read:
     """Return a reader of all entries of a file of a format, in this thread."""
 
@@ -81,6 +87,10 @@ READERS: dict[str, tuple[Read, list[bytes]]] = {
         [write_const_arpa(TRIGRAM.closed(), IDS)],
     ),
     "pickle of torch": (read_pickle, [b"\x80\x02]q\x00(X\x01\x00\x00\x00aK\x01}q\x01h\x00)e."]),
+    "safetensors": (
+        read_header,
+        [b'{"a":{"dtype":"F32","shape":[0, 2],"data_offsets":[0,0]},"__metadata__":{"b":"c"}}'],
+    ),
     "detection": (detect, [b"utt 1 0.00 0.25 one 0.9\n", b"name a nodes 1\n", b"{}", b""]),
 }
 TABLE = [*READERS, *WRITTEN, *sorted(set(FILES.values()))]

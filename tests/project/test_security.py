@@ -187,6 +187,7 @@ COSTLY = {  # rows of the table in docs/security.md, and the measured cases of `
     "n-best lists in JSON": ("n-best in JSON: one list", "JSON: empty lists"),
     "symbol tables": ("words: many",),
     "ARPA models, matrices as text": ("ARPA: unigrams", "matrices, text"),
+    "headers of safetensors": ("safetensors: arrays", "safetensors: empty lists"),
     "entity lists": ("entities: a list", "entities: TSV", "entities: JSON"),
     "options": ("options: TOML",),
 }
