@@ -171,7 +171,9 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
     found = Rescorer(ModelFiles(("wordless",)), options)(pairs, report)
     expected = rescore(pairs, FakeLM(), options)
     assert [lattice.identical(other) for (_, lattice), (_, other) in zip(found, expected, strict=True)] == [True]
-    assert report.notes == ["wordless: the words are those of the lattices' symbol table"]
+    assert report.notes == [
+        "wordless: the model has no vocabulary; its word ids are taken from the lattices' symbol table"
+    ]
     assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     with pytest.raises(OptionError, match="broken"):
         list(Rescorer(ModelFiles(("broken",)), options)(pairs))

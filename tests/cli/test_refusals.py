@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         InputError,
         lambda at: read_transition_model(str((text(at / "a.mdl", ""), text(at / "b.mdl", ""), at / "*.mdl")[2])),
     ),
-    "an ONNX file without a graph; it is damaged or truncated": (
+    "the ONNX file has no graph, so it is damaged or truncated": (
         ModelError,
         lambda at: (pytest.importorskip("onnx"), onnx_check.check(str(text(at / "x.onnx", ""))))[1],
     ),

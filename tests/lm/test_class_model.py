@@ -104,7 +104,7 @@ def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
 
 def test_definitions_that_no_model_uses_are_refused(files, tmp_path):
     (tmp_path / "other").write_text("COLOUR red\n")
-    with pytest.raises(OptionError, match="no language model has any of its classes"):
+    with pytest.raises(OptionError, match="no language model contains any of these classes"):
         load(files / "lm.arpa", classes=tmp_path / "other")
 
 

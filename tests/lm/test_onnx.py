@@ -176,9 +176,13 @@ I64, F32 = TensorProto.INT64, TensorProto.FLOAT
         ({"word": ["n"]}, {"y": "word"}, "expected `word`"),
         ({"word": ["n", 3]}, {"logits": "word"}, "expected `word`"),
         ({"word": ["n"], "h": ["n", 2]}, {"logits": "word", "y": "h"}, "no output for the state h, such as new_h"),
-        ({"word": ["n"], "h": ["n", "k"]}, {"logits": "word", "new_h": "h"}, "all sizes but the batch's must be fixed"),
+        (
+            {"word": ["n"], "h": ["n", "k"]},
+            {"logits": "word", "new_h": "h"},
+            "all dimensions except the batch must have a fixed size",
+        ),
         ({"word": ["n"], "h": [2, 2]}, {"logits": "word", "new_h": "h"}, "has no dimension for a batch of n"),
-        ({"word": ["n"]}, {"logits": "word"}, r"its scores have the shape \[1\] for 1 words, not \[batch, words\]"),
+        ({"word": ["n"]}, {"logits": "word"}, r"the scores have shape \[1\] for 1 words, expected \[batch, words\]"),
         ({"words": ["n", 7]}, {"logits": "words"}, "expected `word`"),
         (
             {"words": ["n", "t"]},
@@ -223,7 +227,7 @@ def test_a_model_that_fails_when_it_runs_is_told(tmp_path):
     nodes = [helper.make_node("Gather", ["e", "words"], ["logits"])]  # it knows one word only
     save(path, nodes, [value("words", ["n", "t"], I64)], [value("logits", ["n", "t", NUM_WORDS])], {"e": OUT[:1]})
     lm = load(path)
-    with pytest.raises(ModelError, match=r"onnxruntime cannot run it: .*indices"):
+    with pytest.raises(ModelError, match=r"onnxruntime cannot run this model: .*indices"):
         sentence_logprobs(lm, [[5]])
 
 
@@ -242,7 +246,7 @@ def test_weights_outside_the_models_directory_are_refused(tmp_path, location):
     (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
     model = external(folder / "model.onnx", location)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="the weight 'embedding' lies outside the model's directory"):
+    with pytest.raises(ModelError, match=r"the weight 'embedding' is stored in .*, outside the model's directory"):
         load(folder / "model.onnx")
 
 
@@ -252,7 +256,7 @@ def test_weights_outside_are_found_in_constants_too(tmp_path):
     constant = helper.make_node("Constant", [], ["c"], value=tensor)
     model = helper.make_model(helper.make_graph([constant], "g", [], []), ir_version=8)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="lies outside the model's directory"):
+    with pytest.raises(ModelError, match="outside the model's directory"):
         load(tmp_path / "model.onnx")
 
 
@@ -266,9 +270,9 @@ def test_every_truncation_is_noticed(tmp_path, exported):
 
 
 def test_a_device_that_onnxruntime_lacks_is_refused(exported):
-    with pytest.raises(OptionError, match="no such device, 'nonsense'"):
+    with pytest.raises(OptionError, match="'nonsense' is not a device"):
         load(exported, "nonsense")
-    with pytest.raises(OptionError, match="onnxruntime here cannot use the device 'mps'"):
+    with pytest.raises(OptionError, match="the installed onnxruntime cannot use the device 'mps'"):
         load(exported, "mps")
     with pytest.raises(OptionError, match="max_batch is 0"):
         load(exported, max_batch=0)
@@ -292,7 +296,7 @@ def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
         assert load(output).unk_words == 77
     code, _, error = ninja("lm", "convert", source, "-o", tmp_path / "other.bin")
     assert code == 1
-    assert "cannot be written as" in error
+    assert "cannot be converted to" in error
     code, _, error = ninja("lm", "convert", tmp_path / "model.onnx", "-o", tmp_path / "x.onnx")
     assert code == 1
 
