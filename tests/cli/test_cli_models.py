@@ -126,7 +126,7 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
     arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "loud.arpa", "-o", tmp_path / "out.ark"]
     code, _, errors = ninja(*arguments)
     assert code == 1
-    assert "100.0% of arcs carry words unknown" in errors
+    assert "100.0% of arcs have words unknown" in errors
     code, _, errors = ninja(*arguments, "--map-words", "case", "--map-words", "unk")
     assert code == 0, errors
     assert "words found by case; " in errors

@@ -92,8 +92,8 @@ def test_classes_are_no_words_and_expansions_are(files):
 def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
     assert read_classes(files / "classes") == EXPANSIONS
     for text, message in {
-        "CITY 0.5\n": ":1: class CITY expands to no words",
-        "CITY york\nCITY 2 york\n": ":2: the probability 2 is outside",
+        "CITY 0.5\n": ":1: class CITY has an empty expansion",
+        "CITY york\nCITY 2 york\n": ":2: the probability 2 is not in",
         "CITY york\nCITY 0.5 york\n": ":2: class CITY has the expansion 'york' twice",
         "\n": "no class definitions",
     }.items():

@@ -65,7 +65,7 @@ def test_a_missing_piece_is_named(copy):
     (path / "model.safetensors.index.json").unlink()
     refused(path, "this directory has no tokenizer file; it needs one of")
     (path / "config.json").write_text("{")
-    refused(path, "not JSON")
+    refused(path, "not valid JSON")
     (path / "config.json").write_text("{}")
     refused(path, "model_type is missing")
 
@@ -164,4 +164,4 @@ def test_the_command_finds_the_words_of_the_lattices(tmp_path, ninja):
     assert (code, "words unknown to the language model" in said) == (0, True)
     code, _, said = ninja(*command, "--rnnlm", folder("bert"))
     assert code == 1
-    assert "arcbeam scores words, so use nbest" in said
+    assert "arcbeam scores words; use nbest" in said

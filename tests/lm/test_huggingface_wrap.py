@@ -176,7 +176,7 @@ def test_words_in_lower_case_are_those_that_a_transform_gives():
     found = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(said)])
     wanted = package.lm.sentence_logprobs(plain, [plain.vocabulary.ids([word.lower() for word in said])])
     assert found == pytest.approx(wanted, abs=1e-5)
-    with pytest.raises(OptionError, match="text_transform is 'upper'; it must be lower"):
+    with pytest.raises(OptionError, match="text_transform is 'upper', but must be lower"):
         load(folder("gpt2"), text_transform="upper")
 
 
