@@ -1,12 +1,7 @@
 """Types of the compiled language models."""
 
-import numpy as np
-import numpy.typing as npt
-
 from ninja._core import Float32, Int32, Int64
 from ninja.lattice import Lattice
-
-UInt16 = npt.NDArray[np.uint16]  # bfloat16 numbers
 
 class Model:
     @property
@@ -44,17 +39,3 @@ class Grammar:
 def compose_ngram(
     lattice: Lattice, model: Model, lm_word: Int32, extra: Float32, eos: int, scale: float, max_arcs: int
 ) -> tuple[Lattice, Int64]: ...
-def logsumexp(scores: Float32, num_rows: int) -> Float32: ...
-def lstm_cell(gates: Float32, old: Float32, new: Float32) -> Float32: ...
-def peephole_cell(gates: Float32, before: Float32, peephole: Float32) -> Float32: ...
-def word_scores(output: Float32, embedding: Float32, bias: Float32 | None, word: Int32) -> Float32: ...
-def scatter_rows(pieces: list[Float32], slots: Int64, slab: Float32) -> None: ...
-def sampled_softmax(
-    score: UInt16,
-    offset: Float32,
-    target_score: Float32,
-    hit: Int64,
-    share: float,
-    self_normalize: float,
-    offset_slope: Float32,
-) -> tuple[Float32, Float32]: ...

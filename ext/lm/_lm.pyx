@@ -1,13 +1,12 @@
-"""N-gram language models and kernels of recurrent ones; conversions only."""
+"""N-gram language models; conversions only."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.pycapsule cimport PyCapsule_New
-from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport unique_ptr
 from libcpp.utility cimport move
-from libcpp.vector cimport vector
 
 cimport core.kernels as k
 cimport lm.kernels as c
@@ -237,145 +236,3 @@ def compose_ngram(lattice not None, Model model not None, lm_word not None, extr
         what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
         raise ModelError(f"the language model gives probability zero to {what}", key=lattice.key)
     return lattice_of_copies(lattice, out, _new(Lattice), _SLOTS), int64s(out.arc_map)
-
-
-def logsumexp(scores, int64_t num_rows):
-    """Return ln of the sum of e to the power of each row's scores, float32 [num_rows].
-
-    Scores are float32 [num_rows * length], row by row, length at least 1.
-    """
-    cdef int64_t size = np.PyArray_SIZE(<np.ndarray>scores)
-    if num_rows < 1 or size < num_rows or size % num_rows != 0:
-        raise ValueError(f"{size} scores are not {num_rows} rows")
-    cdef const float* source = <const float*>data_of(scores, np.NPY_FLOAT32, size)
-    result = new_array(num_rows, np.NPY_FLOAT32)
-    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>result)
-    with nogil:
-        c.logsumexp(source, num_rows, size // num_rows, target)
-    return result
-
-
-def lstm_cell(float[:, ::1] gates, float[:, :] old, float[:, :] new):
-    """Return a cell's outputs, float32 [n, cells], and fill in the new cells.
-
-    Gates are float32 [n, 4 * cells], in the order input, forget, output, candidate, before their non-linearities, and
-    are overwritten. Old and new cells are float32 [n, cells]; their rows may lie apart.
-    """
-    cdef int64_t num_rows = gates.shape[0], cells = gates.shape[1] // 4
-    if gates.shape[1] != 4 * cells or old.shape[0] != num_rows or new.shape[0] != num_rows:
-        raise ValueError("gates and cells are not of one shape")
-    if old.shape[1] != cells or new.shape[1] != cells or old.strides[1] != 4 or new.strides[1] != 4:
-        raise ValueError("cells are not rows of the gates' width")
-    cdef np.npy_intp[2] shape = [num_rows, cells]
-    output = np.PyArray_SimpleNew(2, shape, np.NPY_FLOAT32)
-    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>output)
-    if num_rows and cells:
-        with nogil:
-            c.lstm_cell(
-                &gates[0, 0], &old[0, 0], old.strides[0] // 4, &new[0, 0], new.strides[0] // 4, num_rows, cells, target
-            )
-    return output
-
-
-def peephole_cell(float[:, ::1] gates, const float[:, :] before, const float[:, ::1] peephole):
-    """Return the new cells and their outputs, float32 [n, 2 * cells].
-
-    Gates are float32 [n, 4 * cells], in the order input, forget, candidate, output, before their non-linearities, and
-    are overwritten. The previous cells are float32 [n, cells] with any row stride; peephole is float32 [3, cells].
-    """
-    cdef int64_t num_rows = gates.shape[0], cells = peephole.shape[1]
-    if gates.shape[1] != 4 * cells or peephole.shape[0] != 3 or before.shape[0] != num_rows:
-        raise ValueError("gates, cells and peepholes are not of one shape")
-    if before.shape[1] != cells or before.strides[1] != 4:
-        raise ValueError("cells are not rows of the gates' width")
-    cdef np.npy_intp[2] shape = [num_rows, 2 * cells]
-    result = np.PyArray_SimpleNew(2, shape, np.NPY_FLOAT32)
-    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>result)
-    if num_rows and cells:
-        with nogil:
-            c.peephole_cell(
-                &gates[0, 0], &before[0, 0], before.strides[0] // 4, &peephole[0, 0], num_rows, cells, target
-            )
-    return result
-
-
-def word_scores(
-    const float[:, ::1] output not None,
-    const float[:, ::1] embedding not None,
-    const float[::1] bias,
-    const int32_t[::1] word not None,
-):
-    """Return each output's product with the embedding of its word, plus the word's bias, float32 [n].
-
-    Outputs are float32 [n, width], embeddings float32 [words, width], biases float32 [words] or None, words int32 [n].
-    """
-    cdef int64_t num_rows = output.shape[0], width = output.shape[1], row
-    if word.shape[0] != num_rows or embedding.shape[1] != width:
-        raise ValueError("outputs, words and embeddings are not of one shape")
-    if bias is not None and bias.shape[0] != embedding.shape[0]:
-        raise ValueError(f"{bias.shape[0]} biases for {embedding.shape[0]} words")
-    for row in range(num_rows):
-        if not 0 <= word[row] < embedding.shape[0]:
-            raise IndexError(f"word {word[row]} is none of the {embedding.shape[0]}")
-    result = new_array(num_rows, np.NPY_FLOAT32)
-    cdef float* target = <float*>np.PyArray_DATA(<np.ndarray>result)
-    cdef const float* offset = NULL
-    if num_rows and width:
-        if bias is not None:
-            offset = &bias[0]
-        with nogil:
-            c.word_scores(&output[0, 0], &embedding[0, 0], offset, &word[0], num_rows, width, target)
-    return result
-
-
-def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
-    """Write rows, given as pieces to concatenate, into the rows of a slab.
-
-    Row i of the pieces, float32 [n, width] each with any row stride, becomes row slots[i], int64 [n], of the slab,
-    float32 [slots, sum of widths].
-    """
-    cdef int64_t num_rows = slots.shape[0], width = 0, row
-    cdef vector[c.Columns] columns
-    cdef c.Columns one
-    cdef const float[:, :] piece
-    for piece in pieces:
-        if piece.shape[0] != num_rows or (piece.shape[1] > 1 and piece.strides[1] != 4):
-            raise ValueError("the pieces differ in their number of rows")
-        if num_rows and piece.shape[1]:
-            one = c.Columns(&piece[0, 0], piece.strides[0] // 4, piece.shape[1])
-            columns.push_back(one)
-        width += piece.shape[1]
-    if width != slab.shape[1]:
-        raise ValueError(f"pieces of {width} columns for rows of {slab.shape[1]}")
-    for row in range(num_rows):
-        if not 0 <= slots[row] < slab.shape[0]:
-            raise ValueError(f"slot {slots[row]} is none of the slab's {slab.shape[0]}")
-    if num_rows and width:
-        with nogil:
-            c.scatter_rows(columns, &slots[0], num_rows, &slab[0, 0], width)
-
-
-def sampled_softmax(
-    uint16_t[:, ::1] score not None,
-    const float[::1] offset not None,
-    const float[::1] target_score not None,
-    const int64_t[::1] hit not None,
-    float share,
-    float self_normalize,
-    float[::1] offset_slope not None,
-):
-    """Replace scores, bfloat16, by the slopes of a sampled softmax, and add their sums to `offset_slope`.
-
-    Returns:
-        Log-normalisers and slopes by the targets' scores, float32 [n] each; see ext/lm/training.hpp.
-    """
-    cdef int64_t num_rows = score.shape[0], length = score.shape[1]
-    normaliser, slope = new_array(num_rows, np.NPY_FLOAT32), new_array(num_rows, np.NPY_FLOAT32)
-    cdef float[::1] z = normaliser, by_target = slope
-    if num_rows and length:
-        with nogil:
-            c.sampled_softmax(
-                &score[0, 0], &offset[0], &target_score[0], &hit[0], num_rows, length, share, self_normalize, &z[0],
-                &by_target[0], &offset_slope[0]
-            )
-    return normaliser, slope

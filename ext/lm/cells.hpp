@@ -95,6 +95,33 @@ NINJA_CLONES void lstm_cell(float* gates, const float* old_cell, int64_t old_str
   }
 }
 
+// Rows of a matrix that need not be adjacent: row i of an operand is at first + row[i] * stride.
+template <class T>
+struct Rows {
+  T* first;
+  const int64_t* row;
+  int64_t stride;  // numbers from row to row
+  T* operator[](int64_t i) const { return first + row[i] * stride; }
+};
+
+// One step of an LSTM layer, in the order of gates of `lstm_cell`, whose inputs are sums of two rows: `below`, which
+// depends on the layer below, and `before`, which depends on the history and is shared by its continuations.
+// `gates` [4 * cells] is scratch memory; `output` [num_rows, cells].
+NINJA_CLONES void lstm_step(Rows<const float> below, Rows<const float> before, Rows<const float> old_cell,
+                            Rows<float> new_cell, int64_t num_rows, int64_t cells, float* gates, float* output) {
+  float *in = gates, *forget = in + cells, *out = forget + cells, *candidate = out + cells;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float *one = below[row], *other = before[row], *old = old_cell[row];
+    float *after = new_cell[row], *to = output + row * cells;
+    for (int64_t i = 0; i < 4 * cells; ++i) gates[i] = one[i] + other[i];
+    sigmoids(in, 3 * cells, in);
+    tanhs(candidate, cells, candidate);
+    for (int64_t i = 0; i < cells; ++i) after[i] = forget[i] * old[i] + in[i] * candidate[i];
+    tanhs(after, cells, to);
+    for (int64_t i = 0; i < cells; ++i) to[i] *= out[i];
+  }
+}
+
 // Kaldi's LSTM cell after its matrix product.
 // `gates` [num_rows, 4 * cells], overwritten: input, forget, candidate, output, before their non-linearities.
 // `peephole` [3, cells]: weights of the previous cell on input and forget gate, of the new cell on output gate.
@@ -117,29 +144,45 @@ NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t strid
   }
 }
 
-// The score of a word after each of some outputs: `output` [num_rows, width] times row word[i] of `embedding`, plus
-// bias[word[i]], unless `bias` is null. Rows of the embedding are prefetched a few ahead.
-NINJA_CLONES void word_scores(const float* output, const float* embedding, const float* bias, const int32_t* word,
-                              int64_t num_rows, int64_t width, float* score) {
-  constexpr int64_t kAhead = 4, kLine = 16;  // rows; numbers of a cache line
+// The score of a word after each output: the output's product with row word[i] of `embedding`, times scale[word[i]]
+// unless `scale` is null, plus bias[word[i]] unless `bias` is null. Rows of the embedding are prefetched a few ahead.
+template <class T>
+inline void word_scores_of(Rows<const float> output, const T* embedding, const float* scale, const float* bias,
+                           const int32_t* word, int64_t num_rows, int64_t width, float* score) {
+  constexpr int64_t kAhead = 4, kLine = 64 / sizeof(T);  // rows; numbers of a cache line
   const int64_t whole = width / kLanes * kLanes;
-  for (int64_t row = 0; row < num_rows; ++row, output += width) {
+  for (int64_t row = 0; row < num_rows; ++row) {
     if (row + kAhead < num_rows) {
-      const float* later = embedding + word[row + kAhead] * width;
+      const T* later = embedding + word[row + kAhead] * width;
       for (int64_t i = 0; i < width; i += kLine) __builtin_prefetch(later + i);
     }
-    const float* other = embedding + word[row] * width;
+    const float* one = output[row];
+    const T* other = embedding + word[row] * width;
     float sum[kLanes] = {};
     for (int64_t i = 0; i < whole; i += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += output[i + lane] * other[i + lane];
+      for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += one[i + lane] * static_cast<float>(other[i + lane]);
     }
-    float rest = bias ? bias[word[row]] : 0.0f;
-    for (int64_t i = whole; i < width; ++i) rest += output[i] * other[i];
+    float rest = 0.0f;
+    for (int64_t i = whole; i < width; ++i) rest += one[i] * static_cast<float>(other[i]);
     for (int64_t half = kLanes / 2; half > 0; half /= 2) {
       for (int64_t lane = 0; lane < half; ++lane) sum[lane] += sum[lane + half];
     }
-    score[row] = sum[0] + rest;
+    const float product = sum[0] + rest;
+    score[row] = (scale ? product * scale[word[row]] : product) + (bias ? bias[word[row]] : 0.0f);
   }
+}
+NINJA_CLONES void word_scores(Rows<const float> output, const float* embedding, const float* scale, const float* bias,
+                              const int32_t* word, int64_t num_rows, int64_t width, float* score) {
+  word_scores_of(output, embedding, scale, bias, word, num_rows, width, score);
+}
+NINJA_CLONES void word_scores(Rows<const float> output, const int8_t* embedding, const float* scale, const float* bias,
+                              const int32_t* word, int64_t num_rows, int64_t width, float* score) {
+  word_scores_of(output, embedding, scale, bias, word, num_rows, width, score);
+}
+
+// x / (1 + e^-x) of each number, in place.
+NINJA_CLONES void silu(float* x, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) x[i] /= 1.0f + exponential(-x[i]);
 }
 
 struct Columns {

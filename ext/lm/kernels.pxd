@@ -1,6 +1,6 @@
 """C++ declarations of language models; declarations only."""
 
-from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint16_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -42,16 +42,38 @@ cdef extern from "lm/compose_ngram.hpp" namespace "ninja" nogil:
         const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra, int32_t eos,
         double scale, int64_t max_arcs) except +
 
+ctypedef const float const_float
+ctypedef const float* const_float_pointer
+ctypedef float* float_pointer
+
 cdef extern from "lm/cells.hpp" namespace "ninja" nogil:
     cdef struct Columns:
         const float* first
         int64_t stride
         int64_t width
     void logsumexp(const float*, int64_t, int64_t, float*)
+    cdef cppclass Rows[T]:
+        T* first
+        const int64_t* row
+        int64_t stride
     void lstm_cell(float*, const float*, int64_t, float*, int64_t, int64_t, int64_t, float*)
+    void lstm_step(
+        Rows[const_float], Rows[const_float], Rows[const_float], Rows[float], int64_t, int64_t, float*, float*)
     void peephole_cell(float*, const float*, int64_t, const float*, int64_t, int64_t, float*)
-    void word_scores(const float*, const float*, const float*, const int32_t*, int64_t, int64_t, float*)
+    void word_scores(
+        Rows[const_float], const float*, const float*, const float*, const int32_t*, int64_t, int64_t, float*)
+    void word_scores(
+        Rows[const_float], const int8_t*, const float*, const float*, const int32_t*, int64_t, int64_t, float*)
+    void silu(float*, int64_t)
     void scatter_rows(const vector[Columns]&, const int64_t*, int64_t, float*, int64_t)
+
+cdef extern from "lm/multiply.hpp" namespace "ninja" nogil:
+    int64_t packed_size(int64_t, int64_t)
+    void pack_weights(const float*, int64_t, int64_t, float*)
+    void multiply(
+        const vector[const_float_pointer]&, const float*, const float*, int64_t, int64_t, int,
+        const vector[float_pointer]&) except +
+    int instruction_level()
 
 cdef extern from "lm/training.hpp" namespace "ninja" nogil:
     void sampled_softmax(

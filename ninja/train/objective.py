@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ninja import _lm
+from ninja import _networks
 from ninja.lm.text import Sentences, batches, pad
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def compiled_slopes(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Compute the same as `plain_slopes` from bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
     arrays = others.view(torch.uint16).numpy(), offset.numpy(), score.numpy(), hit.numpy()
-    normaliser, slope = _lm.sampled_softmax(*arrays, 1 / divisor, self_normalize, offset_slope.numpy())
+    normaliser, slope = _networks.sampled_softmax(*arrays, 1 / divisor, self_normalize, offset_slope.numpy())
     return torch.from_numpy(normaliser), others, torch.from_numpy(slope)
 
 

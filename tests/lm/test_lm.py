@@ -19,7 +19,7 @@ from ninja.lm.trie import word_logprobs
 
 torch = pytest.importorskip("torch")
 
-from ninja.lm import compute, protocol  # noqa: E402
+from ninja.lm import compute, protocol, row_threads  # noqa: E402
 from ninja.lm.recurrent import state_pool  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
@@ -97,7 +97,7 @@ def test_no_sentences_score_nothing(lm):
 
 
 def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
-    with pytest.raises(OptionError, match="not in the model's range \[0, 39\]"):
+    with pytest.raises(OptionError, match="outside the model's 0 … 39"):
         sentence_logprobs(lm, [[3, NUM_WORDS]])
 
 
@@ -161,7 +161,7 @@ def test_products_are_exact_where_onednn_may_not_use_the_instructions_of_bfloat1
 @pytest.mark.parametrize("rows_at_once", [1, 7, 256])
 @pytest.mark.parametrize("logit_words", [1, 16, 8192])
 def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_words):
-    monkeypatch.setattr(compute, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(row_threads, "ROWS_AT_ONCE", rows_at_once)
     monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)
@@ -250,13 +250,13 @@ def test_the_network_keeps_the_protocol(lm):
 @pytest.mark.parametrize(
     ("vocabulary", "options", "error", "message"),
     [
-        (VOCABULARY, {"max_batch": 0}, OptionError, "max_batch is 0, but must be at least 1"),
+        (VOCABULARY, {"max_batch": 0}, OptionError, "max_batch is 0; it must be at least 1"),
         (VOCABULARY, {"device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
         (
             SymbolTable.from_words(["<s>", "</s>"]),
             {},
             ModelError,
-            "the vocabulary has 2 words, but the network scores 40",
+            "2 words in the vocabulary, but the network scores 40",
         ),
         (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "lacks <s>"),
     ],

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninja import _lm
+from ninja import _networks
 
 
 def slow_logsumexp(scores):
@@ -25,43 +25,54 @@ def slow_logsumexp(scores):
 def test_logsumexp_agrees_with_its_slow_twin(num_rows, length, spread, offset, seed):
     random = np.random.default_rng(seed)
     scores = (random.normal(0, 1, (num_rows, length)) * spread + offset).astype(np.float32)
-    found = _lm.logsumexp(scores.reshape(-1), num_rows)
+    found = _networks.logsumexp(scores.reshape(-1), num_rows)
     assert found.dtype == np.float32
     assert found == pytest.approx(slow_logsumexp(scores), abs=2e-5, rel=1e-6)
 
 
 def test_scores_that_do_not_fill_their_rows_are_refused():
     with pytest.raises(ValueError, match="7 scores are not 2 rows"):
-        _lm.logsumexp(np.zeros(7, np.float32), 2)
+        _networks.logsumexp(np.zeros(7, np.float32), 2)
 
 
 @given(
     num_rows=st.integers(0, 9),
     width=st.sampled_from([1, 15, 63, 64, 65, 200]),
+    gap=st.integers(0, 2),
     with_bias=st.booleans(),
+    is_scaled=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_scores_of_words_agree_with_their_slow_twin(num_rows, width, with_bias, seed):
+def test_scores_of_words_agree_with_their_slow_twin(num_rows, width, gap, with_bias, is_scaled, seed):
     random = np.random.default_rng(seed)
-    output, embedding = (random.normal(0, 1, (rows, width)).astype(np.float32) for rows in (num_rows, 5))
+    output = random.normal(0, 1, (4, width + gap)).astype(np.float32)[:, :width]
+    embedding = random.integers(-127, 128, (5, width)).astype(np.int8 if is_scaled else np.float32)
+    scale = random.uniform(0, 1, 5).astype(np.float32) if is_scaled else None
     bias = random.normal(0, 1, 5).astype(np.float32) if with_bias else None
-    word = random.integers(5, size=num_rows).astype(np.int32)
+    row, word = random.integers(4, size=num_rows), random.integers(5, size=num_rows).astype(np.int32)
     expected = [
-        sum(float(x) * float(y) for x, y in zip(row, embedding[each], strict=True)) + (bias[each] if with_bias else 0)
-        for row, each in zip(output, word, strict=True)
+        sum(float(x) * float(y) for x, y in zip(output[i], embedding[j], strict=True)) * (scale[j] if is_scaled else 1)
+        + (bias[j] if with_bias else 0)
+        for i, j in zip(row, word, strict=True)
     ]
-    assert _lm.word_scores(output, embedding, bias, word) == pytest.approx(np.array(expected), abs=1e-4)
+    found = _networks.word_scores(output, row, embedding, scale, bias, word)
+    assert found == pytest.approx(np.array(expected), rel=1e-4, abs=1e-2)
 
 
 def test_words_beyond_the_embeddings_are_refused():
-    output, embedding = np.zeros((1, 4), np.float32), np.zeros((5, 4), np.float32)
+    output, embedding, row = np.zeros((1, 4), np.float32), np.zeros((5, 4), np.float32), np.zeros(1, np.int64)
+    one = np.array([1], np.int32)
     for word in (-1, 5):
         with pytest.raises(IndexError, match=f"word {word} is none of the 5"):
-            _lm.word_scores(output, embedding, None, np.array([word], np.int32))
+            _networks.word_scores(output, row, embedding, None, None, np.array([word], np.int32))
+    with pytest.raises(IndexError, match="row 1 is none of the 1"):
+        _networks.word_scores(output, row + 1, embedding, None, None, one)
     with pytest.raises(ValueError, match="not of one shape"):
-        _lm.word_scores(output, embedding[:, 1:].copy(), None, np.array([1], np.int32))
+        _networks.word_scores(output, row, embedding[:, 1:].copy(), None, None, one)
     with pytest.raises(ValueError, match="4 biases for 5 words"):
-        _lm.word_scores(output, embedding, np.zeros(4, np.float32), np.array([1], np.int32))
+        _networks.word_scores(output, row, embedding, None, np.zeros(4, np.float32), one)
+    with pytest.raises(ValueError, match="6 scales for 5 words"):
+        _networks.word_scores(output, row, embedding.astype(np.int8), np.zeros(6, np.float32), None, one)
 
 
 CELLS = given(
@@ -89,12 +100,89 @@ def test_an_lstm_cell_agrees_with_its_slow_twin(num_rows, cells, gap, spread, se
     old = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
     new = np.full((num_rows, cells + 2 * gap), np.float32(7))
     expected, cell = slow_lstm_cell(gates, old[:, gap:])
-    found = _lm.lstm_cell(gates, old[:, gap:], new[:, gap : gap + cells])
+    found = _networks.lstm_cell(gates, old[:, gap:], new[:, gap : gap + cells])
     assert found.dtype == np.float32
     assert found == pytest.approx(expected, abs=2e-6)
     assert new[:, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
     assert (new[:, :gap] == 7).all()  # nothing beside the cells is written
     assert (new[:, gap + cells :] == 7).all()
+
+
+@CELLS
+def test_a_step_from_two_summands_agrees_with_its_slow_twin(num_rows, cells, gap, spread, seed):
+    random = np.random.default_rng(seed)
+    below, before = (random.normal(0, spread, (rows, 4 * cells)).astype(np.float32) for rows in (3, 2))
+    below_row, before_row = random.integers(3, size=num_rows), random.integers(2, size=num_rows)
+    slab = random.normal(0, 1, (9, cells + 2 * gap)).astype(np.float32)
+    old_row, new_row = random.integers(4, size=num_rows), 4 + random.permutation(5)[:num_rows]
+    expected, cell = slow_lstm_cell(below[below_row] + before[before_row], slab[old_row, gap : gap + cells])
+    rest = np.ones(slab.shape, np.bool_)
+    rest[new_row, gap : gap + cells] = False
+    kept = slab[rest]
+    found = _networks.lstm_step(below, below_row, before, before_row, slab[:, gap : gap + cells], old_row, new_row)
+    assert found.dtype == np.float32
+    assert found == pytest.approx(expected, abs=2e-6)
+    assert slab[new_row, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
+    assert np.array_equal(slab[rest], kept)  # nothing beside the new cells is written
+
+
+def test_steps_beyond_their_rows_are_refused():
+    gates, cell, row = np.zeros((2, 8), np.float32), np.zeros((3, 2), np.float32), np.zeros(1, np.int64)
+    for place, number in ((1, 2), (3, 2), (5, 3), (6, -1)):
+        arguments = [gates, row, gates, row, cell, row, row]
+        arguments[place] = np.array([number])
+        with pytest.raises(IndexError, match=f"row {number} is none of the {3 if place > 3 else 2}"):
+            _networks.lstm_step(*arguments)
+    with pytest.raises(ValueError, match="rows of 8 numbers instead of 12"):
+        _networks.lstm_step(gates, row, gates, row, np.zeros((3, 3), np.float32), row, row)
+    with pytest.raises(ValueError, match="2 row numbers for 1 rows"):
+        _networks.lstm_step(gates, row, gates, np.zeros(2, np.int64), cell, row, row)
+
+
+@given(
+    num_rows=st.integers(0, 14),
+    num_inputs=st.sampled_from([1, 7, 64]),
+    num_outputs=st.sampled_from([1, 15, 16, 31, 32, 33, 70]),
+    gap=st.integers(0, 2),
+    with_bias=st.booleans(),
+    level=st.sampled_from([0, 1, 2]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_products_agree_with_their_slow_twin_and_with_themselves_in_any_batch(
+    num_rows, num_inputs, num_outputs, gap, with_bias, level, seed
+):
+    random = np.random.default_rng(seed)
+    weight, bias = (random.normal(0, 1, shape).astype(np.float32) for shape in ((num_outputs, num_inputs), num_outputs))
+    rows = random.normal(0, 1, (5, num_inputs + gap)).astype(np.float32)[:, gap:]
+    row = random.integers(5, size=num_rows)
+    product = _networks.Product(weight, bias if with_bias else None, level)
+    assert (product.num_inputs, product.num_outputs) == (num_inputs, num_outputs)
+    found = product(rows, row)
+    expected = rows[row].astype(np.float64) @ weight.T.astype(np.float64) + (bias if with_bias else 0)
+    assert found.shape == expected.shape
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert np.array_equal(found, product(rows)[row])
+    assert np.array_equal(found[num_rows // 3 :], product(rows, row[num_rows // 3 :]))
+
+
+def test_products_of_other_shapes_are_refused():
+    weight = np.zeros((3, 4), np.float32)
+    with pytest.raises(ValueError, match="weights and bias are not of one shape"):
+        _networks.Product(weight, np.zeros(4, np.float32))
+    with pytest.raises(ValueError, match="weights and bias are not of one shape"):
+        _networks.Product(weight[:0], None)
+    with pytest.raises(ValueError, match="rows of 5 numbers instead of 4"):
+        _networks.Product(weight, None)(np.zeros((2, 5), np.float32))
+    with pytest.raises(IndexError, match="row 2 is none of the 2"):
+        _networks.Product(weight, None)(np.zeros((2, 4), np.float32), np.array([0, 2]))
+
+
+@given(size=st.sampled_from([0, 1, 15, 64, 100]), spread=st.sampled_from([0.1, 1.0, 30.0]), seed=st.integers(0, 99))
+def test_silu_agrees_with_its_definition(size, spread, seed):
+    x = np.random.default_rng(seed).normal(0, spread, size).astype(np.float32)
+    expected = x / (1 + np.exp(-x.astype(np.float64)))
+    _networks.silu(x)
+    assert x == pytest.approx(expected, abs=1e-5)
 
 
 def slow_peephole_cell(gates, before, peephole):
@@ -116,7 +204,7 @@ def test_a_cell_with_peepholes_agrees_with_its_slow_twin(num_rows, cells, gap, s
     before = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
     peephole = random.normal(0, 1, (3, cells)).astype(np.float32)
     expected = slow_peephole_cell(gates, before[:, gap:], peephole)
-    assert _lm.peephole_cell(gates, before[:, gap:], peephole) == pytest.approx(expected, abs=5e-6)
+    assert _networks.peephole_cell(gates, before[:, gap:], peephole) == pytest.approx(expected, abs=5e-6)
 
 
 @given(
@@ -132,7 +220,7 @@ def test_rows_are_put_together_where_their_slots_are(widths, num_rows, gap, seed
     slab = np.full((8, sum(widths)), np.float32(7))
     expected = slab.copy()
     expected[slots] = np.concatenate(pieces, 1)
-    _lm.scatter_rows(pieces, slots, slab)
+    _networks.scatter_rows(pieces, slots, slab)
     assert np.array_equal(slab, expected)
 
 
@@ -146,22 +234,22 @@ def test_rows_that_do_not_fit_their_slab_are_refused():
         ([piece], [0, -1], "slot -1 is none"),
     ):
         with pytest.raises(ValueError, match=message):
-            _lm.scatter_rows(pieces, np.array(slots, np.int64), slab)
+            _networks.scatter_rows(pieces, np.array(slots, np.int64), slab)
 
 
 def test_peepholes_of_another_shape_are_refused():
     gates, rows, peephole = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32), np.zeros((3, 3), np.float32)
     with pytest.raises(ValueError, match="not of one shape"):
-        _lm.peephole_cell(gates, rows[:1, :3], peephole)
+        _networks.peephole_cell(gates, rows[:1, :3], peephole)
     with pytest.raises(ValueError, match="not rows of the gates' width"):
-        _lm.peephole_cell(gates, rows[:, :6:2], peephole)
+        _networks.peephole_cell(gates, rows[:, :6:2], peephole)
 
 
 def test_cells_of_another_shape_are_refused():
     gates, rows = np.zeros((2, 12), np.float32), np.zeros((2, 8), np.float32)
     with pytest.raises(ValueError, match="not of one shape"):
-        _lm.lstm_cell(gates, rows[:1, :3], rows[:, 3:6])
+        _networks.lstm_cell(gates, rows[:1, :3], rows[:, 3:6])
     with pytest.raises(ValueError, match="not rows of the gates' width"):
-        _lm.lstm_cell(gates, rows[:, :4], rows[:, 3:6])
+        _networks.lstm_cell(gates, rows[:, :4], rows[:, 3:6])
     with pytest.raises(ValueError, match="not rows of the gates' width"):
-        _lm.lstm_cell(gates, rows[:, :6:2], rows[:, 3:6])
+        _networks.lstm_cell(gates, rows[:, :6:2], rows[:, 3:6])

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja import _lm
+from ninja import _networks
 from ninja.errors import FormatError, ModelError
 from ninja.files import text as utf8
 from ninja.formats.kaldi.objects import BLANK, ObjectReader
@@ -134,12 +134,12 @@ class KaldiRnnlm(StatePoolLM):
             return
         parent = self._states.index_select(0, self._tensor(old))  # [n, row]
         pieces = [piece.numpy() for piece in self._pieces(parent, words)]
-        _lm.scatter_rows(pieces, new, self._states.numpy())
+        _networks.scatter_rows(pieces, new, self._states.numpy())
 
 
 def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor) -> torch.Tensor:
     """Compute `ninja.models.nnet3_operations.lstm_cell` in one pass over memory instead of a dozen."""
-    return torch.from_numpy(_lm.peephole_cell(gates.numpy(), before.numpy(), peephole.numpy()))
+    return torch.from_numpy(_networks.peephole_cell(gates.numpy(), before.numpy(), peephole.numpy()))
 
 
 def open_rnnlm(path: str, options: LoadOptions) -> KaldiRnnlm:

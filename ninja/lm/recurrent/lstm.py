@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from ninja import _lm
+from ninja import _networks
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.compute import device_of, linear
 from ninja.lm.protocol import DEFAULTS, LoadOptions
@@ -103,7 +103,7 @@ class _Layer:
         n, p = self.num_cells, self.num_outputs
         gates = self.gates(torch.cat((below, old[:, : self._width]), 1))  # [n, 4 cells]
         if gates.is_cpu:  # six times as fast as torch's operations one by one
-            hidden = torch.from_numpy(_lm.lstm_cell(gates.numpy(), old[:, p:].numpy(), new[:, p:].numpy()))
+            hidden = torch.from_numpy(_networks.lstm_cell(gates.numpy(), old[:, p:].numpy(), new[:, p:].numpy()))
         else:
             sigmoid, candidate = gates[:, : 3 * n].sigmoid_(), gates[:, 3 * n :].tanh_()
             cell = torch.mul(sigmoid[:, n : 2 * n], old[:, p:]).addcmul_(sigmoid[:, :n], candidate)

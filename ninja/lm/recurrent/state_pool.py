@@ -1,18 +1,18 @@
-"""Networks as language models, with states in one pool and cached log-normalisers."""
+"""Networks of torch as language models, with states in one pool."""
 
 from __future__ import annotations
 
-import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ninja import _lm
+from ninja import _networks
 from ninja.lm.compute import Threads, as_tensor, device_of, linear, logsumexp
-from ninja.lm.protocol import LanguageModel, LoadOptions, SlotPool
+from ninja.lm.protocol import LanguageModel, LoadOptions
+from ninja.lm.recurrent.pool import PoolLM
 from ninja.lm.word_map import Words
 
 ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
@@ -20,17 +20,11 @@ EVEN_ROWS = 32  # CPU batches are padded to a multiple, as oneDNN plans each siz
 LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 
 
-class StatePoolLM(LanguageModel, ABC):
-    """A network as a `LanguageModel` whose histories are rows of a pool.
-
-    The pool is on the device. A row contains the network's output after the history's last word, whose product with a
-    word's embedding is that word's score. The log-normaliser of a history, exact or estimated by a trained network, is
-    computed once, when its first word is scored.
+class StatePoolLM(PoolLM):
+    """A network of torch as a `LanguageModel`; the pool is on its device.
 
     Subclasses implement `_step`, which computes a row from its parent, and call `_begin` at the end of `__init__`.
     """
-
-    _num_parameters: int | None = None
 
     def __init__(
         self,
@@ -54,39 +48,30 @@ class StatePoolLM(LanguageModel, ABC):
             first_word: The normaliser excludes words with smaller ids.
             normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]. Default: exact.
         """
-        self.vocabulary = words.vocabulary
-        self.bos: int | None = words.bos
-        self.eos = words.eos
-        self.unk = words.unk
-        self.unk_words = words.unk_words
-        self._normalize = options.normalized
+        super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
-        self._max_batch = options.max_batch
         self._threads = Threads()
         self._device = device_of(options.device)
         self._embedding = embedding.detach().to(self._device)  # [words, embedding]
         self.state_size = embedding.shape[1]
         self._bias = None if bias is None else bias.detach().to(self._device)  # [words]
+        self._row_width = width
         self._output = output
         blocks = self._embedding[first_word:].split(LOGIT_WORDS) if self.normalized else ()
         biases = [None] * len(blocks) if self._bias is None else self._bias[first_word:].split(LOGIT_WORDS)
         self._logits = [linear(weight, offset) for weight, offset in zip(blocks, biases, strict=False)]
-        self._empty(width)
-        self._start_normaliser = np.float32(np.nan)
+        self._empty()
 
-    def _empty(self, width: int) -> None:
-        """Reset the pool to no slots."""
-        self._states = torch.empty(0, width, device=self._device)
-        self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
-        self._slots = SlotPool(self._grow)
+    def _empty(self) -> None:
+        self._states = torch.empty(0, self._row_width, device=self._device)
+        super()._empty()
 
     def twin(self) -> LanguageModel | None:
         """See `LanguageModel.twin`; None on other devices than the CPU, where a second thread gains nothing."""
         if self._device.type != "cpu":
             return None
-        twin = copy.copy(self)
+        twin = self._copy()
         twin._threads = Threads(1)
-        twin._empty(self._states.shape[1])
         return twin
 
     @abstractmethod
@@ -100,33 +85,12 @@ class StatePoolLM(LanguageModel, ABC):
 
     def _begin(self) -> None:
         """Compute the state after ``<s>``."""
-        self._start_row = self._step(torch.zeros(1, self._states.shape[1], device=self._device), np.array([self.bos]))
-
-    @property
-    def num_parameters(self) -> int | None:
-        """Number of trained parameters."""
-        return self._num_parameters
-
-    @property
-    def normalized(self) -> bool:
-        """True if scores are normalised exactly."""
-        return self._normalize and self._estimate is None
-
-    @property
-    def num_slots(self) -> int:
-        """Number of slots in use."""
-        return self._slots.num_used
+        self._start_row = self._step(torch.zeros(1, self._row_width, device=self._device), np.array([self.bos]))
 
     @torch.inference_mode()
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
-        slots = self._slots.take(count)
-        self._states[self._tensor(slots)] = self._start_row
-        if count and self._normalize and np.isnan(self._start_normaliser):
-            self._normaliser[slots[:1]] = np.nan
-            self._start_normaliser = self._log_normalisers(self._outputs(slots[:1]))[0]
-        self._normaliser[slots] = self._start_normaliser
-        return slots
+        return super().start(count)
 
     @torch.inference_mode()
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -135,37 +99,14 @@ class StatePoolLM(LanguageModel, ABC):
         if self._max_batch is None and self._device.type == "cpu" and count > EVEN_ROWS and count % EVEN_ROWS:
             spare = (0, -count % EVEN_ROWS)
             slots, words = np.pad(slots, spare, "edge"), np.pad(words, spare, "edge")
-        new = self._slots.take(len(slots))
-
-        def step(piece: slice) -> None:
-            self._advance(slots[piece], new[piece], words[piece])
-
-        try:
-            self._in_pieces(step, len(slots))
-        except BaseException:  # callers retry with fewer slots if memory runs out
-            self.release(new)
-            raise
+        new = super().advance(slots, words)
         self.release(new[count:])
-        self._normaliser[new] = np.nan
         return new[:count]
 
     @torch.inference_mode()
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        if self._normalize:
-            missing = np.unique(slots[np.isnan(self._normaliser[slots])])
-            self._normaliser[missing] = self._log_normalisers(self._outputs(missing))
-        score = np.empty(len(slots), np.float32)
-
-        def multiply(piece: slice) -> None:
-            score[piece] = self._products(self._outputs(slots[piece]), words[piece])
-
-        self._in_pieces(multiply, len(slots))
-        return score - self._normaliser[slots] if self._normalize else score
-
-    def release(self, slots: np.ndarray) -> None:
-        """See `LanguageModel.release`."""
-        self._slots.give_back(slots)
+        return super().logprob(slots, words)
 
     @torch.inference_mode()
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
@@ -176,6 +117,24 @@ class StatePoolLM(LanguageModel, ABC):
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
         """See `LanguageModel.word_vectors`."""
         return self._embedding.index_select(0, self._tensor(words)).float().cpu().numpy()
+
+    def _put_start(self, slots: np.ndarray) -> None:
+        self._states[self._tensor(slots)] = self._start_row
+
+    def _extend(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
+        self._in_pieces(lambda piece: self._advance(old[piece], new[piece], words[piece]), len(old))
+
+    def _scores(self, slots: np.ndarray, words: np.ndarray) -> npt.NDArray[np.float32]:
+        score = np.empty(len(slots), np.float32)
+
+        def multiply(piece: slice) -> None:
+            score[piece] = self._products(self._outputs(slots[piece]), words[piece])
+
+        self._in_pieces(multiply, len(slots))
+        return score
+
+    def _log_normalisers_of(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
+        return self._log_normalisers(self._outputs(slots))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
         """Compute on all rows of a batch, in pieces of the size that suits the device or that the caller chose."""
@@ -191,7 +150,8 @@ class StatePoolLM(LanguageModel, ABC):
         if output.is_cpu:  # torch would copy the embeddings of the words first
             bias = None if self._bias is None else self._bias.numpy()
             embedding = self._embedding.contiguous().numpy()
-            return _lm.word_scores(output.contiguous().numpy(), embedding, bias, np.ascontiguousarray(words, np.int32))
+            row, word32 = np.arange(len(words)), np.ascontiguousarray(words, np.int32)
+            return _networks.word_scores(output.contiguous().numpy(), row, embedding, None, bias, word32)
         word = self._tensor(words)
         score = (output * self._embedding.index_select(0, word)).sum(-1)  # [n]
         if self._bias is not None:
@@ -216,18 +176,16 @@ class StatePoolLM(LanguageModel, ABC):
                 result[piece] = blocks.logsumexp(-1).cpu().numpy()
                 return
             parts = np.stack([logsumexp(logits(rows)) for logits in self._logits], 1)  # [piece, blocks]
-            result[piece] = _lm.logsumexp(parts.reshape(-1), len(rows))
+            result[piece] = _networks.logsumexp(parts.reshape(-1), len(rows))
 
         self._in_pieces(normalise, len(output))
         return result
 
     def _grow(self, capacity: int) -> None:
-        """Enlarge the pool to this many slots."""
-        old = len(self._states)
-        slab = torch.empty(capacity, self._states.shape[1], device=self._device)
-        slab[:old] = self._states
+        slab = torch.empty(capacity, self._row_width, device=self._device)
+        slab[: len(self._states)] = self._states
         self._states = slab
-        self._normaliser = np.concatenate((self._normaliser, np.full(capacity - old, np.nan, np.float32)))
+        super()._grow(capacity)
 
     def _tensor(self, numbers: np.ndarray) -> torch.Tensor:
         return as_tensor(numbers, self._device)
