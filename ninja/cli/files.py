@@ -21,7 +21,7 @@ from ninja.pipeline.outputs import names_job
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 # Parameters that do not change the results, or are identified by the sources; those of the run may differ when resumed.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
-OF_THE_RUN = {"batch_arcs", "device", "on_error", "allow_pipes"}
+OF_THE_RUN = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}
 
 
 class InputFile(click.ParamType):

@@ -15,7 +15,7 @@ import click
 
 from ninja.cli.console import Console
 from ninja.cli.files import InputFile, OutputFile
-from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, word_options
+from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, backend_option, word_options
 from ninja.cli.options import Command, Sectioned, normalizer_option, output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
@@ -27,7 +27,7 @@ from ninja.lm import LanguageModel
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.load import CHECKPOINT, detect_format, open_model, place_of, refuse_unused_classes
 from ninja.lm.perplexity import Perplexity
-from ninja.lm.protocol import LoadOptions
+from ninja.lm.protocol import Backend, LoadOptions
 from ninja.lm.trie import word_logprobs
 
 BATCH = 256  # sentences scored side by side
@@ -64,6 +64,7 @@ def _loads_model(command: Command) -> Command:
     @click.argument("model", type=InputFile())
     @click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]")
     @click.option("--device", default="auto", help=DEVICE_HELP)
+    @backend_option
     @reads("--words", "Symbol table of a model that numbers its words.", load=SymbolTable.read)
     @word_options(*WORD_OPTIONS)
     @functools.wraps(command)
@@ -71,11 +72,12 @@ def _loads_model(command: Command) -> Command:
         model: str,
         normalize: bool | None,
         device: str,
+        backend: Backend,
         words: SymbolTable | None,
         load_options: LoadOptions,
         **options: Any,
     ) -> None:
-        load_options = replace(load_options, device=device, normalize=normalize, words=words)
+        load_options = replace(load_options, device=device, normalize=normalize, words=words, backend=backend)
         lm = open_model(model, load_options)
         refuse_unused_classes([lm], load_options)
         command(name=model, model=lm, **options)

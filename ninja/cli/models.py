@@ -12,7 +12,7 @@ import click
 from ninja.cli.options import Command, ListType, reads, section
 from ninja.errors import OptionError
 from ninja.lm.mixture import How
-from ninja.lm.protocol import LoadOptions, OOVScore, TextTransform
+from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
@@ -24,6 +24,11 @@ DIRECTIONS = ListType(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
 DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, or copies on cuda:0,cuda:1; auto selects a GPU if there is one."
+BACKEND_HELP = (
+    "Library that computes LSTM networks and Kaldi RNNLMs: numpy, which starts at once and needs no torch, or torch, "
+    "which computes on GPUs and, where the processor has it, in half precision. auto is torch with a GPU, else numpy."
+)
+backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
 ITERATE_HELP = "Rescore with one model after another; each D is forward or backward."
 
 
@@ -109,18 +114,19 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
         ),
     )
-    @section("Running", click.option("--device", default="auto", help=DEVICE_HELP))
+    @section("Running", click.option("--device", default="auto", help=DEVICE_HELP), backend_option)
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],
         old_lm: str | None,
         normalize: bool | None,
+        backend: Backend,
         load_options: LoadOptions,
         **options: Any,
     ) -> None:
         how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
         models = ModelFiles(_files(rnnlm), old_lm, *how)
-        models = replace(models, load_options=replace(load_options, normalize=normalize))
+        models = replace(models, load_options=replace(load_options, normalize=normalize, backend=backend))
         command(models=models, **options)
 
     return collected

@@ -11,15 +11,14 @@ from ninja.lattice.text import LexicalTable
 
 
 def sentence_confidence(lattice: Lattice, scales: Scales = Scales(), *, forms: LexicalTable | None = None) -> float:
-    """Return the cost difference between the second-best and the best word sequence.
+    """Return by how much the second-best word sequence costs more than the best.
 
     Args:
-        lattice: Any lattice.
-        scales: Weights of the total cost.
-        forms: Lexical forms by which words are compared.  [default: words are compared unchanged]
+        scales: Factors of the costs.
+        forms: Lexical forms of the words, by which they are compared.  [default: words are compared as they are]
 
     Returns:
-        A difference of natural-log costs, ≥ 0; +inf if there is only one word sequence.
+        A difference of natural-log costs, ≥ 0; +inf if there is but one word sequence.
 
     Raises:
         LatticeError: No path leads from the start to a final state.

@@ -1,4 +1,4 @@
-"""Application of transcript filters to the words of lattices."""
+"""Filters of transcripts applied to the words of lattices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ninja.lattice.word_ids import used_words
 
 
 class LatticeFilter:
-    """Applies a transcript filter to each word of lattices. The resulting words have their own symbol table.
+    """Applies a filter of hypotheses to each word of lattices; the new words are in a new symbol table.
 
     Raises:
-        OptionError: A rule of the global mapping file replaces a sequence of words.
+        OptionError: Rules of the global mapping file replace several words at once.
     """
 
     def __init__(self, word_filter: WordFilter) -> None:
@@ -30,14 +30,13 @@ class LatticeFilter:
             )
         self.filter = word_filter
         self.table = SymbolTable.growing()
-        self._changed: dict[str, tuple[int, ...]] = {}  # word -> ids of the words that replace it
+        self._changed: dict[str, tuple[int, ...]] = {}  # ids of each word
 
     def check(self, references: Mapping[str, Sequence[str]]) -> None:
-        """Check with the references that the filter changes each word independently of its context.
+        """Check on some sentences that the filter changes each word independently of the others.
 
         Raises:
-            OptionError: The filter depends on the context.
-            NinjaError: As for ``WordFilter.lines``.
+            OptionError: It does not, or as ``WordFilter.lines``.
         """
         if self.filter.script is None:
             return
@@ -49,30 +48,29 @@ class LatticeFilter:
                 raise OptionError(f"{self.filter.script} {message} (utterance {key})")
 
     def lattice(self, lattice: Lattice, words: SymbolTable) -> Lattice:
-        """Apply the filter to the words of a lattice; see ``relabel``.
+        """Return a lattice with the changed words; see ``relabelled``.
 
         Args:
-            lattice: Any lattice.
-            words: Symbol table for a lattice that has none.
+            words: Symbol table of lattices without one.
         """
         ids = used_words(lattice)
         names = (lattice.words or words).spell(ids)
         self._add(set(names))
-        return relabel(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
+        return relabelled(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
 
     def _add(self, names: set[str]) -> None:
-        """Apply the filter to new words."""
+        """Filter the words that were not seen before."""
         new = sorted(names - self._changed.keys())
         changed = self.filter.lines([(str(number), [name]) for number, name in enumerate(new)])
         for name, words in zip(new, changed, strict=True):
             self._changed[name] = tuple(self.table.intern(words))
 
 
-def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
+def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
     """Replace each word of a lattice by any number of words.
 
-    An arc whose word is replaced by several words becomes a chain of arcs, the first of which has the costs; the result
-    then has neither alignments nor times.
+    An arc of several words becomes a chain of arcs; the first has the costs. If there are such arcs, the result has
+    neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))
@@ -104,6 +102,6 @@ def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
         for chain in chains:
             arcs.append(chain)
             begin.append(len(arcs))
-    dst, labels = (np.array([arc[field] for arc in arcs], np.int64) for field in range(2))
-    graph, acoustic = (np.array([arc[field] for arc in arcs], np.float32) for field in (2, 3))
+    dst, labels = (np.array([arc[place] for arc in arcs], np.int64) for place in range(2))
+    graph, acoustic = (np.array([arc[place] for arc in arcs], np.float32) for place in (2, 3))
     return Lattice.from_arrays(lattice.key, begin, dst, labels, graph, acoustic, final_graph, final_acoustic)

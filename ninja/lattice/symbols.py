@@ -54,9 +54,15 @@ class SymbolTable:
                 raise SymbolError(f"id {number} names two words, {self._word[number]!r} and {word!r}", path)
 
     @classmethod
-    def from_words(cls, words: Sequence[str]) -> SymbolTable:
-        """Create a table that numbers words from 0 in order."""
-        return cls((word, number) for number, word in enumerate(words))
+    def from_words(cls, words: Sequence[str], path: str | None = None) -> SymbolTable:
+        """Create a table that numbers words from 0 in order.
+
+        Raises:
+            SymbolError: A word occurs twice.
+        """
+        table = cls((), path)
+        table._id, table._word = dict(zip(words, range(len(words)), strict=True)), dict(enumerate(words))
+        return table if len(table._id) == len(words) else cls(zip(words, range(len(words)), strict=True), path)
 
     @classmethod
     def growing(

@@ -52,18 +52,17 @@ class Checkpoint:
         return next(kind for kind, (_, network) in NETWORKS.items() if isinstance(self.module, network))
 
 
-def open_checkpoint(path: str, options: LoadOptions) -> LstmLM | TransformerLM | KaldiRnnlm:
-    """Open a checkpoint as a language model, see `read` and `ninja.lm.load`."""
-    stored = read(path)
-    if isinstance(stored.module, KaldiModel):
-        return KaldiRnnlm(stored.module, options, path)
-    unk_words = stored.card.get("unk_words")
-    model = TransformerLM if isinstance(stored.module, transformer.TransformerLanguageModel) else LstmLM
+def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | TransformerLM | KaldiRnnlm:
+    """Open a stored network as a language model on torch, see `ninja.lm.load`."""
+    module = _module(stored)
+    if isinstance(module, KaldiModel):
+        return KaldiRnnlm(module, options, stored.path)
+    model = TransformerLM if isinstance(module, transformer.TransformerLanguageModel) else LstmLM
     return model(
-        stored.module,
-        SymbolTable(((word, number) for number, word in enumerate(stored.words)), path),
+        module,
+        SymbolTable.from_words(stored.words, stored.path),
         options,
-        unk_words if type(unk_words) is int and unk_words > 0 else None,
+        stored.unk_words,
     )
 
 
@@ -162,12 +161,15 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         ModelError: The file is damaged, or no checkpoint of this format.
     """
     stored = read_network(path)
-    if stored.kind == KALDI:
-        state = {name: torch.from_numpy(array.copy()) for name, array in stored.arrays.items()}
-        module: Module | KaldiModel = rnnlm.build(stored.config, state, stored.words, stored.path)
-    else:
-        module = _build(stored)
-    return Checkpoint(module, stored.words, stored.card, stored.storage)
+    return Checkpoint(_module(stored), stored.words, stored.card, stored.storage)
+
+
+def _module(stored: StoredNetwork) -> Module | KaldiModel:
+    """Make the network of a checkpoint, float32."""
+    if stored.kind != KALDI:
+        return _build(stored)
+    state = {name: torch.from_numpy(array.copy()) for name, array in stored.arrays.items()}
+    return rnnlm.build(stored.config, state, stored.words, stored.path)
 
 
 class Undrawn(TorchFunctionMode):

@@ -53,6 +53,12 @@ class StoredNetwork:
     storage: Storage
     path: str  # for messages
 
+    @property
+    def unk_words(self) -> int | None:
+        """Number of distinct training words mapped to ``<unk>``, if known."""
+        number = self.card.get("unk_words")
+        return number if type(number) is int and number > 0 else None
+
     def check_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
         """Check that the arrays, scales aside, are exactly those of these names and shapes.
 
@@ -127,7 +133,7 @@ def _check_arrays(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
     for name, weight in state.items():
         if not isinstance(name, str) or not isinstance(weight, np.ndarray):
             raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", path)
-        if not np.isfinite(weight).all():
+        if weight.dtype.kind == "f" and not np.isfinite(weight).all():
             raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
 
 

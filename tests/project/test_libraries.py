@@ -71,7 +71,7 @@ def test_every_command_shows_its_help_with_small_libraries_alone(light, tmp_path
         assert code == 0, f"{line}: {said}"
 
 
-def test_commands_without_networks_work_with_small_libraries_alone(light, tmp_path):
+def test_commands_work_with_small_libraries_alone(light, tmp_path):
     lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
     lines = [
         ["doctor"],
@@ -92,6 +92,8 @@ def test_commands_without_networks_work_with_small_libraries_alone(light, tmp_pa
         ["lmrescore", "pruned.ark", "--lm", "ngram.arpa", *words, "-o", "first.ark"],
         ["rescore", "pruned.ark", *words, "--rnnlm", "ngram.arpa", "--max-unknown", "1", "-o", "second.ark"],
         ["lm", "score", "ngram.arpa", text],
+        ["rescore", "pruned.ark", *words, "-o", "neural.ark"],
+        ["lm", "score", "english", text],
     ]
     results = run(light, lines, tmp_path)
     for line, (code, said) in zip(lines, results, strict=True):
@@ -102,8 +104,8 @@ def test_commands_say_which_library_to_install(light, tmp_path):
     lattices, words, text = EXAMPLES / "lat.ark.gz", ("--words", EXAMPLES / "words.txt"), EXAMPLES / "text"
     key = text.read_text().split(maxsplit=1)[0]
     wanted = {
-        ("rescore", lattices, *words, "-o", "out.ark"): ("a Ninja checkpoint needs torch", TORCH),
-        ("tune", lattices, *words, "--ref", text, "-o", "out.toml"): ("a Ninja checkpoint needs torch", TORCH),
+        ("rescore", lattices, *words, "--backend", "torch", "-o", "out.ark"): ("a network of lstm needs torch", TORCH),
+        ("lm", "score", "english", text, "--device", "cuda"): ("a network of lstm needs torch", TORCH),
         ("train", text, "--dev", text, "-o", "out.pt"): ("training a network needs torch", TORCH),
         ("convert", lattices, "-o", "out.pt"): ("writing a k2 file needs torch", TORCH),
         ("convert", lattices, "-o", "out.arrow"): ("the native format needs pyarrow", "pip install pyarrow"),
@@ -127,7 +129,9 @@ def test_the_doctor_lists_what_is_not_installed_and_what_needs_it(light, tmp_pat
     assert "BAD" not in done.stdout
     missing = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("-  ")}
     assert missing == set(LIBRARIES) - set(SMALL)
-    assert f"not installed, needed for neural language models, training, writing k2 files; {TORCH}" in done.stdout
+    assert (
+        f"not installed, needed for networks other than LSTMs, GPUs, training, writing k2 files; {TORCH}" in done.stdout
+    )
 
 
 def test_a_library_that_cannot_be_imported_says_why():

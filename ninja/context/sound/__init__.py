@@ -1,1 +1,1 @@
-"""Pronunciations of words, letters as a substitute for phones, and phone confusion costs."""
+"""Sound of words: pronunciations, letters, and costs of confusing phones."""

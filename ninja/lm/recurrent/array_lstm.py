@@ -1,0 +1,163 @@
+"""Run an LSTM language model on NumPy, one step for a batch of histories per call."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from ninja import _networks
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.protocol import DEFAULTS, LoadOptions
+from ninja.lm.recurrent.array_pool import ArrayPoolLM, Embedding
+from ninja.lm.recurrent.pool import Floats, Slots
+from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
+from ninja.lm.word_map import Words
+
+GATE_ORDER = [
+    0,
+    1,
+    3,
+    2,
+]  # from torch's input, forget, cell, output, to that of `_networks.lstm_step`
+CACHED_BYTES = 96 << 20  # of the gates of words
+
+
+class ArrayLstm(ArrayPoolLM):
+    """An LSTM network on NumPy as a `LanguageModel`.
+
+    A row of the pool contains the output and the cell of each layer, as in `ninja.lm.recurrent.lstm.LstmLM`. The gates
+    of a layer are the sum of two products: with the layer's input, and with its output after the history, which is
+    computed once for all continuations of a history. The first layer's input is a word's embedding, whose product is
+    computed once for each word.
+    """
+
+    def __init__(self, network: StoredNetwork, options: LoadOptions = DEFAULTS) -> None:
+        """Use the weights of a trained network.
+
+        If the network can estimate its normaliser, and the options leave `normalize` unset, the estimate is used.
+
+        Raises:
+            ModelError: An array is missing or does not fit the configuration.
+        """
+        shapes = lstm_shapes(network.config)
+        network.check_shapes(shapes)
+        words = Words.of(SymbolTable.from_words(network.words, network.path), unk_words=network.unk_words)
+        name = "embedding.weight"
+        is_scaled = network.is_scaled(name)
+        embedding = Embedding(
+            network.arrays[name] if is_scaled else network.weight(name),
+            network.arrays[name + SCALE] if is_scaled else None,
+        )
+        layers = [_Layer(network, number) for number in range(network.config["layers"])]
+        estimates = network.config["normaliser"] > 0 and options.normalize is None
+        super().__init__(
+            words,
+            embedding,
+            network.weight("bias"),
+            width=sum(layer.num_outputs + layer.num_cells for layer in layers),
+            output=sum(layer.num_outputs + layer.num_cells for layer in layers[:-1]),
+            options=options,
+            normaliser=_normaliser(network) if estimates else None,
+        )
+        self._layers = layers
+        self._word_gates = _WordGates(embedding, layers[0].entry)
+        self._num_parameters = sum(math.prod(shape) for shape in shapes.values())
+        self._begin()
+
+    def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        parent, parent_row = np.unique(old, return_inverse=True)
+        below, below_row = self._word_gates.of(words)
+        place = 0
+        for number, layer in enumerate(self._layers):
+            outputs = self._states[:, place : place + layer.num_outputs]
+            before = layer.recurrent(outputs[:, : layer.recurrent.num_inputs], parent)
+            place += layer.num_outputs
+            cells = self._states[:, place : place + layer.num_cells]
+            output = layer.project(_networks.lstm_step(below, below_row, before, parent_row, cells, old, new))
+            outputs[new] = output
+            place += layer.num_cells
+            if number + 1 < len(self._layers):
+                below, below_row = self._layers[number + 1].entry(output), np.arange(len(words))
+
+
+class _Layer:
+    """The products of a layer, with gates in the order of `GATE_ORDER`."""
+
+    def __init__(self, network: StoredNetwork, number: int) -> None:
+        def gates(kind: str) -> Floats:
+            weight = network.weight(f"lstm.{kind}_l{number}")
+            return weight.reshape(4, -1)[GATE_ORDER].reshape(weight.shape)
+
+        # Gates are the sum of both products.
+        self.entry = _networks.Product(gates("weight_ih"), gates("bias_ih") + gates("bias_hh"))
+        self.recurrent = _networks.Product(gates("weight_hh"), None)
+        self.num_cells = self.entry.num_outputs // 4
+        name = f"lstm.weight_hr_l{number}"
+        projection = network.weight(name) if name in network.arrays else None
+        if "more.weight" in network.arrays and number == network.config["layers"] - 1:
+            first = np.eye(self.num_cells, dtype=np.float32) if projection is None else projection
+            projection = np.concatenate((first, network.weight("more.weight")))
+        self._projection = None if projection is None else _networks.Product(projection, None)
+        self.num_outputs = self.num_cells if projection is None else len(projection)
+
+    def project(self, hidden: Floats) -> Floats:
+        """Return the layer's output, float32 [n, outputs]."""
+        return hidden if self._projection is None else self._projection(hidden)
+
+
+class _WordGates:
+    """Products of words' embeddings with the gate weights of the first layer; twins share them."""
+
+    def __init__(self, embedding: Embedding, product: _networks.Product) -> None:
+        self._embedding = embedding
+        self._product = product
+        self._lock = threading.Lock()
+        self._most = max(1, CACHED_BYTES // (4 * product.num_outputs))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._row = np.full(len(self._embedding.weight), -1)  # [words], -1 = not computed
+        # A new table, as other threads may read the former one.
+        self._table: Floats = np.empty((0, self._product.num_outputs), np.float32)
+        self._num_rows = 0
+
+    def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
+        """Return a table of gates, float32 [rows, 4 * cells], and the row of each word, int64 [n]."""
+        with self._lock:
+            missing = np.unique(words[self._row[words] < 0])
+            if self._num_rows and self._num_rows + len(missing) > self._most:
+                self._forget()
+                missing = np.unique(words)
+            if len(missing):
+                self._compute(missing)
+            return self._table, self._row[words]
+
+    def _compute(self, words: np.ndarray) -> None:
+        first, last = self._num_rows, self._num_rows + len(words)
+        if last > len(self._table):
+            size = max(last, min(2 * last, self._most))
+            table = np.empty((size, self._product.num_outputs), np.float32)
+            table[:first] = self._table[:first]
+            self._table = table
+        self._table[first:last] = self._product(self._embedding.rows(words, self._product.num_inputs))
+        self._row[words] = np.arange(first, last)
+        self._num_rows = last
+
+
+def _normaliser(network: StoredNetwork) -> Callable[[Floats], Floats]:
+    """Return the function that estimates log-normalisers, float32 [n, embedding] → [n]."""
+    names = (f"normaliser.{number}" for number in (0, 2, 4))
+    first, second, last = (
+        _networks.Product(network.weight(f"{name}.weight"), network.weight(f"{name}.bias")) for name in names
+    )
+
+    def estimate(output: Floats) -> Floats:
+        for layer in (first, second):
+            output = layer(output)
+            _networks.silu(output.reshape(-1))
+        return last(output)[:, 0]
+
+    return estimate

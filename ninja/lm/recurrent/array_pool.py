@@ -1,0 +1,163 @@
+"""Networks as language models on NumPy, with states in one pool; torch is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _networks
+from ninja.lm.protocol import LanguageModel, LoadOptions
+from ninja.lm.recurrent.pool import Floats, PoolLM, Slots
+from ninja.lm.row_threads import RowThreads
+from ninja.lm.word_map import Words
+
+LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A vector for each word, in the precision of its file."""
+
+    weight: npt.NDArray[Any]  # float32 or int8 [words, width]
+    scale: Floats | None = None  # of each row of int8, float32 [words]
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """Return the vectors of words, or their first `width` numbers, float32 [n, width]."""
+        rows = self.weight[words, :width].astype(np.float32)
+        if self.scale is not None:
+            rows *= self.scale[words, None]
+        return rows
+
+
+class ArrayPoolLM(PoolLM):
+    """A network on NumPy as a `LanguageModel`; its rows are those of an array, float32 [capacity, row].
+
+    Subclasses implement `_advance`, and call `_begin` at the end of `__init__`.
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        embedding: Embedding,
+        bias: Floats | None,
+        width: int,
+        output: int,
+        options: LoadOptions,
+        first_word: int = 0,
+        normaliser: Callable[[Floats], Floats] | None = None,
+    ) -> None:
+        """Make an empty pool.
+
+        Args:
+            embedding: Output embedding of each word.
+            bias: Added to each word's score, float32 [words].
+            width: Numbers in a row.
+            output: Offset of the network's output in a row.
+            options: Options of loading; scores are normalised by default.
+            first_word: The normaliser excludes words with smaller ids.
+            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n]. Default: exact.
+        """
+        super().__init__(words, options, estimates=normaliser is not None)
+        self._estimate = normaliser
+        self._threads = RowThreads()
+        self._embedding = embedding
+        num_words = len(embedding.weight)
+        self._logits = [
+            _networks.Product(embedding.rows(np.arange(first, last)), None if bias is None else bias[first:last])
+            for first in range(first_word, num_words if self.normalized else 0, LOGIT_WORDS)
+            for last in [min(first + LOGIT_WORDS, num_words)]
+        ]
+        self.state_size = embedding.weight.shape[1]
+        self._bias = bias
+        self._row_width = width
+        self._columns = slice(output, output + embedding.weight.shape[1])  # of the output
+        self._start_row = np.zeros(width, np.float32)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._states: Floats = np.empty((0, self._row_width), np.float32)
+        super()._empty()
+
+    def _begin(self) -> None:
+        """Compute the state after ``<s>``."""
+        before, after = self._slots.take(2)
+        self._states[before] = 0.0
+        self._advance(np.array([before]), np.array([after]), np.array([self.bos]))
+        self._start_row = self._states[after].copy()
+        self.release(np.array([after, before]))
+
+    def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        """Fill rows of new slots; called by several threads at once; a row of zeros is the state before ``<s>``."""
+        raise NotImplementedError
+
+    def twin(self) -> LanguageModel:
+        """See `LanguageModel.twin`."""
+        twin = self._copy()
+        twin._threads = RowThreads(1)
+        return twin
+
+    def states(self, slots: np.ndarray) -> Floats:
+        """See `LanguageModel.states`."""
+        return self._outputs(slots)
+
+    def word_vectors(self, words: np.ndarray) -> Floats:
+        """See `LanguageModel.word_vectors`."""
+        return self._embedding.rows(words)
+
+    def _put_start(self, slots: Slots) -> None:
+        self._states[slots] = self._start_row
+
+    def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        order = np.argsort(old, kind="stable")  # so that continuations of a history are in the same piece
+        old, new, words = old[order], new[order], words[order]
+        self._in_pieces(lambda piece: self._advance(old[piece], new[piece], words[piece]), len(old))
+
+    def _scores(self, slots: Slots, words: np.ndarray) -> Floats:
+        output = self._states[:, self._columns]
+        scale, bias = self._embedding.scale, self._bias
+        word = np.ascontiguousarray(words, np.int32)
+        score = np.empty(len(slots), np.float32)
+
+        def multiply(piece: slice) -> None:
+            score[piece] = _networks.word_scores(output, slots[piece], self._embedding.weight, scale, bias, word[piece])
+
+        self._in_pieces(multiply, len(slots))
+        return score
+
+    def _outputs(self, slots: Slots) -> Floats:
+        """Return the network's outputs, float32 [slots, embedding]."""
+        output: Floats = self._states[slots, self._columns]
+        return output
+
+    def _log_normalisers_of(self, slots: Slots) -> Floats:
+        result = np.empty(len(slots), np.float32)
+
+        def normalise(piece: slice) -> None:
+            output = self._outputs(slots[piece])
+            result[piece] = self._exact_normalisers(output) if self._estimate is None else self._estimate(output)
+
+        self._in_pieces(normalise, len(slots))
+        return result
+
+    def _exact_normalisers(self, output: Floats) -> Floats:
+        """Return ln Σ exp of the logits of all words after each output, float32 [n]."""
+        parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
+        return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
+
+    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
+        """Compute on all rows of a batch, in pieces for the threads or of the size that the caller chose."""
+        if self._max_batch is None:
+            self._threads.run(compute, num_rows)
+            return
+        for first in range(0, num_rows, self._max_batch):
+            compute(slice(first, min(first + self._max_batch, num_rows)))
+
+    def _grow(self, capacity: int) -> None:
+        slab = np.empty((capacity, self._row_width), np.float32)
+        slab[: len(self._states)] = self._states
+        self._states = slab
+        super()._grow(capacity)

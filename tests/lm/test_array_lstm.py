@@ -1,0 +1,183 @@
+"""LSTM networks on NumPy: the scores of torch, without torch."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from test_lm_kernels import slow_logsumexp
+
+from ninja.errors import ModelError, OptionError
+from ninja.lm import load, sentence_logprobs
+from ninja.lm.protocol import LoadOptions
+from ninja.lm.recurrent import array_lstm, array_pool
+from ninja.lm.recurrent.array_lstm import ArrayLstm
+from ninja.lm.row_threads import RowThreads
+from ninja.lm.stored_network import StoredNetwork
+
+torch = pytest.importorskip("torch")
+
+import tiny_lstm  # noqa: E402
+from tiny_lstm import LATTICES, MODULE, NUM_WORDS, SENTENCES, SHAPES, VOCABULARY, WORDS  # noqa: E402
+
+from ninja.lm.checkpoint import _packed  # noqa: E402
+from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
+
+
+def stored(module, storage=None, **card):
+    """Return a network as stored: "half", "int8", or None for single precision."""
+    state = module.state_dict() if storage is None else _packed(module, storage)
+    arrays = {name: array if isinstance(array, np.ndarray) else array.numpy() for name, array in state.items()}
+    config = {name: getattr(module.config, name) for name in module.config.__dataclass_fields__}
+    return StoredNetwork("lstm", config, WORDS, card, arrays, storage or "half", "model.safetensors")
+
+
+def with_normaliser():
+    module = tiny_lstm.make_module()
+    torch.manual_seed(3)
+    module.add_normaliser(5)
+    return module.eval()
+
+
+@pytest.fixture(autouse=True)
+def single_precision(monkeypatch):
+    monkeypatch.setattr("ninja.lm.compute.computes_in_half", lambda: False)
+
+
+@pytest.mark.parametrize("name", [None, *SHAPES])
+def test_sentences_score_as_the_definition_says(name):
+    module = MODULE if name is None else SHAPES[name].module
+    tiny_lstm.scores_as_the_definition(ArrayLstm(stored(module)), module)
+
+
+@given(LATTICES)
+def test_lattices_are_rescored_as_their_paths_score(lattice):
+    tiny_lstm.rescores_as_paths_score(ArrayLstm(stored(MODULE)), lattice)
+
+
+@pytest.mark.parametrize("storage", ["half", "int8"])
+@pytest.mark.parametrize("normalize", [None, True, False])
+def test_stored_weights_score_as_with_torch(storage, normalize):
+    from ninja.lm.checkpoint import as_stored
+
+    module = with_normaliser()
+    ours = ArrayLstm(stored(module, storage), LoadOptions(normalize=normalize))
+    theirs = LstmLM(as_stored(module, storage), VOCABULARY, LoadOptions("cpu", normalize=normalize))
+    assert ours.normalized == theirs.normalized
+    assert ours.num_parameters == theirs.num_parameters
+    assert ours.device is None
+    assert sentence_logprobs(ours, SENTENCES) == pytest.approx(sentence_logprobs(theirs, SENTENCES), abs=1e-4)
+    words = np.arange(NUM_WORDS)
+    assert ours.word_vectors(words) == pytest.approx(theirs.word_vectors(words), abs=1e-6)
+    slots = [lm.advance(lm.start(2), np.array([3, 4], np.int32)) for lm in (ours, theirs)]
+    assert ours.states(slots[0]) == pytest.approx(theirs.states(slots[1]), abs=1e-5)
+
+
+@pytest.mark.parametrize("cached_bytes", [1, 400, 48 << 20])
+@pytest.mark.parametrize("logit_words", [1, 3, 4096])
+def test_scores_depend_neither_on_the_batch_nor_on_the_cache(monkeypatch, cached_bytes, logit_words):
+    monkeypatch.setattr(array_lstm, "CACHED_BYTES", cached_bytes)
+    monkeypatch.setattr(array_pool, "LOGIT_WORDS", logit_words)
+    words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
+    together, alone = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))
+    for _ in range(2):
+        score = [lm.logprob(lm.advance(lm.start(300), words), words[::-1]) for lm in (together, alone)]
+        assert np.array_equal(*score)
+
+
+def test_branches_of_a_history_are_independent_and_old_slots_stay_valid():
+    lm = ArrayLstm(stored(MODULE))
+    [root] = lm.start(1)
+    before = lm.logprob(np.full(NUM_WORDS, root), np.arange(NUM_WORDS, dtype=np.int32))
+    slots = lm.advance(np.full(5, root), np.array([3, 4, 3, 5, 4], np.int32))
+    after = lm.logprob(slots, np.full(5, 6, np.int32))
+    assert after[[0, 1]] == pytest.approx(after[[2, 4]])
+    assert len(set(after.round(4).tolist())) == 3
+    assert np.array_equal(lm.logprob(np.full(NUM_WORDS, root), np.arange(NUM_WORDS, dtype=np.int32)), before)
+    assert slow_logsumexp(before[None]) == pytest.approx([0.0], abs=1e-5)
+
+
+def test_twins_on_threads_score_as_one_model():
+    lm = ArrayLstm(stored(MODULE))
+    expected = sentence_logprobs(lm, SENTENCES)
+    twins = lm.for_threads(4)
+    with ThreadPoolExecutor(4) as pool:
+        for scores in pool.map(lambda twin: [sentence_logprobs(twin, SENTENCES) for _ in range(20)], twins):
+            assert all(score == pytest.approx(expected, abs=1e-4) for score in scores)
+    assert all(twin.num_slots == 0 for twin in twins)
+
+
+def test_memory_that_runs_out_releases_the_slots(monkeypatch):
+    lm = ArrayLstm(stored(MODULE))
+    slots = lm.start(3)
+    monkeypatch.setattr(ArrayLstm, "_advance", lambda *arguments: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(MemoryError):
+        lm.advance(slots, np.full(3, 4, np.int32))
+    assert lm.num_slots == 3
+
+
+def test_arrays_that_do_not_fit_the_configuration_are_refused():
+    network = stored(MODULE)
+    network.arrays["lstm.weight_ih_l1"] = network.arrays["lstm.weight_ih_l1"][:, 1:]
+    with pytest.raises(ModelError, match=r"lstm.weight_ih_l1 is \[40, 5\], its configuration needs \[40, 6\]"):
+        ArrayLstm(network)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 31, 33, 257, 2000])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_row_is_computed_once(num_rows, count):
+    times = np.zeros(num_rows, np.int64)
+
+    def count_rows(piece):
+        times[piece] += 1
+
+    RowThreads(count).run(count_rows, num_rows)
+    assert (times == 1).all()
+
+
+def test_the_backend_is_numpy_unless_torch_computes_on_another_device(monkeypatch, tmp_path):
+    assert isinstance(load(), ArrayLstm)
+    assert isinstance(load(backend="numpy", device="cpu"), ArrayLstm)
+    assert isinstance(load(backend="torch", device="cpu"), LstmLM)
+    driver = tmp_path / "version"
+    driver.touch()
+    monkeypatch.setattr("ninja.lm.backend.DRIVER", str(driver))
+    assert isinstance(load(), LstmLM)
+    assert isinstance(load(device="cpu"), ArrayLstm)
+    monkeypatch.setattr("ninja.lm.backend.find_spec", lambda name: None)
+    assert isinstance(load(), ArrayLstm)
+
+
+def test_numpy_is_refused_for_a_gpu_and_for_networks_that_need_torch(tmp_path):
+    import tiny_transformer
+
+    from ninja.lm import checkpoint
+
+    with pytest.raises(OptionError, match="the backend numpy computes on the CPU, not on cuda:1"):
+        load(backend="numpy", device="cuda:1")
+    with pytest.raises(OptionError, match="backend is 'jax'; it must be auto, numpy or torch"):
+        load(backend="jax")
+    checkpoint.save(
+        checkpoint.Checkpoint(tiny_transformer.make_module(), tiny_transformer.WORDS, {}), tmp_path / "model.pt"
+    )
+    with pytest.raises(OptionError, match="a network of kind 'transformer' needs torch"):
+        load(tmp_path / "model.pt", backend="numpy")
+    assert load(tmp_path / "model.pt").scores_tries
+
+
+def test_a_rescoring_with_numpy_imports_no_torch():
+    script = (
+        "import sys, numpy as np, ninja; lm = ninja.lm.load(backend='numpy'); "
+        "slots = lm.advance(lm.start(2), np.array([5, 6], np.int32)); "
+        "assert (lm.logprob(slots, np.array([7, 8], np.int32)) < 0).all(); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_capabilities_of_the_network_on_torch_are_there():
+    names = SimpleNamespace(ours=set(dir(ArrayLstm)), theirs=set(dir(LstmLM)))
+    assert {name for name in names.theirs - names.ours if not name.startswith("_")} == set()
