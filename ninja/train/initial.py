@@ -18,12 +18,19 @@ from ninja.train.recipe import SIZES, TrainOptions
 NORMALISER = "normaliser."  # beginning of the names of the layers that estimate the log-normaliser
 
 
+def normaliser_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
+    """Return the weights of the layers that estimate the log-normaliser, by name; None if there are none."""
+    layers = {name: weight for name, weight in state.items() if name.startswith(NORMALISER)}
+    return {name.removeprefix(NORMALISER): weight for name, weight in layers.items()} or None
+
+
 @dataclass(frozen=True, slots=True)
 class Initial:
     """A checkpoint with which a training starts."""
 
     words: list[str]  # the vocabulary, by id
-    state: dict[str, torch.Tensor]  # weights, float32, without those of a normaliser, which is trained again at the end
+    state: dict[str, torch.Tensor]  # weights, float32, without those of the normaliser
+    normaliser: dict[str, torch.Tensor] | None  # its weights, which are trained further at the end
     unk_words: int  # distinct words for which <unk> stood in its training text; 0 if the card does not tell
     sha256: str  # of the file
 
@@ -57,9 +64,11 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
         if field.name in SIZES and value not in (field.default, sizes.get(field.name)):
             raise OptionError(f"{field.name} is {value}, but sizes and words are those of {path}; leave it out")
     unk_words = stored.card.get("unk_words")
+    state = stored.module.state_dict()
     return dataclasses.replace(options, **sizes), Initial(
         stored.words,
-        {name: weight for name, weight in stored.module.state_dict().items() if not name.startswith(NORMALISER)},
+        {name: weight for name, weight in state.items() if not name.startswith(NORMALISER)},
+        normaliser_weights(state),
         unk_words if type(unk_words) is int and unk_words > 0 else 0,
         text.digest(path),
     )

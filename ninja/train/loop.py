@@ -162,7 +162,7 @@ def _train(
     sharing.close()
     if is_first:
         if options.normaliser:
-            add_normaliser(output, sentences, dev, options)
+            add_normaliser(output, sentences, dev, options, None if initial is None else initial.normaliser)
         if os.path.exists(state_path):
             os.unlink(state_path)
     num_held_out = 0 if held_out is None else len(dev)
@@ -170,18 +170,25 @@ def _train(
     return Trained(counters.best_perplexity, unknown, counters.best_step, counters.minutes, output, num_held_out)
 
 
-def add_normaliser(path: str | os.PathLike[str], sentences: Sentences, dev: Sentences, options: TrainOptions) -> None:
+def add_normaliser(
+    path: str | os.PathLike[str],
+    sentences: Sentences,
+    dev: Sentences,
+    options: TrainOptions,
+    start: dict[str, torch.Tensor] | None = None,
+) -> None:
     """Add layers that estimate the log-normaliser to a checkpoint.
 
     Args:
         sentences: Training text, as the network's word ids.
         dev: Held-out text, for the errors in the card.
         options: Width of the layers, seed and device.
+        start: Weights with which the layers start, see `with_normaliser`.
     """
     stored = checkpoint.read(path)
     assert isinstance(stored.module, lstm.LSTMLanguageModel)
     width, seed, device = options.normaliser, options.seed, chosen_device(options.device)
-    estimating = with_normaliser(stored.module, sentences, width, seed=seed, device=device)
+    estimating = with_normaliser(stored.module, sentences, width, start=start, seed=seed, device=device)
     module = checkpoint.as_stored(estimating, stored.storage)
     bias, error = normaliser_error(module, dev, device)
     card = {**stored.card, "normaliser": options.normaliser, "normaliser_bias": bias, "normaliser_error": error}

@@ -21,6 +21,7 @@ ROWS = 512  # outputs of one step
 LEARNING_RATE = 2e-3
 WARMUP = 100  # steps in which the learning rate rises
 MAX_OUTPUTS = 1_000_000
+MAX_OUTPUTS_FURTHER = 250_000  # if layers are trained further
 LOGIT_WORDS = 4096  # words whose scores exist at once
 
 
@@ -30,7 +31,8 @@ def with_normaliser(
     sentences: Sentences,
     width: int,
     *,
-    max_outputs: int = MAX_OUTPUTS,
+    start: dict[str, torch.Tensor] | None = None,
+    max_outputs: int | None = None,
     seed: int = 1,
     device: str = "cpu",
 ) -> LSTMLanguageModel:
@@ -40,17 +42,25 @@ def with_normaliser(
         module: The network, whose weights are rounded as they are stored; see `ninja.lm.checkpoint.as_stored`.
         sentences: Training text, in the network's words.
         width: Of the two hidden layers.
-        max_outputs: Histories to train on, at most; each costs one softmax.
+        start: Weights of layers of this width that estimated it for similar weights of the network, by name. Default:
+            random ones.
+        max_outputs: Histories to train on, at most; each costs one softmax. Default: `MAX_OUTPUTS`, or
+            `MAX_OUTPUTS_FURTHER` with `start`.
         seed: Of sentences, wrong words, first weights and order.
     """
     torch.manual_seed(seed)
     module = copy.deepcopy(module).to(device).eval()
+    if max_outputs is None:
+        max_outputs = MAX_OUTPUTS if start is None else MAX_OUTPUTS_FURTHER
     output, target = _outputs_and_normalisers(module, _with_wrong_words(sentences, seed), max_outputs, seed, device)
     module.add_normaliser(width)
     estimate = module.normaliser.to(device)
-    with torch.no_grad():
-        estimate[-1].weight.zero_()
-        estimate[-1].bias.fill_(target.mean())
+    if start is not None:
+        estimate.load_state_dict(start)
+    else:
+        with torch.no_grad():
+            estimate[-1].weight.zero_()
+            estimate[-1].bias.fill_(target.mean())
     rows = min(ROWS, len(target))
     num_steps = max(PASSES * (len(target) // rows), FEWEST_STEPS)
     optimizer = torch.optim.Adam(estimate.parameters())
