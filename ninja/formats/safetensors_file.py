@@ -82,7 +82,8 @@ def read(content: bytes | memoryview | mmap.mmap) -> Content:
         raise FormatError(f"{len(part)} bytes of arrays, where the header describes {end}; {reason}", byte=begin)
     arrays = {name: arrays[name] for name in header}
     wanted = metadata.pop(CHECKSUM, None)
-    if wanted is not None and wanted != _checksum(header, part, metadata):
+    parts = {name: part[slice(*entry["data_offsets"])] for name, entry in header.items()}
+    if wanted is not None and wanted != _checksum(header, parts, metadata):
         raise FormatError(
             f"the file is damaged, or was changed without its metadata {CHECKSUM!r}: the checksum differs"
         )
@@ -179,19 +180,18 @@ def _plain(array: Array, dtype: str) -> Array:
     return array
 
 
-def _checksum(header: Mapping[str, Any], part: memoryview, metadata: Mapping[str, str]) -> str:
-    """Return the CRC-32 of the strings and arrays, by name, in hexadecimal."""
+def _checksum(header: Mapping[str, Any], parts: Mapping[str, memoryview], metadata: Mapping[str, str]) -> str:
+    """Return the CRC-32 of the strings, and of the entries and bytes of arrays, by name, in hexadecimal."""
     crc = 0
     for name, value in sorted(metadata.items()):
         crc = isal_zlib.crc32(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"), crc)
     for name, entry in sorted(header.items()):
-        first, last = entry["data_offsets"]
         described = f"{name}\0{entry['dtype']}\0{entry['shape']}\0"
-        crc = isal_zlib.crc32(part[first:last], isal_zlib.crc32(described.encode("utf-8", "surrogatepass"), crc))
+        crc = isal_zlib.crc32(parts[name], isal_zlib.crc32(described.encode("utf-8", "surrogatepass"), crc))
     return f"{crc:08x}"
 
 
-def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes]:
+def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
     """Return the bytes of a file, in parts, from which `read` returns the same arrays and strings.
 
     Wide types come first, so that each array is aligned. Of `DTYPES` only bfloat16 cannot be written.
@@ -210,11 +210,11 @@ def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[byte
         offsets = [place, place + array.nbytes]
         header[name] = {"dtype": dtype, "shape": [*array.shape], "data_offsets": offsets}
         place += array.nbytes
-    part = b"".join(rows[name].tobytes() for name in header)
-    checksum = _checksum(header, memoryview(part), metadata)
+    parts = {name: rows[name].reshape(-1).view(np.uint8).data for name in header}
+    checksum = _checksum(header, parts, metadata)
     content = {METADATA: {**metadata, CHECKSUM: checksum}, **header}
     packed = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     packed += b" " * (-len(packed) % LENGTH)
     if len(packed) > MAX_HEADER:
         raise FormatError(f"a header of {len(packed)} bytes, of which safetensors has at most {MAX_HEADER}")
-    return [len(packed).to_bytes(LENGTH, "little"), packed, part]
+    return [len(packed).to_bytes(LENGTH, "little"), packed, *parts.values()]

@@ -73,7 +73,7 @@ def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> N
     """
     name = os.fspath(path)
     if name.endswith(ENDING):
-        parts: list[bytes] | list[memoryview] = safetensors_image(_as_arrays(content), name)
+        parts = safetensors_image(_as_arrays(content), name)
     else:
         image = io.BytesIO()  # torch's writer would report a full disk as a RuntimeError
         torch.save(content, image)

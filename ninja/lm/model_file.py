@@ -57,7 +57,7 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
         raise ModelError("lists in lists too deep to be read", path) from error
 
 
-def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes]:
+def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes | memoryview]:
     """Return the bytes of a file of safetensors; `path` is for error messages.
 
     Raises:
