@@ -1,3 +1,3 @@
 from benchmarks.command import Group
 
-Group("benchmarks.results", "evidence", "models")()
+Group("benchmarks.results", "evidence", "models", "splits")()

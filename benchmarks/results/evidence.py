@@ -53,7 +53,7 @@ class Corpus:
         """Read the development or the test half."""
         folder = data / self.folder if self.whole else data / self.folder / name
         words = None if self.words is None else ninja.SymbolTable.read(data / self.words)
-        text, speakers = read_text(folder / "text"), None
+        text, speakers = read_text((folder / self.archive).with_name("text")), None
         if (folder / "utt2spk").exists():
             speakers = read_speakers(folder / "utt2spk")
         if self.whole:

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.evaluate.bootstrap import Interval
-from ninja.evaluate.paired import PairedDifference, paired_difference, ratio_error
+from ninja.evaluate.paired import PairedDifference, paired_difference, ratio_error, student_quantile
 
 MIN_WORDS = 500  # reference words, below which the defaults are kept
 MAX_FOLDS = 10  # of the cross-validation
+CONFIRMED = 0.9  # one-sided confidence of the cross-validated difference
 MIN_GROUPS = 5  # speakers; with fewer of them, utterances are resampled
 MAX_GROUPS = 200  # of utterances without speakers, to bound the memory
 
@@ -63,8 +64,8 @@ def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: 
     The best point has the fewest expected errors. Among the points within one standard error of it, those with the
     fewest weights moved from the defaults are the simplest; the one with the fewest expected errors is the candidate.
     The defaults are kept unless (1) the best point has significantly fewer expected errors, at 95 %, and (2) candidates
-    that are chosen on other folds have fewer errors than the defaults, by more than a standard error. Differences are
-    paired by group, and groups are the folds' units.
+    that are chosen on other folds have fewer errors than the defaults, at 90 % one-sided. Differences are paired by
+    group, and groups are the folds' units.
 
     Args:
         outcomes: Errors of all points on a development set.
@@ -83,11 +84,18 @@ def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: 
     reason: Reason = "better"
     if default in (best, candidate):
         reason = "best"
-    elif not advantage.is_significant or difference.interval.mean >= -difference.standard_error:
+    elif not advantage.is_significant or not _is_confirmed(difference):
         reason = "chance"
     if int(words.sum()) < min_words:
         reason = "too few words"
     return Choice(candidate if reason == "better" else default, candidate, reason, difference)
+
+
+def _is_confirmed(difference: PairedDifference) -> bool:
+    if difference.num_groups < 2:
+        return False
+    quantile = student_quantile(CONFIRMED, difference.num_groups - 1)
+    return difference.interval.mean < -quantile * difference.standard_error
 
 
 def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Doubles:

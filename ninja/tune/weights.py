@@ -259,12 +259,7 @@ def choose(
     points = grid(start, scales_vary=bool(sentences.graph.any()) or sentences.old_logprob is not None)
     groups = utterance_groups(sentences.keys, speakers)
     outcomes = WordErrors(sentences, how).outcomes(points, groups)
-    usable, default = _models_to_choose_from(outcomes, points, start)
-    moved = np.array([points[place].num_moved(points[default]) for place in usable])
-    choice = choose_point(outcomes.of_points(usable), moved, int(np.flatnonzero(usable == default)[0]), min_words)
-    weights, candidate = points[usable[choice.point]], points[usable[choice.candidate]]
-    if choice.reason == "too few words":
-        weights = start
+    weights, candidate, choice = choose_of(points, outcomes, start, min_words)
     nearest = np.minimum.reduceat(sentences.errors, np.flatnonzero(np.diff(sentences.lattice, prepend=-1)))
     wer = outcomes.wer(points.index(weights))
     return Tuned(
@@ -283,6 +278,21 @@ def choose(
         num_words=int(sentences.reference_words.sum()),
         by_speaker=speakers is not None and len(outcomes.words) == len({speakers[key] for key in sentences.keys}),
     )
+
+
+def choose_of(
+    points: Points, outcomes: Outcomes, start: Weights, min_words: int = MIN_WORDS
+) -> tuple[Weights, Weights, Choice]:
+    """Choose one of several points with known errors, one of which is the initial weights.
+
+    Returns:
+        The chosen weights, the best simple weights, and the choice among the points of the same models.
+    """
+    usable, default = _models_to_choose_from(outcomes, points, start)
+    moved = np.array([points[place].num_moved(points[default]) for place in usable])
+    choice = choose_point(outcomes.of_points(usable), moved, int(np.flatnonzero(usable == default)[0]), min_words)
+    weights = start if choice.reason == "too few words" else points[usable[choice.point]]
+    return weights, points[usable[choice.candidate]], choice
 
 
 def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError
-from ninja.evaluate.paired import paired_difference
+from ninja.evaluate.paired import paired_difference, student_quantile
 from ninja.tune.choice import MAX_FOLDS, Outcomes, choose_point, cross_validated
 from ninja.tune.expected import SHARPNESS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features
@@ -63,7 +63,11 @@ def test_the_choice_is_that_of_the_rules_written_out(seed: int) -> None:
     difference = paired_difference(outcomes.errors[0], crossed, outcomes.words)
     assert choice.difference == difference
     gain = paired_difference(outcomes.expected[0], outcomes.expected[best], outcomes.words)
-    better = gain.interval.high < 0 and difference.interval.mean < -difference.standard_error and candidate != 0
+    better = (
+        gain.interval.high < 0
+        and difference.interval.mean < -student_quantile(0.9, len(groups) - 1) * difference.standard_error
+        and candidate != 0
+    )
     assert choice.point == (candidate if better else 0)
     assert (choice.reason == "better") == better
     assert choice.reason != "best" or 0 in (best, candidate)
