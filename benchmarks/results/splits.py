@@ -105,7 +105,7 @@ class Split:
     fixed: float  # word error rate of the other half
     tuned: float
     predicted: float  # difference to the fixed weights, on the first half
-    printed_error: float  # rate among the sentences of the first half, less the rate of a rescoring
+    search_error: float  # rate among the sentences of the first half, less the rate of a rescoring
     is_moved: bool
     keeps_when_small: bool  # the fixed weights are kept on fewer than MIN_WORDS words
 
@@ -149,7 +149,7 @@ def line(corpus: Corpus, fixed: Weights, results: list[Split]) -> str:
     """Return the row of a set."""
     tuned, before, predicted, error = (
         np.array([getattr(result, name) for result in results])
-        for name in ("tuned", "fixed", "predicted", "printed_error")
+        for name in ("tuned", "fixed", "predicted", "search_error")
     )
     change = tuned - before
     return row(
@@ -183,7 +183,7 @@ def main(shared: Path, only: tuple[str, ...], output: Path | None) -> None:
         f"at most {TOLERANCE} worse",
         "largest change",
         "change predicted / realised",
-        "printed − rescored",
+        "among sentences − rescored",
         "moved",
         f"kept below {MIN_WORDS} words",
     )

@@ -137,10 +137,10 @@ def tune(
     if (current_console().jobs or 1) > 1:
         raise OptionError("tuning runs in one process; omit --jobs")
     if context is not None and points:
-        _tune_pointer(inputs, ref, context, models, options, output_file, **of_context)
+        _tune_pointer(inputs, ref, context, models, options, speakers, output_file, **of_context)
     elif context is not None:
         context = replace(context, load_options=models.load_options)
-        _tune_boosts(inputs, ref, context, options, models.old_lm, output_file, **of_context)
+        _tune_boosts(inputs, ref, context, options, models.old_lm, speakers, output_file, **of_context)
     elif models.directions:
         raise OptionError("weights are chosen for one pass; omit --iterate")
     elif not models.models and models.old_lm is None:
@@ -238,12 +238,14 @@ def _tune_boosts(
     context: Context,
     options: RescoreOptions,
     old_lm: Any,
+    speakers: Mapping[str, str] | None,
     output_file: str,
     general: tuple[str, ...],
     general_ref: str | None,
     general_entities: str | None,
     curve: str | None,
-    **limits: float,
+    max_general_rise: float,
+    margin: float,
 ) -> None:
     if not general or general_ref is None:
         raise OptionError(
@@ -297,12 +299,15 @@ def _tune_boosts(
             log=log,
             acoustic_scale=options.acoustic_scale,
             word_penalty=options.word_penalty,
-            **limits,
+            speakers=speakers,
+            max_general_rise=max_general_rise,
+            margin=margin,
         )
     if curve is not None:
         plot_trade_off(curve, tuned)
     for note in (*tuned.edges, *tuned.warnings):
         current_console().say(f"note: {note}")
+    current_console().say(tuned.evidence)
     table = list(_table(tuned, "no context" if context.augmentation is None else "no context, but added"))
     for line in table:
         current_console().say(line)
@@ -319,7 +324,9 @@ def _tune_boosts(
     command_line = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
     command_line += [part for place in general for part in ("--general", place)]
     write_config(
-        output_file, values, [shlex.join([*command_line, "--general-ref", general_ref]), *table, *tuned.warnings]
+        output_file,
+        values,
+        [shlex.join([*command_line, "--general-ref", general_ref]), *table, *tuned.warnings, tuned.evidence],
     )
     options_text = shlex.join(
         option if value is True else f"{option}={value}"
@@ -335,6 +342,7 @@ def _tune_pointer(
     context: Context,
     models: ModelFiles,
     options: RescoreOptions,
+    speakers: Mapping[str, str] | None,
     output_file: str,
     general: tuple[str, ...],
     general_ref: str | None,
@@ -373,7 +381,7 @@ def _tune_pointer(
         if general_ref is not None:
             others = replace(context, entities=general_entities or context.entities)
             general_set = part(inputs.with_names(general).lattices(), general_ref, others)
-        tuned = tune_pointer(contextual, general_set, lm, options, context.options, max_general_rise)
+        tuned = tune_pointer(contextual, general_set, lm, options, context.options, max_general_rise, speakers=speakers)
     for trial in (tuned.before, *tuned.trials):
         current_console().say(str(trial))
     if tuned.chosen is None:
@@ -383,7 +391,8 @@ def _tune_pointer(
     values |= {"rnnlm": [str(model) for model in models.models if model is not None]} if any(models.models) else {}
     values |= {"context_model": str(file)}
     values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
-    write_config(output_file, values, [str(trial) for trial in (tuned.before, *tuned.trials)])
+    current_console().say(tuned.evidence)
+    write_config(output_file, values, [*(str(trial) for trial in (tuned.before, *tuned.trials)), tuned.evidence])
     current_console().close(f"chosen: {str(tuned.chosen).strip()}; {current_console().seconds:.1f} s")
 
 

@@ -13,10 +13,13 @@ import numpy as np
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError, check_range
 from ninja.evaluate import EntityReport, score_entities
+from ninja.evaluate.paired import PairedDifference, paired_difference
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.log import Log
+from ninja.tune.choice import MIN_WORDS, rounded_up
+from ninja.tune.expected import utterance_groups
 from ninja.tune.search import Axis, Search
 from ninja.tune.trials import DevSet, Errors, LoadedSet, Setting, Trials, Words
 
@@ -78,8 +81,19 @@ class TunedContext:
     after: Figures  # as chosen; without settings, as before
     curve: tuple[Point, ...]  # other keyword boosts with the chosen settings, in increasing order
     max_general_wer: float  # bound at the chosen settings, percent
+    difference: PairedDifference  # of the contextual set: the chosen settings to the best without entities
     edges: tuple[str, ...]  # settings at the ends of their ranges, and their possible causes
     warnings: tuple[str, ...]
+
+    @property
+    def evidence(self) -> str:
+        """Whether entities lower the contextual WER, and how many words would show it."""
+        text = f"difference of contextual WER to the best without entities: {self.difference} (95 % interval)"
+        needed = self.difference.words_needed
+        if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
+            return text
+        few = f"{self.difference.num_words} words are too few to be certain"
+        return f"{text}; {few}, about {rounded_up(needed):,} words would show such a difference"
 
 
 def tune_context(
@@ -95,6 +109,8 @@ def tune_context(
     max_general_rise: float = 0.2,
     margin: float = 1.0,
     fixed: Collection[str] = (),
+    speakers: Mapping[str, str] | None = None,
+    min_words: int | None = None,
     log: Log | None = None,
 ) -> TunedContext:
     """Choose boosts, the weight of a class model, the acoustic scale and the word penalty.
@@ -117,6 +133,9 @@ def tune_context(
         margin: Safety margin in nats, ≥ 0: general WER must stay within the allowed rise even if the keyword boost is
             larger by the margin.
         fixed: Names of the fields of ``Setting`` to keep.
+        speakers: Speaker by key of the contextual set; intervals are by utterance without it.
+        min_words: Number of reference words of the contextual set below which the initial settings are kept, if they
+            do not raise general WER too far.  [default: 500]
         log: Log of lattices that fail and are ignored; without its ``on_error``, the first failure is raised.
 
     Raises:
@@ -139,7 +158,8 @@ def tune_context(
     reference = _Without(trials, axes, start).best()
     before = [_report(dev_set, trials.without_context(dev_set, start)) for dev_set in trials.sets]
     search = _With(trials, axes, start, reference, before[1].overall.errors, max_general_rise)
-    chosen = search.best()
+    few = trials.contextual.num_words < (MIN_WORDS if min_words is None else min_words)
+    chosen = start if few and not search.excess(start) else search.best()
     plain = [trials.hypotheses(dev_set, reference, with_entities=False) for dev_set in trials.sets]
     without = [_report(dev_set, words) for dev_set, words in zip(trials.sets, plain, strict=True)]
     curve = {
@@ -152,6 +172,12 @@ def tune_context(
         for boost in sorted({*CURVE.tolist(), chosen.keyword_boost})
     }
     fits = not search.excess(chosen)
+    warnings = list(_warnings(search, chosen, curve, without))
+    if few:
+        kept = "the initial settings are kept" if chosen == start else "the initial settings raise general WER"
+        warnings.append(
+            f"{trials.contextual.num_words} words of the contextual set are too few to choose boosts: {kept}"
+        )
     return TunedContext(
         settings=ContextSettings(trials.options_of(chosen), *chosen[3:]) if fits else None,
         before=_figures(before),
@@ -159,9 +185,23 @@ def tune_context(
         after=_figures(curve[chosen.keyword_boost] if fits else before),
         curve=tuple(Point(boost, _figures(reports)) for boost, reports in curve.items()),
         max_general_wer=trials.general.wer(search.most(chosen)),
-        edges=tuple(search.edges(chosen)) if fits else (),
-        warnings=tuple(_warnings(search, chosen, curve, without)),
+        difference=_difference(trials, chosen if fits else reference, reference, speakers, with_entities=fits),
+        edges=tuple(search.edges(chosen)) if fits and chosen != start else (),
+        warnings=tuple(warnings),
     )
+
+
+def _difference(
+    trials: Trials, chosen: Setting, reference: Setting, speakers: Mapping[str, str] | None, *, with_entities: bool
+) -> PairedDifference:
+    """Compare the errors of settings with entities to those of settings without, on the contextual set."""
+    part = trials.contextual
+    groups = utterance_groups([utterance.key for utterance in part.utterances], speakers)
+    before = trials.errors_by_utterance(part, reference, with_entities=False)
+    after = trials.errors_by_utterance(part, chosen, with_entities=with_entities)
+    words = [len(utterance.reference) for utterance in part.utterances]
+    sums = (np.bincount(groups, counts).astype(np.int64) for counts in (before, after, words))
+    return paired_difference(*sums)
 
 
 class _Search(Search[Setting]):

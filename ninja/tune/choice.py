@@ -121,3 +121,34 @@ def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[in
     near = np.flatnonzero(excess <= error)
     simplest = near[num_moved[near] == num_moved[near].min()]
     return best, int(simplest[total[simplest].argmin()])
+
+
+def explain(choice: Choice, candidate: str, num_words: int, unit: str) -> str:
+    """Return a sentence about the evidence for a choice.
+
+    Args:
+        candidate: The settings of ``choice.candidate``.
+        num_words: Number of reference words of the set.
+        unit: Unit of the cross-validation.
+    """
+    if choice.reason == "best":
+        return "the initial weights are kept: no others have significantly fewer expected errors"
+    if choice.reason == "too few words":
+        return f"the initial weights are kept: {num_words} words are too few to choose others"
+    difference = f"{choice.difference} percentage points (95 % interval, cross-validated by {unit})"
+    needed = choice.difference.words_needed
+    is_small = not choice.difference.is_significant and needed is not None and needed > num_words
+    advice = f"; about {rounded_up(needed or 0):,} words would show such a difference" if is_small else ""
+    if choice.reason == "better":
+        small = f"; {num_words} words are too few to be certain" if is_small else ""
+        return f"difference to the initial weights: {difference}{small}{advice}"
+    return (
+        f"the initial weights are kept: {num_words} words do not show that others ({candidate}) are better, "
+        f"difference {difference}{advice}"
+    )
+
+
+def rounded_up(number: int) -> int:
+    """Round up to two significant digits."""
+    unit = int(10 ** max(len(str(number)) - 2, 0))
+    return -(-number // unit) * unit

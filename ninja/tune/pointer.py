@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+import numpy.typing as npt
+
 from ninja.context.options import ContextOptions
 from ninja.errors import FormatError
 from ninja.graph import best_path
@@ -16,6 +19,8 @@ from ninja.lm.mixture import Mixture
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.preparation import ContextStage
 from ninja.rescoring.rescorer import Rescorer
+from ninja.tune.choice import MIN_WORDS, Outcomes, choose_point, explain
+from ninja.tune.expected import utterance_groups
 from ninja.tune.word_errors import Reference
 
 PRIORS = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # all combinations with WEIGHTS are tried
@@ -23,6 +28,7 @@ WEIGHTS = (1.0, 0.5, 1.5)
 
 Keyed = tuple[str, Lattice]
 Model = LanguageModel | Mixture
+Count = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,18 +39,22 @@ class PointerSet:
     references: Mapping[str, Sequence[str]]  # by key
     stage: Callable[[ContextOptions], ContextStage]  # context stage with some weights
 
-    def wer(self, lm: Model, options: RescoreOptions, context: ContextOptions) -> float:
-        """Return the word error rate with some weights, percent."""
+    def errors(
+        self, lm: Model, options: RescoreOptions, context: ContextOptions
+    ) -> tuple[tuple[str, ...], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the keys, the word errors and the reference words of the utterances with some weights."""
         rescorer = Rescorer(lm, replace(options, output="best"), context=self.stage(context))
-        errors = words = 0
+        keys: list[str] = []
+        counts: list[tuple[int, int]] = []
         forms = LexicalForms(options.normalizer)
         for key, lattice in rescorer(pair for pair in self.lattices if pair[0] in self.references):
             reference = Reference.of(lattice, self.references[key], forms)
-            errors += reference.errors(best_path(lattice, options.scales).words)
-            words += len(reference.ids)
-        if not words:
+            keys.append(key)
+            counts.append((reference.errors(best_path(lattice, options.scales).words), len(reference.ids)))
+        errors, words = np.array(counts, np.int64).reshape(-1, 2).T
+        if not words.any():
             raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
-        return 100.0 * errors / words
+        return tuple(keys), errors, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,12 @@ class PointerTrial:
 
     def __str__(self) -> str:
         general = "" if self.general_wer is None else f"  {self.general_wer:11.2f}"
-        return f"{f'prior {self.prior:g}, weight {self.weight:g}':24}{self.wer:14.2f}{general}"
+        return f"{self.settings:24}{self.wer:14.2f}{general}"
+
+    @property
+    def settings(self) -> str:
+        """The weights."""
+        return f"prior {self.prior:g}, weight {self.weight:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ class TunedPointer:
     chosen: PointerTrial | None  # None if all raise general WER by more than the allowed rise
     before: PointerTrial  # with weight 0, the language model alone
     trials: tuple[PointerTrial, ...]
+    evidence: str = ""  # for the chosen weights, or why the initial ones are kept
 
 
 def tune_pointer(
@@ -77,32 +93,62 @@ def tune_pointer(
     options: RescoreOptions,
     context: ContextOptions,
     max_general_rise: float = 0.2,
+    *,
+    speakers: Mapping[str, str] | None = None,
+    min_words: int = MIN_WORDS,
 ) -> TunedPointer:
     """Choose ``context_prior`` and ``context_weight`` for the fewest word errors.
 
-    The lattices are rescored for each pair of weights. Of ties, the pair nearest to the defaults is chosen.
+    The lattices are rescored for each pair of weights. Among the pairs that hardly raise general WER, the simplest one
+    within a standard error of the best is chosen, if the set shows that it is better than the initial pair, see
+    ``choose_point``. The errors are those of the best paths.
 
     Args:
         contextual: Utterances with phrases of their lists.
         general: Optional utterances without phrases of their lists; the lists are of the same kind.
+        context: Options with the initial weights.
         max_general_rise: Allowed rise of general WER above that without lists, percent absolute.
+        speakers: Speaker by key of the contextual set, as in ``tune_weights``.
+        min_words: Number of reference words of the contextual set below which the initial weights are kept.
 
     Raises:
-        FormatError: No lattice of a set has a reference.
+        FormatError: No lattice of a set has a reference, or an utterance has no speaker.
         NinjaError: As `Rescorer`.
     """
 
-    def trial(prior: float, weight: float) -> PointerTrial:
+    def trial(prior: float, weight: float) -> tuple[PointerTrial, Count, Count, tuple[str, ...]]:
         weights = replace(context, context_prior=prior, context_weight=weight)
-        general_wer = None if general is None else general.wer(lm, options, weights)
-        return PointerTrial(prior, weight, contextual.wer(lm, options, weights), general_wer)
+        general_wer = None
+        if general is not None:
+            _, general_errors, general_words = general.errors(lm, options, weights)
+            general_wer = 100.0 * int(general_errors.sum()) / int(general_words.sum())
+        keys, errors, words = contextual.errors(lm, options, weights)
+        wer = 100.0 * int(errors.sum()) / int(words.sum())
+        return PointerTrial(prior, weight, wer, general_wer), errors, words, keys
 
-    before = trial(0.0, 0.0)
-    trials = tuple(trial(prior, weight) for weight, prior in product(WEIGHTS, PRIORS))
-    allowed = [
-        pair
-        for pair in trials
-        if pair.general_wer is None or pair.general_wer <= (before.general_wer or 0.0) + max_general_rise
-    ]
-    chosen = min(allowed, key=lambda pair: (pair.wer, abs(pair.prior), abs(pair.weight - 1.0)), default=None)
-    return TunedPointer(chosen, before, trials)
+    before, _, words, keys = trial(0.0, 0.0)
+    initial = context.context_prior, context.context_weight
+    pairs = dict.fromkeys([initial, *((prior, weight) for weight, prior in product(WEIGHTS, PRIORS))])
+    results = [trial(*pair) for pair in pairs]
+    trials = tuple(result[0] for result in results)
+    most = (before.general_wer or 0.0) + max_general_rise
+    allowed = [place for place, pair in enumerate(trials) if pair.general_wer is None or pair.general_wer <= most]
+    if not allowed:
+        return TunedPointer(None, before, trials)
+    groups = utterance_groups(keys, speakers)
+    sums = np.stack([np.bincount(groups, results[place][1]).astype(np.float64) for place in allowed])
+    outcomes = Outcomes(sums, sums, np.bincount(groups, words).astype(np.int64))
+
+    def distance(place: int) -> tuple[float, float]:
+        pair = trials[place]
+        return abs(pair.prior - initial[0]) + abs(pair.weight - initial[1]), abs(pair.prior)
+
+    default = min(range(len(allowed)), key=lambda number: distance(allowed[number]))
+    start = trials[allowed[default]]
+    moved = np.array(
+        [(trials[place].prior != start.prior) + (trials[place].weight != start.weight) for place in allowed]
+    )
+    choice = choose_point(outcomes, moved, default, min_words)
+    unit = "utterance" if speakers is None else "speaker"
+    evidence = explain(choice, trials[allowed[choice.candidate]].settings, int(words.sum()), unit)
+    return TunedPointer(trials[allowed[choice.point]], before, trials, evidence)

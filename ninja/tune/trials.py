@@ -156,6 +156,11 @@ class Trials:
         decoded = self._decoded(part, [setting], with_entities=with_entities)
         return {utterance.key: self.words.spell(ids) for utterance, (ids,) in decoded}
 
+    def errors_by_utterance(self, part: LoadedSet, setting: Setting, *, with_entities: bool) -> list[int]:
+        """Count the errors in each utterance of a set."""
+        decoded = self._decoded(part, [setting], with_entities=with_entities)
+        return [self._errors_of(utterance, ids) for utterance, (ids,) in decoded]
+
     def without_context(self, part: LoadedSet, setting: Setting) -> Words:
         """Return the words recognised without entities and class model."""
         best = ((utterance.key, best_path(utterance.lattice, setting.scales)) for utterance in part.utterances)

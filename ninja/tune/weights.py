@@ -25,7 +25,7 @@ from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
-from ninja.tune.choice import MIN_WORDS, Choice, Outcomes, choose_point
+from ninja.tune.choice import MIN_WORDS, Choice, Outcomes, choose_point, explain
 from ninja.tune.expected import DIGITS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features, features
 from ninja.tune.search import Axis
@@ -85,37 +85,6 @@ class Tuned:
     def evidence(self) -> str:
         """Whether the weights are better than the initial ones, and how many words would show it."""
         return explain(self.choice, str(self.candidate), self.num_words, "speaker" if self.by_speaker else "utterance")
-
-
-def explain(choice: Choice, candidate: str, num_words: int, unit: str) -> str:
-    """Return a sentence about the evidence for a choice.
-
-    Args:
-        candidate: The settings of ``choice.candidate``.
-        num_words: Number of reference words of the set.
-        unit: Unit of the cross-validation.
-    """
-    if choice.reason == "best":
-        return "the initial weights are kept: no others have significantly fewer expected errors"
-    if choice.reason == "too few words":
-        return f"the initial weights are kept: {num_words} words are too few to choose others"
-    difference = f"{choice.difference} percentage points (95 % interval, cross-validated by {unit})"
-    needed = choice.difference.words_needed
-    is_small = not choice.difference.is_significant and needed is not None and needed > num_words
-    advice = f"; about {_rounded_up(needed or 0):,} words would show such a difference" if is_small else ""
-    if choice.reason == "better":
-        small = f"; {num_words} words are too few to be certain" if is_small else ""
-        return f"difference to the initial weights: {difference}{small}{advice}"
-    return (
-        f"the initial weights are kept: {num_words} words do not show that others ({candidate}) are better, "
-        f"difference {difference}{advice}"
-    )
-
-
-def _rounded_up(number: int) -> int:
-    """Round up to two significant digits."""
-    unit = int(10 ** max(len(str(number)) - 2, 0))
-    return -(-number // unit) * unit
 
 
 def tune_weights(

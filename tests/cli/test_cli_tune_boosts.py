@@ -38,6 +38,23 @@ def command(bed):
     return ["tune", bed / "calls.ark", "--ref", bed / "calls.text", "--entities", bed / "names.json", *general]
 
 
+@pytest.fixture(autouse=True)
+def few_words_suffice(monkeypatch):
+    """The sets of these tests have few words."""
+    monkeypatch.setattr(tuning, "MIN_WORDS", 0)
+
+
+def test_few_words_keep_the_initial_boosts(ninja, bed, command, monkeypatch) -> None:
+    monkeypatch.undo()
+    code, _, errors = ninja(*command, "--keyword-boost", 3, "-o", bed / "boosts.toml")
+    assert code == 0
+    message = "6 words of the contextual set are too few to choose boosts: the initial settings are kept"
+    assert message in errors
+    written = (bed / "boosts.toml").read_text()
+    assert message in written
+    assert "\nkeyword_boost = 3.0\n" in written
+
+
 def test_the_command_writes_boosts_that_context_takes(ninja, bed, command) -> None:
     code, printed, errors = ninja(*command, "-o", bed / "boosts.toml")
     assert (code, printed) == (0, "")

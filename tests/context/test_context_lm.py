@@ -250,19 +250,26 @@ def test_arcs_are_explained_after_the_best_path_to_each():
     assert 0.0 < explanation.copied[1] < 1.0
 
 
-def test_weights_are_chosen_for_the_fewest_errors():
+@pytest.mark.parametrize("prior", [-30.0, 0.0])
+def test_weights_are_chosen_for_the_fewest_errors(prior):
     lattice = Lattice.from_arrays("one", [0, 2, 2], [1, 1], [1, 8], [0.0, 0.0], [0.0, 0.0], [np.inf, 0.0])
-    lattices = [("one", lattice.replace(words=TABLE))]
+    lattices = [("one", lattice.replace(words=TABLE))] * 12
     options = replace(EXACT, unk_penalty=PENALTY, lm_weight=1.0)
 
-    def tuned(word: str):
+    def tuned(word: str, min_words: int = 0):
         pointer_set = PointerSet(
-            lattices, {"one": [word]}, lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen))
+            lattices,
+            {key: [word] for key, _ in lattices},
+            lambda chosen: stage(entities([("w8",)], key="one"), **asdict(chosen)),
         )
-        return tune_pointer(pointer_set, None, BASE, options, ContextOptions())
+        return tune_pointer(pointer_set, None, BASE, options, ContextOptions(context_prior=prior), min_words=min_words)
 
-    assert {tuned(word).chosen.wer for word in ("w1", "w8")} <= {0.0, 100.0}
-    assert tuned("w8").chosen.wer == min(each.wer for each in tuned("w8").trials)
+    initial = tuned("w8", min_words=500)
+    assert (initial.chosen.prior, initial.chosen.weight) == (prior, 1.0)
+    assert initial.evidence.endswith(f"{len(lattices)} words are too few to choose others")
+    assert initial.chosen.wer == (100.0 if prior < 0 else 0.0)
+    assert tuned("w8").chosen.wer == min(trial.wer for trial in tuned("w8").trials) == 0.0
+    assert ("difference to the initial weights" in tuned("w8").evidence) == (prior < 0)
 
 
 def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_the_list():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from zlib import crc32
@@ -32,6 +33,12 @@ from ninja.tune.trials import Errors, Setting, Trials
 def tuned(*, near=NEAR, far=FAR, **chosen) -> TunedContext:
     contextual = dev_set(NAMES, near=near, far=far)
     return tune_context(contextual, dev_set(NAMES, misled=MISLED, other=OTHER), TABLE, **chosen)
+
+
+@pytest.fixture(autouse=True)
+def few_words_suffice(monkeypatch):
+    """The sets of these tests have few words."""
+    monkeypatch.setattr(tuning, "MIN_WORDS", 0)
 
 
 def test_the_boost_lies_between_one_that_misses_names_and_one_that_invents_them() -> None:
@@ -129,6 +136,31 @@ def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
     assert found.edges == (
         "keyword_boost 20 is at the upper end of its range: does the general set contain anything similar to a phrase?",
     )
+
+
+def test_few_words_keep_the_initial_boosts_unless_these_do_harm() -> None:
+    few = tuned(min_words=500, options=ContextOptions(keyword_boost=3.0))
+    assert few.settings is not None
+    assert few.settings.options.keyword_boost == 3.0
+    assert few.warnings[-1] == (
+        "6 words of the contextual set are too few to choose boosts: the initial settings are kept"
+    )
+    harmful = tuned(min_words=500, options=ContextOptions(keyword_boost=9.0))
+    assert harmful.settings == tuned().settings
+    assert harmful.warnings[-1].endswith("too few to choose boosts: the initial settings raise general WER")
+
+
+def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
+    found = tuned()
+    assert found.difference.interval.mean == pytest.approx(100 / 6 - 50)
+    assert (found.difference.num_groups, found.difference.num_words) == (2, 6)
+    assert re.fullmatch(
+        r"difference of contextual WER to the best without entities: -33.33 \[\S+, \S+\] \(95 % interval\); 6 words "
+        r"are too few to be certain, about \d+ words would show such a difference",
+        found.evidence,
+    )
+    with pytest.raises(FormatError, match="has no speaker"):
+        tuned(speakers={"near": "a"})
 
 
 def test_every_run_gives_the_same_and_the_order_of_utterances_means_nothing() -> None:
