@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shlex
 import stat
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -210,6 +209,8 @@ def _unpacked(command: str) -> list[str] | None:
     if _SHELL.search(command):
         return None
     try:
+        import shlex  # for commands only
+
         words = shlex.split(command)
     except ValueError:
         return None

@@ -6,16 +6,18 @@ import errno
 import io
 import os
 import stat
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from ninja.errors import FormatError, InputError, NinjaWarning
 from ninja.files.gzip import GZIP_MAGIC, GzipReader
 from ninja.files.place import STDIN, Identity, Place, identity, identity_of, is_remote
 from ninja.files.remote import RemoteFile
+
+if TYPE_CHECKING:
+    import subprocess
 
 UNKNOWN_SIZE = 1 << 62
 CHUNK = 1 << 20
@@ -184,6 +186,8 @@ def open_stream(place: Place) -> Stream:
         FormatError: It has an offset and is not a plain file.
     """
     if place.command is not None:
+        import subprocess  # for commands only
+
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return Stream(process.stdout, place.name, process=process)

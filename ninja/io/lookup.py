@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from types import TracebackType
@@ -125,6 +124,8 @@ class _PassedLattices:
 
     def __init__(self) -> None:
         self._places: dict[str, list[tuple[int, int, Fields]]] = {}
+        import tempfile  # for joined archives only
+
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the lookup
         self._size = 0
         self._writer = TableWriter()

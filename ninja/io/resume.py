@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -65,7 +64,9 @@ def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
         if not is_file(chosen.archive):
             return ResumePoint()
         with open_raw(chosen.archive) as source:
-            shutil.copyfileobj(source, file, CHUNK)
+            from shutil import copyfileobj  # to resume only
+
+            copyfileobj(source, file, CHUNK)
     point = _packed(file.part) if chosen.packed else _plain(file.part)
     if finished and (point.lost or point.tail):
         raise FormatError("is damaged or of another format, so nothing can be appended; move it away", chosen.archive)

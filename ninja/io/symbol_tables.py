@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import glob
 import os
 import re
@@ -151,6 +150,8 @@ def find_table(source: Sequence[str]) -> str:
             message = f"{message}, but there is one beside {second}"
         raise OptionError(f"{message}; give the words' spelling with --words")
     for second in tables[1:]:
+        import filecmp  # for two tables only
+
         if not filecmp.cmp(tables[0], second, shallow=False):
             raise OptionError(
                 f"{tables[0]} and {second}, beside the lattices, differ; say with --words which one it is"

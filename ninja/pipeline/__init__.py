@@ -1,12 +1,16 @@
 """A stage over many lattices: threads, order, failures, outputs that appear whole, shards."""
 
+from typing import TYPE_CHECKING, Any
+
 from ninja.io.inputs import Inputs
 from ninja.io.scales import ChosenScales
 from ninja.log import Log
-from ninja.pipeline.cluster import run as run_shards
 from ninja.pipeline.execution import Summary, run, stream
 from ninja.pipeline.outputs import Output, TextOutput
 from ninja.pipeline.stages import BatchStage, OnBatches, OnLattices, StreamStage
+
+if TYPE_CHECKING:
+    from ninja.pipeline.cluster import run as run_shards
 
 __all__ = [
     "BatchStage",
@@ -23,3 +27,12 @@ __all__ = [
     "run_shards",
     "stream",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what runs in shards when it is used."""
+    if name != "run_shards":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ninja.pipeline.cluster import run
+
+    return run

@@ -190,6 +190,7 @@ WAITING = {
     ("ninja.cli.options", "ninja.cli.shards"): "with --shard only",
     ("ninja.cli.options", "ninja.cli.cluster"): "with --ray only",
     ("ninja.cli.cluster", "ninja.pipeline.ray_cluster"): "imports ray",
+    ("ninja.pipeline", "ninja.pipeline.cluster"): "with shards only",
     ("ninja.pipeline.cluster", "ninja.pipeline.ray_cluster"): "imports ray",
     ("ninja.cli.options", "ninja.pipeline.plan"): "with --shard only",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
