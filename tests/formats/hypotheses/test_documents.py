@@ -181,6 +181,6 @@ def test_confidences_speakers_and_times_are_read():
     assert origins["azure-batch.json"].confidences == (0.987572, 0.906032)
     assert (origins["azure-batch.json"].speaker, origins["azure-batch.json"].channel) == ("1", "0")
     assert origins["seglst.json"].speaker == "Alice"
-    assert (origins["whisper.cpp.json"].begin, origins["whisper.cpp.json"].end) == (0.0, 2.3)
+    assert (origins["whisper.cpp.json"].begin, origins["whisper.cpp.json"].end) == (0.0, 3.56)
     [(_, lattice)] = package.read(FOLDER / "google.json")
     assert lattice.time.tolist() == [0, 140, 180, 230, 240, 260, 260, 270, 300]

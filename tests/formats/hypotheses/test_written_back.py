@@ -38,17 +38,20 @@ WORDS = {
     "azure-batch.json": "Hello",
     "deepgram.json": "stop",
     "google.json": "doing",
-    "huggingface.json": "fellow",
-    "huggingface-word.json": "my",
-    "lhotse.jsonl": "ABIGAIL",
+    "huggingface.json": "gossoons",
+    "huggingface-word.json": "Bartley",
+    "lhotse.jsonl": "Bartley",
     "nemo-manifest.json": "partly",
     "nemo-manifest-beams.jsonl": "Good",
     "seglst.json": "Strategic",
     "sherpa-onnx.json": "radio",
-    "vosk.json": "what",
-    "vosk-alternatives.json": "guy",
+    "vosk.json": "오후",
+    "vosk-alternatives.json": "오후",
     "whisper.json": "apple",
-    "whisper.cpp.json": "filtering",
+    "whisper-faster.json": "introduce",
+    "whisper-openai.json": "introduce",
+    "whisper.cpp.json": "introduce",
+    "whisper.cpp-segments.json": "prolonged",
     "whisperx.json": "Listening",
 }
 
@@ -72,7 +75,7 @@ def test_a_word_becomes_two_words_or_none_in_every_form_of_a_text(path, new, tmp
     back = [lattice.record.origin.words for _, lattice in package.read(target, format=form)]
     assert back == [tuple(replacing(word, new)("", list(words))) for words in old]
     documents = [json.loads(text) for text in texts_of(target)]
-    assert word.lower() not in json.dumps(documents).lower()
+    assert word.lower() not in json.dumps(documents, ensure_ascii=False).lower()
     again = tmp_path / f"again-{path.name}"
     correct(target, again, form, lambda _, words: words)
     assert again.read_bytes() == target.read_bytes()
