@@ -27,6 +27,8 @@ from ninja.evaluate import Interval, bootstrap, lexical_texts, oracle_score, rea
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.text import LexicalForms
+from ninja.lm import LanguageModel, Mixture
+from ninja.lm.ngram.kneser_ney import NgramOptions, train_ngram
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 from ninja.rescoring import RescoreOptions, rescore
 from ninja.tune.first_pass import tune_first_pass
@@ -82,6 +84,7 @@ class System:
     options: RescoreOptions = field(default_factory=lambda: RescoreOptions(max_unknown=1.0))
     tuned: bool = True
     consensus: bool = False  # minimum Bayes risk decoding instead of the best path
+    density_ratio: bool = False  # subtract a model of the recogniser's own transcripts of the development half
 
     def stamp(self) -> list[list[Any]]:
         """Identify the model's files, so that a changed model is noticed."""
@@ -103,6 +106,8 @@ def systems(data: Path) -> list[System]:
         System("LSTM, default weights", lstm, tuned=False),
         System("LSTM", lstm),
         System("LSTM, minimum Bayes risk", lstm, consensus=True),
+        System("LSTM, density ratio", lstm, density_ratio=True),
+        System("LSTM + trigram", Row("", (ENGLISH, ENGLISH_NGRAM), 0.5)),
     ]
 
 
@@ -166,14 +171,22 @@ class Runner:
         if self.system.model is None:
             scales = Scales(scale)
             if self.system.tuned or self.system.consensus:
-                scales = tune_first_pass(self.dev.lattices.items(), self.dev.text, scales, forms=forms).scales
+                scales = tune_first_pass(
+                    self.dev.lattices.items(), self.dev.text, scales, forms=forms, speakers=self.dev.speakers
+                ).scales
             weights = f"acoustic scale {scales.acoustic:.3g}, word penalty {scales.word_penalty:.3g}"
             return lambda half: half.lattices, scales, weights
         options = replace(self.system.options, acoustic_scale=scale, normalizer=self.corpus.normalizer)
         lm = self.system.model.model(None)
+        old_lm = self.internal_model() if self.system.density_ratio else None
         if self.system.tuned:
             start = replace(options, lm_weight=self.system.model.lm_weight)
-            tuned = tune_weights(self.dev.lattices.items(), self.dev.text, lm, start).weights
+            result = tune_weights(
+                self.dev.lattices.items(), self.dev.text, lm, start, old_lm=old_lm, speakers=self.dev.speakers
+            )
+            tuned = result.weights
+            if isinstance(lm, Mixture):
+                lm = Mixture(tuple((model, share) for (model, _), share in zip(lm.models, tuned.mixture, strict=True)))
             options = replace(
                 start,
                 lm_weight=tuned.lm_weight,
@@ -183,11 +196,17 @@ class Runner:
         output: Literal["lattice", "best"] = "lattice" if self.system.consensus else "best"
 
         def rescored(half: Half) -> dict[str, Lattice]:
-            return dict(rescore(half.lattices.items(), lm, replace(options, output=output)))
+            return dict(rescore(half.lattices.items(), lm, replace(options, output=output), old_lm=old_lm))
 
         weights = f"LM weight {options.lm_weight:.3g}, acoustic scale {options.acoustic_scale:.3g}"
         scales = Scales(options.acoustic_scale, word_penalty=options.word_penalty)
         return rescored, scales, f"{weights}, word penalty {options.word_penalty:.3g}"
+
+    def internal_model(self) -> LanguageModel:
+        """Estimate the recogniser's internal language model by a trigram of its transcripts of the development half."""
+        texts = self.lexical(best_words(self.dev.lattices, Scales(self.corpus.acoustic_scale)))
+        model: LanguageModel = train_ngram(texts.values(), NgramOptions(order=3)).as_language_model()
+        return model
 
     def lexical(self, texts: Texts) -> Texts:
         """Return lexical words, as the references have them."""
@@ -198,7 +217,7 @@ def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) 
     """Compute the missing transcripts of a corpus."""
     halves: list[Half] = []
     for system in wanted:
-        if system.model is not None and not corpus.english:
+        if (system.model is not None and not corpus.english) or (system.density_ratio and corpus.acoustic_scale < 1):
             continue
         name = f"{corpus.name}/{system.name}"
         if (cell := cells.get(name)) is not None and cell["stamp"] == system.stamp():
