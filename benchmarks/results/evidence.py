@@ -21,7 +21,7 @@ import click
 import ninja
 from benchmarks.command import ROOT, SHARED, argument, command, option, output, path_option
 from benchmarks.results.models import Row
-from benchmarks.tables import Cells, head, put, row
+from benchmarks.tables import Cells, head, put, row, svg
 from ninja.consensus import mbr_decode
 from ninja.evaluate import Interval, bootstrap, lexical_texts, oracle_score, read_speakers, read_text, score
 from ninja.graph import best_path
@@ -270,6 +270,28 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Te
     yield ""
 
 
+def draw(cells: Cells, corpora: Sequence[Corpus], wanted: Sequence[System], data: Path, path: Path) -> None:
+    """Draw the word error rate of each system with its interval, one panel for each set."""
+    with svg(path, ncols=len(corpora), figsize=(3.2 * len(corpora), 3.6), sharey=True, squeeze=False) as axes:
+        names = [system.name for system in wanted]
+        for corpus, panel in zip(corpora, axes[0], strict=True):
+            test = corpus.half(data, "test")
+            for position, name in enumerate(names):
+                if (cell := cells.get(f"{corpus.name}/{name}")) is None:
+                    continue
+                texts = {key: line.split() for key, line in cell["texts"].items()}
+                rate = bootstrap(test.text, texts, speakers=test.speakers).first
+                wer = score(test.text, texts).wer
+                panel.plot([rate.low, rate.high], [position] * 2, color="tab:blue", lw=1.5)
+                panel.plot(wer, position, "o", ms=4, color="tab:blue")
+            panel.axvline(cells[f"{corpus.name}/oracle"]["wer"], color="grey", ls=":", lw=1)
+            panel.set_title(corpus.name, fontsize=9)
+            panel.set_xlabel("WER %")
+            panel.grid(axis="x", alpha=0.3)
+        axes[0][0].set_yticks(range(len(names)), names, fontsize=7)
+        axes[0][0].invert_yaxis()
+
+
 def shown(interval: Interval, sign: str = "") -> str:
     """Format the ends of an interval."""
     return f"[{interval.low:{sign}.2f}, {interval.high:{sign}.2f}]"
@@ -279,22 +301,23 @@ def shown(interval: Interval, sign: str = "") -> str:
 @argument("shared", default=SHARED)
 @path_option("--cells", default=ROOT / "build/evidence.jsonl", help="File that keeps the transcripts.")
 @option("--only", multiple=True, type=click.Choice([corpus.name for corpus in CORPORA]), help="Set; may be repeated.")
+@path_option("--picture", default=ROOT / "docs/pictures/evidence.svg")
 @output
-def main(shared: Path, cells: Path, only: tuple[str, ...], output: Path | None) -> None:
+def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output: Path | None) -> None:
     import torch
 
     torch.set_num_threads(1)
     data, kept = shared / "data", Cells(cells)
     wanted = systems(data)
-    lines: list[str] = []
-    for corpus in CORPORA:
-        if only and corpus.name not in only:
-            continue
+    lines = ["![Word error rates with 95 % intervals; the dotted line is the oracle](pictures/evidence.svg)", ""]
+    corpora = [corpus for corpus in CORPORA if not only or corpus.name in only]
+    for corpus in corpora:
         compute(kept, corpus, wanted, data)
         test = corpus.half(data, "test")
         for line in table(kept, corpus, wanted, test.text, test.speakers):
             print(line, flush=True)
             lines.append(line)
+    draw(kept, corpora, wanted, data, picture)
     put(output, "evidence", lines)
 
 
