@@ -16,6 +16,7 @@ from ninja.formats.hypotheses.preset import WordFields
 from ninja.formats.hypotheses.values import (
     Text,
     bounds_of,
+    by_channel,
     label_of,
     listed,
     number_of,
@@ -74,7 +75,11 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
         start, end = bounds_of(entry, path, fields.start, fields.end, fields.duration, fields.unit)
         times = None if start is None or end is None else (start, end)
         entries.append(Item(texts, [path], times, _confidence(entry, fields), label_of(entry, fields.speaker)))
-    return _with_words(ItemList(fields, _by_time(entries) if fields.by_time else entries), words)
+    if fields.order == "time":
+        entries = _by_time(entries)
+    elif fields.order == "channel":
+        entries = by_channel(value, entries, [item.paths[0][len(begin) : -2] for item in entries])
+    return _with_words(ItemList(fields, entries), words)
 
 
 def _by_time(entries: Sequence[Item]) -> list[Item]:

@@ -19,6 +19,7 @@ from ninja.formats.hypotheses.preset import Meaning, Preset
 from ninja.formats.hypotheses.values import (
     Text,
     bounds_of,
+    by_channel,
     label_of,
     listed,
     number_of,
@@ -85,7 +86,8 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
         except FormatError as error:
             error.key = error.key or None
             utterances.append(error)
-    texts = [texts_of(document, (), name) for name in preset.all_text]
+    groups = [texts_of(document, (), name) for name in preset.all_text]
+    texts = [by_channel(document, group, [path[:-1] for path, _ in group]) for group in groups]
     words = [word for one in utterances if isinstance(one, PlacedUtterance) for word in one.words]
     lists = [entries for fields in preset.all_words if (entries := item_list(document, (), fields, words)) is not None]
     if lists:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ninja.formats.format import Encoder, WriteSettings
 
 Join = Literal["words", "spelled", "text", "punctuation"]
+Order = Literal["file", "time", "channel"]
 Meaning = Literal["probability", "logprob"]
 
 
@@ -33,7 +34,7 @@ class WordFields:
     join: Join = "words"
     beside: tuple[str, ...] = ()  # other lists of the same length, where fields are lists
     skip: str | None = None  # expression of texts that are no words
-    by_time: bool = False  # the items are in several lists, which together are in the order of their times
+    order: Order = "file"  # of the items of several lists: that of the file, of their times, or of the lists' channels
 
 
 @dataclass(frozen=True, slots=True)

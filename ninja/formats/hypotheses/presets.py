@@ -303,8 +303,8 @@ _AWS = Preset(
     ),
     words=(
         _AWS_ITEMS,
-        replace(_AWS_ITEMS, items="results.segments[].alternatives[0].items[]", text=("content",), by_time=True),
-        replace(_AWS_ITEMS, items="results.channel_labels.channels[].items[]", by_time=True),
+        replace(_AWS_ITEMS, items="results.segments[].alternatives[0].items[]", text=("content",), order="time"),
+        replace(_AWS_ITEMS, items="results.channel_labels.channels[].items[]", order="time"),
     ),
 )
 _GOOGLE = Preset(
@@ -336,7 +336,7 @@ _DEEPGRAM = Preset(
     text=("transcript", "paragraphs.paragraphs[].sentences[].text", "paragraphs.transcript"),
     words=(WordFields("words[]", text=("punctuated_word", "word"), confidence=("confidence",), speaker=("speaker",)),),
     all_text=("results.utterances[].transcript",),
-    all_words=(WordFields("results.utterances[].words[]", text=("punctuated_word", "word")),),
+    all_words=(WordFields("results.utterances[].words[]", text=("punctuated_word", "word"), order="channel"),),
 )
 _DEEPGRAM_LIVE = replace(
     _DEEPGRAM,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ninja.errors import FormatError
 from ninja.formats.hypotheses.json_spans import Path, parsed_path, values_at
@@ -13,6 +13,7 @@ from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.json_lists import loaded
 
 Text = tuple[Path, str]
+Entry = TypeVar("Entry")
 _SECONDS = re.compile(r"(?:PT)?(?:([0-9]+)H)?(?:([0-9]+)M)?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)?[sS]?")
 _CLOCK = re.compile(r"([0-9]+):([0-5][0-9]):([0-5][0-9](?:[.,][0-9]+)?)")
 SECONDS, NANOS = "seconds", "nanos"  # fields of a time in Google's protocol buffers
@@ -68,6 +69,16 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
             raise FormatError(message) from error
         raise FormatError(f"expected text as {spelled_path(path)}, found {shown(value)}") from error
     return value
+
+
+def by_channel(document: Any, entries: Sequence[Entry], paths: Sequence[Path]) -> list[Entry]:
+    """Return entries in the order of the channels of objects; all others stay in their order.
+
+    Args:
+        paths: Path of the object of each entry.
+    """
+    labels = [next((label_of(value, ("channel",)) for _, value in values_at(document, path)), None) for path in paths]
+    return [entries[place] for place in sorted(range(len(entries)), key=lambda place: labels[place] or "")]
 
 
 def label_of(value: Any, names: Sequence[str]) -> str | None:

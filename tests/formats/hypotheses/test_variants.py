@@ -331,3 +331,61 @@ def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
     assert first.record.origin.confidences[:2] == (None, WHISPER["segments"][0]["words"][1]["probability"])
     correct(path, target, "whisper", replacing("apple", "pear"))
     assert target.read_bytes() == path.read_bytes().replace(b"apple", b"pear")
+
+
+def spoken(channel, begin, text):
+    """Return an utterance of Deepgram."""
+    words = [
+        {
+            "word": word.lower().strip(".,?"),
+            "start": begin + place / 4,
+            "end": begin + place / 4 + 0.2,
+            "confidence": 0.5,
+            "punctuated_word": word,
+        }
+        for place, word in enumerate(text.split())
+    ]
+    return {"start": begin, "channel": channel, "transcript": text, "words": words}
+
+
+def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
+    utterances = [
+        spoken(0, 0.0, "Hello, this is Anna."),
+        spoken(1, 2.0, "Good morning, Anna."),
+        spoken(0, 4.0, "How can I help you?"),
+        spoken(1, 6.0, "My name is Hello Kitty."),
+    ]
+
+    def channel(number):
+        parts = [one for one in utterances if one["channel"] == number]
+        words = [word for one in parts for word in one["words"]]
+        return {
+            "alternatives": [
+                {"transcript": " ".join(one["transcript"] for one in parts), "confidence": 0.9, "words": words}
+            ]
+        }
+
+    document = {
+        "metadata": {"request_id": "1"},
+        "results": {"channels": [channel(0), channel(1)], "utterances": utterances},
+    }
+    path, target = tmp_path / "x.json", tmp_path / "y.json"
+    path.write_text(json.dumps(document))
+    assert correct(path, target, "deepgram", replacing("Anna.", "Hanna.")) == []
+    assert target.read_text() == path.read_text().replace("Anna", "Hanna").replace('"anna"', '"hanna"')
+    corrections = {"Hello,": "Good day,", "Kitty.": "", "morning,": "evening,"}
+    notes = correct(
+        path, target, "deepgram", lambda _, words: " ".join(corrections.get(word, word) for word in words).split()
+    )
+    assert notes == []
+    after = json.loads(target.read_text())["results"]
+    assert [one["transcript"] for one in after["utterances"]] == [
+        "Good day, this is Anna.",
+        "Good evening, Anna.",
+        "How can I help you?",
+        "My name is Hello",
+    ]
+    for number in (0, 1):
+        words = [w["punctuated_word"] for w in after["channels"][number]["alternatives"][0]["words"]]
+        inner = [w["punctuated_word"] for one in after["utterances"] if one["channel"] == number for w in one["words"]]
+        assert inner == words
