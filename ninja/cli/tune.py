@@ -44,6 +44,7 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.usual_weights import usual_weights
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.plot import check_picture, plot_trade_off
@@ -109,9 +110,11 @@ def tune(
     chosen that lower the expected word errors of its best sentences, and it is rescored with these, until they stay
     the same. The word error rate printed is that of the last rescoring.
 
-    The initial weights are kept, and written, unless the set shows that others are better: at least 500 words are
-    needed. The simplest weights within one standard error of the best are chosen. The 95 % interval of the difference
-    to the initial weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
+    Without --lm-weight and --word-penalty, the initial weights are the usual ones of the kind of input: 0.8 and 0.5 for
+    lattices with graph costs, 0.15 and -1 for n-best lists without. They are kept, and written, unless the set shows
+    that others are better: at least 500 words are needed. The simplest weights within one standard error of the best
+    are chosen. The 95 % interval of the difference to the initial weights is printed, cross-validated by the speakers
+    of --utt2spk or by utterance.
 
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.
@@ -171,8 +174,11 @@ def _tune_weights(
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
     with current_console().progress("lattices", by_reading=True):
+        lattices = list(inputs.lattices())
+        if lattices and not given_on_command_line(("lm_weight", "word_penalty")):
+            options = _with_usual_weights(options, lattices[0][1], log)
         tuned = tune_weights(
-            inputs.lattices(),
+            lattices,
             references,
             lm,
             options,
@@ -187,6 +193,16 @@ def _tune_weights(
         log.note(f"note: {edge}")
     current_console().say(tuned.evidence)
     current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
+
+
+def _with_usual_weights(options: RescoreOptions, lattice: Lattice, log: RescoreReport) -> RescoreOptions:
+    """Start from the usual weights of the kind of input."""
+    weights = usual_weights(lattice)
+    if weights is None:
+        return options
+    numbers = f"LM weight {weights.lm_weight:g}, word penalty {weights.word_penalty:g}"
+    log.note(f"initial weights are those of {weights.kind}: {numbers}")
+    return replace(options, lm_weight=weights.lm_weight, word_penalty=weights.word_penalty)
 
 
 def _tune_first_pass(

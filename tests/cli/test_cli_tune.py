@@ -181,3 +181,27 @@ def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, large_b
     if mixture:  # the same model twice is no better than once
         assert len(toml.read(weights)["rnnlm"]) == 1
         assert "model 2 of the mixture is not used" in errors
+
+
+def test_initial_weights_are_the_usual_ones_of_the_kind_of_input(ninja, bed, tmp_path):
+    lists = tmp_path / "lists.jsonl"
+    lists.write_text(
+        '{"key": "one", "nbest": [{"text": "the scene", "score": -1}, {"text": "a scene", "score": -2}]}\n'
+    )
+    (tmp_path / "text").write_text("one the scene\n")
+    weights = tmp_path / "weights.toml"
+    for source, ref, expected in (
+        (bed / "lat.ark", bed / "text", (0.8, 0.1, 0.5)),
+        (lists, tmp_path / "text", (0.15, 1.0, -1.0)),
+    ):
+        model = ["--rnnlm", "english-ngram", "--max-unknown", 1]
+        code, _, errors = ninja("tune", source, "--ref", ref, *model, "-o", weights)
+        assert code == 0, errors
+        assert "initial weights are those of " in errors
+        values = toml.read(weights)
+        assert (values["lm_weight"], values["acoustic_scale"], values["word_penalty"]) == expected
+        code, _, errors = ninja("tune", source, "--ref", ref, *model, "--word-penalty", 0.25, "-o", weights)
+        assert code == 0, errors
+        assert "initial weights are those of " not in errors
+        values = toml.read(weights)
+        assert (values["lm_weight"], values["word_penalty"]) == (0.5, 0.25)
