@@ -222,15 +222,16 @@ def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, edit,
 # Checkpoints.
 
 
+@pytest.mark.parametrize("name", ["lm.pt", "lm.safetensors"])
 @pytest.mark.parametrize("what", ["words", "features"])
-def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, what):
+def test_a_checkpoint_gives_the_same_scores_to_the_bit(ninja, tmp_path, what, name):
     folder = write_model(tmp_path / "rnnlm", what, "text")
-    assert ninja("lm", "convert", folder, "-o", tmp_path / "lm.pt") == (0, "", "")
-    direct, stored = load(folder), load(tmp_path / "lm.pt")
+    assert ninja("lm", "convert", folder, "-o", tmp_path / name) == (0, "", "")
+    direct, stored = load(folder), load(tmp_path / name)
     assert np.array_equal(sentence_logprobs(stored, SENTENCES), sentence_logprobs(direct, SENTENCES))
     assert stored.vocabulary == direct.vocabulary
     assert (stored.bos, stored.eos, stored.unk, stored.normalized) == (1, 2, 3, False)
-    assert load(tmp_path / "lm.pt", normalize=True).normalized
+    assert load(tmp_path / name, normalize=True).normalized
 
 
 def test_a_folder_that_is_not_there_is_refused_before_anything_else(folder, tmp_path):
