@@ -1,4 +1,4 @@
-"""Consensus: decoding for the least expected error, word confidences, confusion networks and CTM lines."""
+"""Minimum-Bayes-risk (consensus) decoding, word confidences, confusion networks and CTM output."""
 
 from ninja.consensus.confidence import sentence_confidence
 from ninja.consensus.ctm import consensus_ctm, path_ctm

@@ -11,14 +11,15 @@ from ninja.lattice.text import LexicalTable
 
 
 def sentence_confidence(lattice: Lattice, scales: Scales = Scales(), *, forms: LexicalTable | None = None) -> float:
-    """Return by how much the second-best word sequence costs more than the best.
+    """Return the cost difference between the second-best and the best word sequence.
 
     Args:
-        scales: Factors of the costs.
-        forms: Lexical forms of the words, by which they are compared.  [default: words are compared as they are]
+        lattice: Any lattice.
+        scales: Weights of the total cost.
+        forms: Lexical forms by which words are compared.  [default: words are compared unchanged]
 
     Returns:
-        A difference of natural-log costs, ≥ 0; +inf if there is but one word sequence.
+        A difference of natural-log costs, ≥ 0; +inf if there is only one word sequence.
 
     Raises:
         LatticeError: No path leads from the start to a final state.

@@ -1,4 +1,4 @@
-"""CTM: a line for each word with its time, as scoring tools take it."""
+"""CTM output: one line per word with its time, as scoring tools expect it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 Integers = npt.NDArray[np.int32]
 
 CHANNEL = "1"
-MOST_DIGITS = 100
-NO_TIMES = (
-    "its arcs have neither labels nor times, so the times of its words are unknown; give a lattice with alignments"
-)
+MAX_DIGITS = 100
+NO_TIMES = "the arcs have neither labels nor times, so word times are unknown; use a lattice with alignments"
 
 
 def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None) -> str:
-    """Return the lines of a decoded word sequence: key, channel 1, begin, duration, word, confidence.
+    """Return the CTM lines of a decoded word sequence: key, channel 1, begin, duration, word, confidence.
 
-    Seconds and confidences have two digits, computed in single precision as Kaldi's are. Without symbol table, word
-    ids are printed.
+    Times and confidences are computed in single precision, as in Kaldi, and have two digits.
+
+    Args:
+        consensus: Result of ``mbr_decode``.
+        frame_shift: Seconds per frame (per label), > 0.
+        words: Symbol table. Without one, word ids are printed.
 
     Raises:
         LatticeError: The lattice had no times.
-        OptionError: ``frame_shift``, seconds per frame (per label), is not above 0.
+        OptionError: ``frame_shift`` is not above 0.
         SymbolError: `words` lacks a word id.
 
     Source: Kaldi, latbin/lattice-to-ctm-conf.cc.
@@ -57,30 +59,33 @@ def path_ctm(
     *,
     print_silence: bool = False,
 ) -> str:
-    """Return the lines of a lattice that is one path: key, channel 1, begin, duration, word.
+    """Return the CTM lines of a lattice that is a single path: key, channel 1, begin, duration, word.
 
-    Arcs must have the labels of their words. Those without a word only take time, unless ``print_silence`` is set.
-    Without symbol table, word ids are printed.
+    Args:
+        lattice: A linear lattice whose arcs have the labels of their words.
+        frame_shift: Seconds per frame (per label), > 0.
+        precision: Number of digits after the decimal point, 0 to 100.
+        words: Symbol table. Without one, word ids are printed.
+        print_silence: Also print a line for each arc without a word.
 
     Raises:
-        LatticeError: The lattice is not a single path, or it has no times.
-        OptionError: ``frame_shift``, seconds per frame (per label), is not above 0, or ``precision``, digits after the
-            point, not within 0 to 100.
+        LatticeError: The lattice is not a single path, or has no times.
+        OptionError: ``frame_shift`` or ``precision`` is out of range.
         SymbolError: `words` lacks a word id.
 
     Source: Kaldi, latbin/nbest-to-ctm.cc; lat/lattice-functions.cc, CompactLatticeToWordAlignment.
     """
     shift = check_frame_shift(frame_shift)
-    if not 0 <= precision <= MOST_DIGITS:
-        raise OptionError(f"precision is {precision}, but must be 0 to {MOST_DIGITS}")
-    lattice = to_compact(lattice)  # arcs with all labels of their words
-    in_a_row = np.arange(1, lattice.num_states)
+    if not 0 <= precision <= MAX_DIGITS:
+        raise OptionError(f"precision is {precision}, but must be 0 to {MAX_DIGITS}")
+    lattice = to_compact(lattice)  # gives each arc all labels of its word
+    next_states = np.arange(1, lattice.num_states)
     if not (
-        np.array_equal(lattice.dst, in_a_row)
+        np.array_equal(lattice.dst, next_states)
         and (np.diff(lattice.arc_begin)[:-1] == 1).all()
         and np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
     ):
-        raise LatticeError("it is not a single path; take the best one first (ninja 1best)", key=lattice.key)
+        raise LatticeError("the lattice is not a single path; find the best path first (ninja 1best)", key=lattice.key)
     time = lattice.ali_begin if lattice.time is None else lattice.time
     spoken = np.arange(lattice.num_arcs) if print_silence else np.flatnonzero(lattice.word != EPSILON)
     if len(spoken) and not time[-1] > time[0]:

@@ -1,4 +1,4 @@
-"""Minimum-Bayes-risk decoding: the words of least expected error, with confidences."""
+"""Minimum-Bayes-risk decoding: the word sequence of least expected error, with confidences."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consensus:
-    """A decoded word sequence and the confusion network around it; all times are frames.
+    """A decoded word sequence and its confusion network. All times are in frames.
 
-    The network has a bin for each word of the sequence that was decoded last, and one before, between and after these;
-    the posteriors of a bin sum to 1. Arrays are read-only.
+    The network has a bin for each word of the last hypothesis, and a bin before, between and after these words. The
+    posteriors of a bin sum to 1. Arrays are read-only.
     """
 
     key: str
-    words: Integers  # [num_words], the sequence of least expected error
+    words: Integers  # [num_words], word sequence of least expected error
     confidences: Floats  # [num_words], posterior of each word in its bin
     times: Floats  # [num_words, 2], begin and end
     bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
-    word: Integers  # [num_entries], 0 = no word; in each bin from the most probable on
+    word: Integers  # [num_entries], 0 = no word; the most probable word of a bin comes first
     posterior: Floats  # [num_entries]
-    word_times: Floats  # [num_entries, 2], average begin and end of this word in this bin
-    bin_times: Floats  # [num_bins, 2], average begin and end of all of the bin
-    bayes_risk: float  # expected number of word errors of the sequence the network was built around
-    rounds: int  # how often the network was built
-    touches_band: bool = False  # too long and too flat to compare widely enough: words and posteriors are approximate
-    symbols: SymbolTable | None = None  # of the word ids, if the table of the lattice lacks some of them
+    word_times: Floats  # [num_entries, 2], mean begin and end of the word in this bin
+    bin_times: Floats  # [num_bins, 2], mean begin and end of all words of the bin
+    bayes_risk: float  # expected number of word errors of the last hypothesis
+    rounds: int  # number of times the network was built
+    touches_band: bool = False  # whether the search of a long lattice was limited, so that the result is approximate
+    symbols: SymbolTable | None = None  # symbol table for the ids, if that of the lattice lacks some of them
 
 
 Words = Sequence[int] | Integers
@@ -83,51 +83,51 @@ def mbr_decode(
 ) -> Consensus | list[Consensus]:
     """Find the word sequence of least expected word error, with confidences, times and a confusion network.
 
-    Where the best path has the fewest sentence errors on average, this has the fewest word errors, if the lattice's
-    probabilities are to be believed: the acoustic scale matters. Times mean something only if the labels of an arc are
-    those of its word (``align_words``).
+    The best path minimises the expected sentence error; this sequence minimises the expected word error. Both depend on
+    the probabilities of the lattice, and thus on the acoustic scale. Times are those of words only if each arc has the
+    labels of its word (``align_words``).
 
-    All states are compared with all words where states × words are at most 262,144. A longer recording takes time and
-    memory in proportion to its length: a state is compared with at least 32 words to both sides of its time (its place,
-    where the lattice has no times), with more where the result comes near the last of them, and shares below
-    1e-16 are left out (ext/consensus/mbr_band.hpp). Where 4,194,304 pairs, or twice those that come first, are too few
-    for that, ``touches_band`` of the result is true.
+    If states × words are at most 262,144, all states are compared with all words. For longer recordings, time and
+    memory grow linearly: each state is compared with at least 32 words on both sides of its time, or of its position if
+    the lattice has no times; the band is widened if the result comes near its edge, and posteriors below 1e-16 are
+    dropped (ext/consensus/mbr_band.hpp). If this would take more than 4,194,304 pairs, or twice the initial number, the
+    search stops and ``touches_band`` of the result is true.
 
     Args:
-        lattices: A lattice or a batch; of several systems' lattices together, see ``ninja.graph.combine``.
-        scales: Factors of the costs; smaller ones flatten.
-        decode_mbr: False: keep the best path's words, or those of `hypothesis`, and only build the network around them.
-        print_silence: Keep bins that most probably hold no word as words with id 0.
-        hypothesis: Word ids to begin with instead of the best path; zeros are left out. Of a batch, those of each
-            lattice.
-        forms: Lexical forms of the words, by which they are compared. Bins then hold lexical words, each spelled as its
-            most probable written form in the bin (the smaller id of equally probable ones). The parts of a written word
-            of several lexical words, such as "twenty-three", are joined in the decoded sequence where that word is the
-            most probable form of all of them; elsewhere, and in bins, the lexical words themselves are used. A written
-            word without lexical words, such as a comma, is in the decoded sequence but not in bins: between two
-            words the most probable one is kept if it is more probable than none. [default: words are compared as they
-            are]
+        lattices: A lattice or a batch. To decode lattices of several systems jointly, see ``ninja.graph.combine``.
+        scales: Weights of the total cost; smaller scales flatten the distribution.
+        decode_mbr: Search for the best sequence. Otherwise keep the words of the best path, or of `hypothesis`, and
+            only build their network.
+        print_silence: Keep bins in which no word is most probable, as words with id 0.
+        hypothesis: Word ids of the initial hypothesis; zeros are skipped. For a batch, one sequence per lattice.
+            [default: the best path]
+        forms: Lexical forms by which words are compared. Bins then contain lexical words, each replaced by its most
+            probable written form in the bin, and in case of a tie by the smaller id. If a written word with several
+            lexical words, such as "twenty-three", is the most probable form of all of them, it appears once in the
+            decoded sequence; otherwise, and in bins, the lexical words are used. A written word without lexical words,
+            such as a comma, appears in the decoded sequence, but not in bins: the most probable one between two words
+            is kept if it is more probable than none.  [default: words are compared unchanged]
 
     Returns:
-        The words and their network, of a batch those of each lattice. If a lattice has but one path, all confidences
-        are 1.
+        The words and their network; for a batch, one result per lattice. If a lattice has a single path, all
+        confidences are 1.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
+        LatticeError: No path leads from the start to a final state, or state times are inconsistent.
         OptionError: A word id of `hypothesis` is out of range.
         SymbolError: With `forms`, a word id is not in the symbol table.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
-    edit distance"; Kaldi, lat/sausages.cc, whose answers these are to the last digit it prints.
+    edit distance"; Kaldi, lat/sausages.cc, which prints the same digits.
     """
     options = scales, decode_mbr, print_silence
     if isinstance(lattices, Batch):
-        return decoded(lattices, hypothesis, *options, forms=forms)  # type: ignore[arg-type]
+        return decode_with_limits(lattices, hypothesis, *options, forms=forms)  # type: ignore[arg-type]
     hypotheses = None if hypothesis is None else [hypothesis]
-    return decoded(lattices, hypotheses, *options, forms=forms)[0]  # type: ignore[arg-type]
+    return decode_with_limits(lattices, hypotheses, *options, forms=forms)[0]  # type: ignore[arg-type]
 
 
-def decoded(
+def decode_with_limits(
     lattices: Lattice | Batch,
     hypotheses: Sequence[Words] | None,
     scales: Scales,
@@ -136,16 +136,15 @@ def decoded(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode a lattice, or each of a batch, as ``mbr_decode`` does; `limits` of comparisons are the kernel's."""
-    # An arc gets all labels of its word.
-    lattices = to_compact(lattices)  # type: ignore[type-var]
+    """Decode lattices as ``mbr_decode`` does, with other limits on comparisons than the kernel's defaults."""
+    lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms)
     start = None
     if hypotheses is not None:
-        word_ids = [_checked(hypothesis) for hypothesis in hypotheses]
+        word_ids = [_check_hypothesis(hypothesis) for hypothesis in hypotheses]
         if arcs is not None:
-            for place in arcs.changed:
-                word_ids[place] = arcs.table.forms_of(word_ids[place])
+            for index in arcs.changed:
+                word_ids[index] = arcs.table.forms_of(word_ids[index])
         start = np.concatenate([*word_ids, np.zeros(0, np.int32)]), offsets([len(words) for words in word_ids])
     failed, of_words, of_bins, of_entries, of_lattices, of_forms = _consensus.decode_mbr(
         lattices if arcs is None else arcs.batch,
@@ -163,9 +162,9 @@ def decoded(
     bins, bin_begin, bin_times = of_bins
     risk, rounds, touches_band = of_lattices
     columns = (
-        *_apart(*of_words),
-        runs(bin_begin, bins + np.arange(len(bins))),  # one more than there are bins
-        *_apart(*of_entries),
+        *_split(*of_words),
+        runs(bin_begin, bins + np.arange(len(bins))),  # num_bins + 1 offsets per lattice
+        *_split(*of_entries),
         runs(bin_times, bins),
         risk.tolist(),
         rounds.tolist(),
@@ -175,15 +174,15 @@ def decoded(
     if arcs is None or of_forms is None:
         return results
     entry_of_word, form, whole, *marks = of_forms
-    of_word, entry_forms = _apart(of_words[0], entry_of_word), _apart(of_entries[0], form, whole)
-    fields = list(zip(*of_word, *entry_forms, *_apart(bins, *marks), strict=True))
-    for place in arcs.changed:
-        results[place] = _written(results[place], arcs, BinForms(*fields[place]))
+    of_word, entry_forms = _split(of_words[0], entry_of_word), _split(of_entries[0], form, whole)
+    fields = list(zip(*of_word, *entry_forms, *_split(bins, *marks), strict=True))
+    for index in arcs.changed:
+        results[index] = _with_written_words(results[index], arcs, BinForms(*fields[index]))
     return results
 
 
-def _written(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
-    """Return the result of lexical words with written words."""
+def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
+    """Replace the lexical words of a result by written words."""
     decoded_words = lexical.words, lexical.confidences, lexical.times
     words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin)
     word = forms.entries(arcs, lexical.word)
@@ -192,24 +191,24 @@ def _written(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
     return replace(lexical, words=words, confidences=confidences, times=times, word=word, symbols=symbols)
 
 
-def _apart(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Return each lattice's part of columns that all of them share."""
+def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
+    """Split columns, which have the values of all lattices, by lattice."""
     return [runs(column, begin) for column in columns]
 
 
 def check_frame_shift(frame_shift: float) -> np.float32:
-    """Return seconds per frame, above 0, in single precision, in which Kaldi computes times."""
+    """Check a frame shift in seconds, and return it in single precision, in which Kaldi computes times."""
     if not (math.isfinite(frame_shift) and np.float32(frame_shift) > 0.0):
-        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0: seconds from one frame to the next")
+        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0 (seconds per frame)")
     return np.float32(frame_shift)
 
 
-def _checked(hypothesis: Sequence[int] | Integers) -> Integers:
+def _check_hypothesis(hypothesis: Sequence[int] | Integers) -> Integers:
     wide = np.asarray(hypothesis)
     if wide.size == 0:
         return np.zeros(0, np.int32)
     if wide.ndim != 1 or wide.dtype.kind not in "iu":
-        raise OptionError(f"a hypothesis is a row of word ids, not {wide.dtype} {list(wide.shape)}")
+        raise OptionError(f"hypothesis must be a sequence of word ids, but is {wide.dtype} of shape {wide.shape}")
     if (bad := (wide < 0) | (wide > LARGEST_ID)).any():
-        raise OptionError(f"the hypothesis holds {wide[bad][0]}, but word ids are 0 to {LARGEST_ID}")
+        raise OptionError(f"the hypothesis contains {wide[bad][0]}, but word ids are 0 to {LARGEST_ID}")
     return np.ascontiguousarray(wide, np.int32)

@@ -17,21 +17,24 @@ from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
-ASSUMED_SHIFT = 0.01  # seconds per frame of lattices that do not say
-LEAST_SHARE = 0.5  # to which costs of a position add up if they are posteriors: words may have been left out
-LARGEST_SHARE = 1.01  # likewise
+ASSUMED_SHIFT = 0.01  # seconds per frame for lattices without a frame shift
+MIN_SUM = 0.5  # smallest sum of the posteriors of a position, from which words may have been pruned
+MAX_SUM = 1.01  # largest sum of the posteriors of a position
 LARGEST_COST = float(np.finfo(np.float32).max)
 
 
 def confusion_network(
     consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None
 ) -> ConfusionNetwork:
-    """Return the network around a decoded word sequence, with words spelled and times in seconds.
+    """Convert the network of a decoded word sequence to one with words as text and times in seconds.
 
-    Without symbol table, word ids are spelled as numbers.
+    Args:
+        consensus: Result of ``mbr_decode``.
+        frame_shift: Seconds per frame (per label), > 0.
+        words: Symbol table. Without one, words are decimal ids.
 
     Raises:
-        OptionError: ``frame_shift``, seconds per frame (per label), is not above 0.
+        OptionError: ``frame_shift`` is not above 0.
         SymbolError: `words` lacks a word id.
     """
     check_frame_shift(frame_shift)
@@ -39,9 +42,9 @@ def confusion_network(
         None if number == EPSILON else (str(number) if words is None else words.word(number))
         for number in consensus.word.tolist()
     ]
-    has_times = consensus.bin_times.max(initial=0) > 0  # else the lattice had none
+    has_times = consensus.bin_times.max(initial=0) > 0  # otherwise the lattice had no times
     is_word = (consensus.word != EPSILON) & has_times
-    begin, end = np.round(consensus.word_times.astype(np.float64) * frame_shift, 6).T  # single precision holds no more
+    begin, end = np.round(consensus.word_times.astype(np.float64) * frame_shift, 6).T  # float32 has no more digits
     return ConfusionNetwork(
         consensus.key,
         consensus.bin_begin,
@@ -55,47 +58,48 @@ def confusion_network(
 def lattice_mesh(
     lattice: Lattice, scales: Scales = Scales(), frame_shift: float = ASSUMED_SHIFT
 ) -> tuple[Lattice | ConfusionNetwork, bool]:
-    """Return the positions of a lattice with the posteriors of their words, and whether nothing of it is lost.
+    """Convert a lattice to a word mesh, which has the posteriors of the words at each position.
 
-    A lattice whose paths all go through the same states, as that of a mesh does, keeps its positions: it comes back as
-    a lattice whose graph costs are negative logarithms of posteriors. Any other is aligned by ``mbr_decode``; bins
-    without a word are left out of that network.
+    If all paths of the lattice go through the same states, as in a lattice that was read from a mesh, its positions are
+    kept, and the result is a lattice whose graph costs are negative logarithms of posteriors. Any other lattice is
+    aligned by ``mbr_decode``, and the result is a network without the bins that contain no word.
 
-    Graph costs are taken for the posteriors they are in the lattice of a mesh if there are no other costs, the LM
-    scale is 1, and the words at each position differ and add up to 0.5 to 1.01. Otherwise posteriors are those of the
-    arcs, and those of arcs with the same word at one position are added up.
+    Graph costs are regarded as posteriors of a mesh if there are no other costs, the LM scale is 1, and the words of
+    each position are distinct with a sum of 0.5 to 1.01. Otherwise arc posteriors are computed, and those of the same
+    word at a position are added.
 
     Args:
-        scales: Scales of costs; smaller ones flatten.
-        frame_shift: Seconds per frame of a lattice that does not say, > 0.
+        lattice: Any lattice.
+        scales: Weights of the total cost; smaller scales flatten the distribution.
+        frame_shift: Seconds per frame, > 0, if the lattice has no frame shift.
 
     Returns:
-        What ``ninja.formats.mesh.write_mesh`` writes; True: paths and costs are those of the lattice.
+        The mesh, for ``ninja.formats.mesh.write_mesh``; and whether its paths and costs are those of the lattice.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or the times of states contradict each other.
+        LatticeError: No path leads from the start to a final state, or state times are inconsistent.
         OptionError: ``frame_shift`` is not above 0.
-        SymbolError: The lattice's table lacks a word id.
+        SymbolError: The symbol table of the lattice lacks a word id.
     """
     shift = lattice.frame_shift or frame_shift
     check_frame_shift(shift)
-    row = connect(to_compact(lattice)).replace(frame_shift=shift)
-    if not _in_a_row(row):
+    connected = connect(to_compact(lattice)).replace(frame_shift=shift)
+    if not _is_mesh(connected):
         network = confusion_network(mbr_decode(lattice, scales), shift, lattice.words)
         return without_empty_bins(network), False
-    if _of_posteriors(row, scales.lm):
-        return row, True
-    return _with_posteriors(row, posteriors(row, scales)), False
+    if _has_posteriors(connected, scales.lm):
+        return connected, True
+    return _with_posteriors(connected, posteriors(connected, scales)), False
 
 
-def _in_a_row(lattice: Lattice) -> bool:
-    """Tell whether all paths of a connected lattice go through all states."""
-    last = np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
-    return last and bool((lattice.dst == lattice.src + 1).all())
+def _is_mesh(lattice: Lattice) -> bool:
+    """Return whether all paths of a connected lattice go through all states."""
+    ends_last = np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
+    return ends_last and bool((lattice.dst == lattice.src + 1).all())
 
 
-def _of_posteriors(lattice: Lattice, lm_scale: float) -> bool:
-    """Tell whether graph costs can be those of a mesh that was read."""
+def _has_posteriors(lattice: Lattice, lm_scale: float) -> bool:
+    """Return whether graph costs may be the posteriors of a mesh."""
     has_other_costs = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
     if lm_scale != 1.0 or has_other_costs:
         return False
@@ -104,15 +108,15 @@ def _of_posteriors(lattice: Lattice, lm_scale: float) -> bool:
         return False
     with np.errstate(over="ignore"):
         sums = np.bincount(lattice.src, np.exp(-lattice.graph.astype(np.float64)))
-    return bool(((sums >= LEAST_SHARE) & (sums <= LARGEST_SHARE)).all())
+    return bool(((sums >= MIN_SUM) & (sums <= MAX_SUM)).all())
 
 
 def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> Lattice:
-    """Return the words of each position, the most probable first, with their posteriors as graph costs."""
+    """Return a mesh with posteriors as graph costs; the most probable word of each position comes first."""
     shares_of: list[dict[int, float]] = [{} for _ in range(lattice.num_states - 1)]
-    for place, word, share in zip(lattice.src.tolist(), lattice.word.tolist(), posterior.tolist(), strict=True):
-        shares_of[place][word] = shares_of[place].get(word, 0.0) + share
-    entries = [sorted(shares_at.items(), key=lambda entry: -entry[1]) for shares_at in shares_of]
+    for position, word, share in zip(lattice.src.tolist(), lattice.word.tolist(), posterior.tolist(), strict=True):
+        shares_of[position][word] = shares_of[position].get(word, 0.0) + share
+    entries = [sorted(share_of_word.items(), key=lambda entry: -entry[1]) for share_of_word in shares_of]
     flat = [entry for position in entries for entry in position]
     return Lattice.from_arrays(
         lattice.key,
@@ -129,7 +133,7 @@ def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> La
 
 
 def without_empty_bins(network: ConfusionNetwork) -> ConfusionNetwork:
-    """Return a network without the bins in which there is no word, which SRILM's meshes do not have."""
-    bins = [network.bin(place) for place in range(network.num_bins)]
+    """Remove the bins that contain no word; SRILM's meshes have no such bins."""
+    bins = [network.bin(index) for index in range(network.num_bins)]
     nonempty = [entries for entries in bins if any(word is not None for word, *_ in entries)]
     return ConfusionNetwork.from_bins(network.key, nonempty)

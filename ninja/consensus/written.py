@@ -1,4 +1,4 @@
-"""Consensus of lexical words, written as their most probable written forms."""
+"""Conversion of decoded lexical words to their most probable written forms."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch with the lexical lattices of those lattices that have other words, and its arcs' written forms."""
+    """A batch in which lattices are replaced by lexical lattices if their words differ, and the forms of its arcs."""
 
     table: LexicalTable
-    changed: list[int]  # places of the lexical lattices
+    changed: list[int]  # indices of the replaced lattices
     batch: Batch
-    form: Integers  # [arcs of all lattices], a written word, 0 = none, or -1 - n = parts[n]
-    parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the place of one of its lexical words
+    form: Integers  # [num_arcs of all lattices], a written word, 0 = none, or -1 - n for parts[n]
+    parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable) -> ArcForms | None:
-    """Return a batch of lexical words; None if all words are their own lexical forms.
+    """Replace written words by lexical words; return None if all words are their own lexical forms.
 
     Raises:
         SymbolError: A word id is not in the symbol table.
@@ -42,24 +42,24 @@ def arc_forms(lattices: Lattice | Batch, table: LexicalTable) -> ArcForms | None
     batch = list(as_batch(lattices))
     form = [lattice.word for lattice in batch]
     parts: list[npt.NDArray[np.int64]] = []
-    for place in changed:
-        lattice = batch[place]
+    for index in changed:
+        lattice = batch[index]
         lexical = lexical_lattice(lattice, table)
-        batch[place] = lexical.lattice
+        batch[index] = lexical.lattice
         if lexical.lattice.num_arcs == lattice.num_arcs:
             continue
-        form[place] = words = lattice.word[lexical.source_arc]
+        form[index] = words = lattice.word[lexical.source_arc]
         is_part = table.columns(lattice)[0][lexical.source_arc] > 1
         piece = _pieces(lexical.source_arc)[is_part]
-        keys, number = _numbered(words[is_part].astype(np.int64) << 32 | piece)
+        keys, number = _unique(words[is_part].astype(np.int64) << 32 | piece)
         words[is_part] = -1 - sum(map(len, parts)) - number
         parts.append(np.stack((keys >> 32, keys & 0xFFFFFFFF), axis=1))
     all_parts = np.concatenate([np.zeros((0, 2), np.int64), *parts])
     return ArcForms(table, changed, Batch.of(batch), np.concatenate(form), all_parts)
 
 
-def _numbered(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the distinct keys, at least one, and the place of each key among them."""
+def _unique(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the sorted distinct values of a non-empty array, and the index of each element among them."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     is_new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
@@ -69,7 +69,7 @@ def _numbered(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
 
 
 def _pieces(source_arc: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the place of each arc among the arcs of its written arc."""
+    """Return the index of each arc among the arcs that replace the same written arc."""
     order = np.argsort(source_arc, kind="stable")
     piece = np.empty_like(source_arc)
     piece[order] = np.arange(len(source_arc)) - offsets(np.bincount(source_arc))[source_arc[order]]
@@ -85,13 +85,13 @@ class WrittenWords:
     times: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, word: int, confidence: float, begin: float, end: float) -> None:
-        """Add a word."""
+        """Append a word."""
         self.words.append(word)
         self.confidences.append(confidence)
         self.times.append((begin, end))
 
     def arrays(self) -> tuple[Integers, Floats, Floats]:
-        """Return words, confidences and times as arrays."""
+        """Return the words, confidences and times as read-only arrays."""
         times = frozen(np.array(self.times, np.float32).reshape(-1, 2))
         return frozen(np.array(self.words, np.int32)), frozen(np.array(self.confidences, np.float32)), times
 
@@ -100,20 +100,20 @@ class WrittenWords:
 class BinForms:
     """The written forms in the bins of a lattice."""
 
-    entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - its bin if it has none
-    form: Integers  # [num_entries], the most probable one
-    whole: Integers  # [num_entries], the most probable one that is a whole word, 0 = none
-    mark: Integers  # [num_bins], a word without lexical words, 0 = none
+    entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - bin if it has none
+    form: Integers  # [num_entries], most probable form
+    whole: Integers  # [num_entries], most probable form that is a whole word, 0 = none
+    mark: Integers  # [num_bins], word without lexical words, such as a comma, 0 = none
     mark_share: Floats  # [num_bins]
     mark_times: Floats  # [num_bins, 2]
 
     @property
     def are_words(self) -> bool:
-        """Whether each written form is one lexical word."""
+        """Whether each written form corresponds to one lexical word."""
         return not self.mark.any() and bool((self.form >= 0).all()) and bool((self.entry >= 0).all())
 
     def entries(self, arcs: ArcForms, word: Integers) -> Integers:
-        """Return the written words of the entries of all bins, whose lexical words are `word`."""
+        """Return the written word of each entry; `word` contains the lexical words."""
         written = self.whole.copy()
         unwritten = np.flatnonzero((written == 0) & (word != EPSILON))
         if len(unwritten):
@@ -123,33 +123,33 @@ class BinForms:
     def words(
         self, arcs: ArcForms, words: Integers, confidences: Floats, times: Floats, bin_begin: npt.NDArray[np.int64]
     ) -> tuple[Integers, Floats, Floats]:
-        """Return the written words of the decoded lexical words, with their confidences and times."""
+        """Convert decoded lexical words to written words, with their confidences and times."""
         if self.are_words:
             return frozen(self.whole[self.entry]), confidences, times
         entry = self.entry.tolist()
-        form = [0 if place < 0 else int(self.form[place]) for place in entry]
+        form = [0 if index < 0 else int(self.form[index]) for index in entry]
         bins = [
-            -1 - place if place < 0 else int(np.searchsorted(bin_begin, place, side="right")) - 1 for place in entry
+            -1 - index if index < 0 else int(np.searchsorted(bin_begin, index, side="right")) - 1 for index in entry
         ]
         result = WrittenWords()
-        marks = np.flatnonzero(self.mark).tolist()[::-1]  # the last first
-        place = 0
-        while place < len(words):
-            while marks and marks[-1] < bins[place]:
+        marks = np.flatnonzero(self.mark).tolist()[::-1]  # in reverse order
+        first = 0
+        while first < len(words):
+            while marks and marks[-1] < bins[first]:
                 self._add_mark(marks.pop(), result)
-            joined = _joined(arcs, form, place)
-            last = place + joined - 1
-            if joined > 1:
-                number = int(arcs.parts[-1 - form[place], 0])
-                marks = [mark for mark in marks if not bins[place] <= mark < bins[last]]
-            elif words[place] == EPSILON:
+            length = _num_parts(arcs, form, first)
+            last = first + length - 1
+            if length > 1:
+                number = int(arcs.parts[-1 - form[first], 0])
+                marks = [mark for mark in marks if not bins[first] <= mark < bins[last]]
+            elif words[first] == EPSILON:
                 number = EPSILON
             else:
-                number = 0 if entry[place] < 0 else int(self.whole[entry[place]])
-                number = number or arcs.table.written_ids([int(words[place])])[0]
-            confidence = float(confidences[place : last + 1].min())
-            result.add(number, confidence, float(times[place, 0]), float(times[last, 1]))
-            place += joined
+                number = 0 if entry[first] < 0 else int(self.whole[entry[first]])
+                number = number or arcs.table.written_ids([int(words[first])])[0]
+            confidence = float(confidences[first : last + 1].min())
+            result.add(number, confidence, float(times[first, 0]), float(times[last, 1]))
+            first += length
         while marks:
             self._add_mark(marks.pop(), result)
         return result.arrays()
@@ -158,11 +158,11 @@ class BinForms:
         result.add(int(self.mark[mark]), float(self.mark_share[mark]), *map(float, self.mark_times[mark]))
 
 
-def _joined(arcs: ArcForms, form: Sequence[int], place: int) -> int:
-    """Return how many words from a place on are the lexical words of one written word, at least 1."""
-    if form[place] >= 0:
+def _num_parts(arcs: ArcForms, form: Sequence[int], first: int) -> int:
+    """Return the number of words from `first` on that are all lexical words of one written word; at least 1."""
+    if form[first] >= 0:
         return 1
-    number, piece = arcs.parts[-1 - form[place]].tolist()
+    number, piece = arcs.parts[-1 - form[first]].tolist()
     length = len(arcs.table.form(number))
-    following = [tuple(arcs.parts[-1 - one].tolist()) for one in form[place : place + length] if one < 0]
+    following = [tuple(arcs.parts[-1 - part].tolist()) for part in form[first : first + length] if part < 0]
     return length if piece == 0 and following == [(number, part) for part in range(length)] else 1

@@ -1,8 +1,8 @@
-"""Context: names, places and titles that are relevant to an utterance, given as lists at request time.
+"""Contextual biasing with phrases such as names, places and titles, which are given as lists for each utterance.
 
-``entities`` has the lists of each utterance, ``grammar`` the boosts of their phrases, ``augmentation`` the arcs for
-phrases that sound similar to recognised words, ``deep`` the networks that read phrases. Names are imported when they
-are first used, as ``__init__.pyi`` says.
+``entities`` reads the lists, ``grammar`` boosts their phrases, ``augmentation`` adds arcs for phrases that sound like
+recognised words, and ``deep`` contains the networks that read phrases. Names are imported on first use;
+``__init__.pyi`` lists them.
 """
 
 from lazy_loader import attach_stub

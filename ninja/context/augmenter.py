@@ -1,4 +1,4 @@
-"""Make the augmenter that adds phrases to lattices, from files and options."""
+"""Create the `Augmenter` of a context from its files and options."""
 
 from __future__ import annotations
 
@@ -34,11 +34,21 @@ def make_augmenter(
     tracker: Tracker,
     written: WrittenWords | None = None,
 ) -> Augmenter:
-    """Make an augmenter of lattices with a symbol table that has the words of all phrases.
+    """Create an augmenter.
 
     Args:
-        words: The symbol table of the lattices; with `written`, that of the lexical words.
+        augmentation: Files and options.
+        options: Boosts of phrases.
+        words: The symbol table of the lattices, which contains the words of all phrases; if `written` is given, the
+            table of lexical words.
+        entities: All phrases.
+        models: N-gram models.
+        tracker: The grammar, whose map of the class model is reused.
         written: Compares words by their lexical forms.
+
+    Raises:
+        DependencyError: A library that a given context model needs is not installed.
+        ModelError: The context model cannot encode the phrases.
     """
     confusion = _confusion(augmentation, words if written is None else written.words, entities)
     phones = None
@@ -59,7 +69,7 @@ def make_augmenter(
 def model_costs(
     augmentation: Augmentation, options: ContextOptions, words: SymbolTable, models: ContextModels, tracker: Tracker
 ) -> ModelCosts:
-    """Return the costs of phrases by the models of a context, for the present words of a symbol table."""
+    """Return the language model costs of phrases, for the current words of a symbol table."""
     old_costs = None
     if models.old_lm is not None:
         old_costs = OldCosts(words, models.old_lm, options.unk_penalty, options.map_words)
@@ -93,7 +103,7 @@ def _class_costs(
 
 
 def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confusion) -> Retriever | None:
-    """Make the retriever of long lists; None if no list is long, or no usable model is installed."""
+    """Return the retriever for long lists; None if no list is long, or no model is usable and none was given."""
     path = augmentation.context_model
     if path == NO_MODEL or not any(phrases.name and phrases.num_phrases >= LONG_LIST for phrases in entities.all_lists):
         return None
@@ -104,7 +114,7 @@ def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confus
             from ninja.context.deep.encoder import PhraseEncoder, SpelledEncoder
     except DependencyError:
         if path is None:
-            return None  # without torch all phrases are compared
+            return None  # compare all phrases
         raise
     encoder = PhraseEncoder.load(CONTEXT if path is None else path)
     if path is not None and augmentation.letters_only:
@@ -112,9 +122,8 @@ def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confus
     if encoder.takes_phones and set(confusion.phones) <= set(encoder.symbols.phones):
         return Retriever(encoder)
     if path is None:
-        return None  # phones of another language: all phrases are compared
-    input_symbols = "phones" if encoder.takes_phones else "letters only"
-    reason = (
-        f"it knows {input_symbols}, not all phones of the confusion costs; leave it out, or train one with --confusion"
+        return None  # the phones are those of another language: compare all phrases
+    input_symbols = "not all phones of the confusion costs" if encoder.takes_phones else "letters, not phones"
+    raise ModelError(
+        f"the context model reads {input_symbols}; omit it, or train a context model with --confusion", os.fspath(path)
     )
-    raise ModelError(reason, os.fspath(path))

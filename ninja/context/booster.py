@@ -1,4 +1,4 @@
-"""Make the tracker that boosts phrases, in proportion to a rescoring that follows."""
+"""Create the tracker that boosts phrases, taking subsequent rescoring into account."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ def make_booster(
     compiler: ListCompiler | None = None,
     num_symbols: int | None = None,
 ) -> Tracker:
-    """Make a tracker whose boosts have their full size after rescoring.
+    """Create a tracker whose boosts have their nominal size after rescoring.
 
     Args:
-        lm_weight: Share of the graph costs that another language model takes afterwards; None without rescoring.
-        has_old_lm: Rescoring subtracts the old model, so that graph costs keep their weight.
+        words: Symbol table of the lattices.
+        models: N-gram models.
+        options: Boosts of phrases.
+        lm_weight: LM weight of subsequent rescoring; None without rescoring.
+        has_old_lm: Whether rescoring subtracts the old model, so that the weight of graph costs does not change.
         compiler: As for `Tracker`.
         num_symbols: As for `Tracker`.
 
@@ -43,7 +46,7 @@ def make_booster(
                 options, keyword_boost=options.keyword_boost / share, class_boost=options.class_boost / share
             )
         else:
-            raise OptionError("lm_weight 1 leaves nothing of the costs that carry the context; make it smaller")
+            raise OptionError("lm_weight is 1, so rescoring would remove the boosts of the context; set it below 1")
     old_lm = models.old_lm if models.class_lm is not None else None
     return Tracker(
         words, models.class_lm, options, old_lm=old_lm, lm_scale=lm_scale, compiler=compiler, num_symbols=num_symbols

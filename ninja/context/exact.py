@@ -1,4 +1,4 @@
-"""The context of lattices whose words are compared as they are written, once its files are loaded."""
+"""`ExactBinding`, a loaded context that compares words as they are written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from ninja.lattice.symbols import SymbolTable
 
 
 class ExactBinding:
-    """A context bound to the words of a symbol table.
+    """A loaded context that is bound to the words of a symbol table.
 
     Args:
+        context: Files and options.
         words: The symbol table of the lattices.
+        entities: The phrases.
+        models: The n-gram models.
         lm_weight: As for `make_booster`.
         has_old_lm: As for `make_booster`.
     """
@@ -37,7 +40,7 @@ class ExactBinding:
     ) -> None:
         if context.augmentation is not None:
             words = with_phrase_words(words, entities.all_lists)
-        self.words = words  # of results
+        self.words = words  # symbol table of results
         self.tracker = make_booster(words, models, context.options, lm_weight=lm_weight, has_old_lm=has_old_lm)
         self.augmenter = None
         if context.augmentation is not None:
@@ -48,10 +51,15 @@ class ExactBinding:
     def add_context(
         self, lattice: Lattice, lists: Sequence[PhraseList], *, boosts: bool
     ) -> tuple[Lattice, tuple[Added, ...]]:
-        """Return a lattice with the phrases of some lists, and the phrases added.
+        """Apply phrase lists to a lattice.
 
         Args:
-            boosts: Add the scores of the grammar.
+            lattice: The lattice.
+            lists: The phrase lists of the utterance.
+            boosts: Whether to add the scores of the grammar.
+
+        Returns:
+            The new lattice, and the phrases that augmentation added.
         """
         added: tuple[Added, ...] = ()
         if self.augmenter is not None:
@@ -62,10 +70,10 @@ class ExactBinding:
         return (as_list_of(lattice, boosted) if self.augmenter is None else boosted), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through words."""
+        """Return the phrases on the grammar's best path through a word sequence."""
         self.tracker.clear()
         return self.tracker.matches(self.tracker.start(lists), self.tracker.words.ids(words))
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Return the result of a thread with the symbol table of all results: the same, as all tables are equal."""
+        """Return the lattice unchanged, as the symbol tables of all threads are equal."""
         return lattice

@@ -1,4 +1,4 @@
-"""The context of lattices whose words are compared by lexical form, once its files are loaded."""
+"""`LexicalBinding`, a loaded context that compares words by their lexical forms."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.lm.word_map import complete
 
-SPARE_SYMBOLS = 1000  # of a tracker without models, as lexical words are added
+SPARE_SYMBOLS = 1000  # additional symbols of a tracker without models, for lexical words that are added later
 
 
 class LexicalBinding:
-    """A context bound to the lexical forms of the words of a symbol table.
+    """A loaded context that is bound to the lexical forms of a symbol table.
 
     Args:
+        context: Files and options.
         words: The symbol table of the lattices.
+        normalizer: Returns lexical forms.
+        entities: The phrases.
+        models: The n-gram models.
         lm_weight: As for `make_booster`.
         has_old_lm: As for `make_booster`.
     """
@@ -55,8 +59,8 @@ class LexicalBinding:
             self._lexical.learn_all()
             self._lexical.learn(entities.all_lists)
         self.tracker = self._new_tracker()
-        self._num_lexical = len(self._lexical.table.lexical)  # words that the models know about
-        self._num_written = len(self.words)  # words whose letters are known
+        self._num_lexical = len(self._lexical.table.lexical)  # lexical words that the tracker includes
+        self._num_written = len(self.words)  # written words whose letters the augmenter includes
         self.augmenter = self._new_augmenter()
 
     @property
@@ -67,10 +71,15 @@ class LexicalBinding:
     def add_context(
         self, lattice: Lattice, lists: Sequence[PhraseList], *, boosts: bool
     ) -> tuple[Lattice, tuple[Added, ...]]:
-        """Return a lattice with the phrases of some lists, and the phrases added.
+        """Apply phrase lists to a lattice.
 
         Args:
-            boosts: Add the scores of the grammar; otherwise words are respelled only.
+            lattice: The lattice.
+            lists: The phrase lists of the utterance.
+            boosts: Whether to add the scores of the grammar; if not, phrases are only respelled.
+
+        Returns:
+            The new lattice, and the phrases that augmentation added.
         """
         added: tuple[Added, ...] = ()
         lexical = self._lexical
@@ -88,15 +97,15 @@ class LexicalBinding:
         return lexical.add_context(lattice, of_forms, self.tracker, lists), added
 
     def matches(self, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through written words."""
+        """Return the phrases on the grammar's best path through written words."""
         return self._lexical.matches(self.tracker, lists, words)
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Return a lattice of another table with the table of results."""
+        """Convert a lattice with another symbol table to the table of results."""
         return self._lexical.written.in_table(lattice)
 
     def _follow_words(self) -> None:
-        """Let the models and the letters follow the words of a growing table."""
+        """Update the tracker and the augmenter if words were added to a growing table."""
         if self._has_models and len(self._lexical.table.lexical) > self._num_lexical:
             self._num_lexical = len(self._lexical.table.lexical)
             self.tracker = self._new_tracker()
@@ -121,7 +130,7 @@ class LexicalBinding:
         return len(known) < MAX_PHONES and not known >= set(plain_letters("".join(words))) - {"'"}
 
     def _new_tracker(self) -> Tracker:
-        """Make a tracker of the lexical words so far; without models, of twice as many."""
+        """Create a tracker for the current lexical words; without models, with space for as many more."""
         words = self._lexical.table.lexical
         return make_booster(
             words,

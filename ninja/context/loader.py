@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ContextModels:
-    """The n-gram models of a context; threads may share them."""
+    """The n-gram models of a context, which may be shared between threads."""
 
     class_lm: NgramLM | None
-    old_lm: NgramLM | None  # of the first pass; with augmentation it has <unk>
+    old_lm: NgramLM | None  # first-pass model; with augmentation, it has <unk>
 
 
 def load_models(context: Context, old_lm: Name | NgramLM | None, words: SymbolTable, log: Log) -> ContextModels:
-    """Load the class model, and the old model if the class model or augmentation uses it."""
+    """Load the class model, and the old model if the class model or augmentation needs it."""
     class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, log, context.load_options)
     old = None
     if old_lm is not None and (class_lm is not None or context.augmentation is not None):
@@ -52,17 +52,17 @@ def load_entities(context: Context, words: SymbolTable, normalizer: Normalizer) 
 
 
 def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: LoadOptions = DEFAULTS) -> NgramLM:
-    """Load an n-gram model; one without words of its own takes those of the lattices."""
+    """Load an n-gram model; a model without a vocabulary uses the lattices' symbol table."""
     if isinstance(path, NgramLM):
         return path
     lm = load_model(path, words, log, options)
     if not isinstance(lm, NgramLM):
-        raise ModelError("context takes n-gram models: ARPA, const-arpa or G.fst", os.fspath(path))
+        raise ModelError("context needs an n-gram model; give an ARPA, const-arpa or G.fst file", os.fspath(path))
     return lm
 
 
 def load_pointer(path: Name | ContextPointer) -> ContextPointer:
-    """Load a context model that reads phrases; ``"default"`` is the shipped one."""
+    """Load a context model that reads phrases; ``"default"`` is the shipped model."""
     if not isinstance(path, str | os.PathLike):
         return path
     with needed_for("a context model", path):

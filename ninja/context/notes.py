@@ -1,4 +1,4 @@
-"""Notes on suspicious contents of the files of a context."""
+"""Notes about suspicious content of a context's files."""
 
 from __future__ import annotations
 
@@ -15,60 +15,59 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.lm.ngram.model import NgramLM
 
-MANY_PHRASES = 10_000  # finding the pronunciations of more takes so long that it is announced
-NUM_LETTERS = 20  # named in a note
+MANY_PHRASES = 10_000  # a note announces the search for pronunciations of more phrases than this, as it is slow
+NUM_LETTERS = 20  # maximum number of letters in a note
 
 
 def entity_notes(
     entities: Entities, words: SymbolTable, normalizer: Normalizer, *, is_augmenting: bool
 ) -> Iterator[str]:
-    """Note faults of the entities and words that the lattices' symbol table lacks."""
+    """Yield notes about probable mistakes, and about words that are not in the lattices' symbol table."""
     yield from entities.problems
-    new = "; they get symbols of their own" if is_augmenting else ""
+    new = "; they are added to it" if is_augmenting else ""
     for unknown in entities.unknown(words, normalizer):
         yield f"{_name(entities)}: {unknown}{new}"
 
 
 def pointer_notes(pointer: PointerStage, entities: Entities, normalizer: Normalizer) -> Iterator[str]:
-    """Note letters that the context model does not know."""
+    """Yield a note about letters that the context model does not know."""
     unknown = pointer.model.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
     if unknown:
         letters = _most_common("", unknown, NUM_LETTERS)
-        yield f"{_name(entities)}: letters that the context model does not know, which it leaves out: {letters}"
+        yield f"{_name(entities)}: the context model ignores letters that it does not know: {letters}"
 
 
 def augmenter_notes(
     augmenter: Augmenter, augmentation: Augmentation, entities: Entities, normalizer: Normalizer
 ) -> Iterator[str]:
-    """Note phrases that cannot be pronounced, and letters that the model of long lists does not know."""
+    """Yield notes about phrases without a pronunciation, and letters that the retrieval model does not know."""
     if entities.num_phrases > MANY_PHRASES and not augmentation.letters_only:
         number = entities.num_phrases
-        yield f"finding the pronunciations of {number} phrases; words outside the dictionary take a while"
+        yield f"looking up the pronunciations of {number} phrases; words that are not in the dictionary are slow"
     left_out = augmenter.left_out(entities.all_lists)
     if left_out:
-        advice = "" if augmentation.letters_only else "; --letters-only compares letters"
+        advice = "" if augmentation.letters_only else "; use --letters-only to compare letters instead"
         first = left_out[0].reason
-        yield f"{_name(entities)}: {len(left_out)} phrases cannot be added to lattices, the first: {first}{advice}"
+        yield f"{_name(entities)}: {len(left_out)} phrases cannot be added to lattices; the first: {first}{advice}"
     if augmentation.letters_only and augmenter.retriever is not None:
         unknown = augmenter.retriever.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
         if unknown:
             letters = _most_common(" ", unknown, 8)
-            name = _name(entities)
-            yield f"{augmentation.context_model}: does not know {letters} of {name}; other letters find a phrase"
+            yield f"{augmentation.context_model}: the model ignores unknown letters in {_name(entities)}: {letters}"
 
 
 def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
-    """Note classes of the class model without phrases, and classes that it lacks."""
+    """Yield notes about classes of the class model without phrases, and about classes that it lacks."""
     path = lm.vocabulary.path
     known = {word for word, _ in class_words(lm)}
     classes = set(entities.classes) - {NO_CLASS}
     if not known:
-        yield f"{path}: no class words such as @name, $name or <name>; phrases are boosted anywhere"
+        yield f"{path}: the model has no classes such as @name, $name or <name>; phrases are boosted after any history"
         return
     for name in sorted(known - classes):
-        yield f"{path}: {name} has no phrases in {_name(entities)}, and is never entered"
+        yield f"{path}: the class {name} is not used, as {_name(entities)} has no phrases for it"
     for name in sorted(classes - known):
-        yield f"{_name(entities)}: {name} is not a word of {path}; its phrases are boosted anywhere"
+        yield f"{_name(entities)}: {path} has no class {name}; its phrases are boosted after any history"
 
 
 def _name(entities: Entities) -> str:

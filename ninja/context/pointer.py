@@ -1,4 +1,4 @@
-"""Give the phrases of utterances to a context model that reads them during rescoring."""
+"""`PointerStage`, which provides the phrases of utterances to a context model that reads them during rescoring."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class PointerStage:
-    """A context model and the phrase lists of the utterances that it reads.
+    """A context model, and the ids of the phrase lists that it reads.
 
     Args:
-        path: The model, or where it is; it is loaded when it is first used.
-        lm_weight: Share of the graph costs that the rescoring replaces.
+        path: The model or its path; it is loaded on first use.
+        options: Weights of the model.
+        lm_weight: LM weight of the rescoring.
     """
 
     def __init__(self, path: Name | ContextPointer, options: ContextOptions, lm_weight: float | None) -> None:
@@ -41,22 +42,22 @@ class PointerStage:
         return load_pointer(self._path)
 
     def with_options(self, options: ContextOptions) -> PointerStage:
-        """Return a stage with other weights that shares the loaded model."""
+        """Return a copy with other weights, which shares the loaded model."""
         other = copy.copy(self)
         other._options = options
         return other
 
     def over(self, lm: Model) -> Model:
-        """Return a language model that reads phrases.
+        """Combine a language model with the context model.
 
         Raises:
-            ModelError: The context model has no pointer, or one for another language model.
-            OptionError: There is no language model, or several.
+            ModelError: The context model has no pointer, or was trained for another language model.
+            OptionError: `lm` is None or a mixture.
         """
         if not isinstance(lm, LanguageModel):
-            count = "none" if lm is None else "a mixture"
             path = os.fspath(self._path) if isinstance(self._path, str | os.PathLike) else self._path.path
-            raise OptionError(f"a context model needs exactly one language model, but there is {count}", path)
+            kind = "none is given" if lm is None else "a mixture is given"
+            raise OptionError(f"a context model needs a single language model, but {kind}", path)
         self.model.refuse_other(lm)
         from ninja.context.deep.context_lm import ContextMixture
 
@@ -70,5 +71,5 @@ class PointerStage:
         )
 
     def phrases_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the phrases of some lists with the id that the language model reads; None if there are none."""
+        """Return the phrases of lists, with the id that the language model reads; None if the lists are empty."""
         return self._ids.of(lists)

@@ -1,4 +1,4 @@
-"""Scores of a pointer to phrases for each arc of a lattice."""
+"""Scores of a context model for the arcs of a lattice."""
 
 from __future__ import annotations
 
@@ -23,18 +23,25 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointerScores:
-    """Scores of arcs after the best path to each; NaN for arcs without a word, and for unreachable ones."""
+    """Scores of arcs, after the best path to each arc; NaN for arcs that have no word or are unreachable."""
 
-    gain: Floats  # ln Q - ln P: change of the word's log-probability by the phrases, [num_arcs]
-    copied: Floats  # probability that the word is one of a phrase, [num_arcs]
+    gain: Floats  # ln Q - ln P, the change of the word's log-probability due to the phrases, [num_arcs]
+    copied: Floats  # probability that the word belongs to a phrase, [num_arcs]
 
 
 def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scales: Scales, log: Log) -> PointerScores:
     """Score the arcs of a lattice with the context model and the phrases of a stage.
 
+    Args:
+        lattice: A lattice with a symbol table.
+        stage: A stage with a context model.
+        lm: The language model that the context model was trained for.
+        scales: Scales of the costs that determine the best path to each arc.
+        log: Receives notes.
+
     Raises:
-        VocabularyError: The lattice has no symbol table, or words for which the language model has no <unk>.
-        ModelError: The context model is for another language model.
+        VocabularyError: The lattice has no symbol table, or the language model lacks a word and has no <unk>.
+        ModelError: The context model was trained for another language model.
     """
     if lattice.words is None:
         raise VocabularyError("the lattice has no symbol table", key=lattice.key)
@@ -51,11 +58,14 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
 def score_arcs(
     lattice: Lattice, lm: ContextLM, lm_word: npt.NDArray[np.int32], phrases: PhraseSet | None, scales: Scales
 ) -> PointerScores:
-    """Score the arcs of a lattice, each after the words of the best path to it.
+    """Score the arcs of a lattice, each after the words of the best path to the arc.
 
     Args:
-        lm_word: The model's word of each arc, int32 [num_arcs], -1 = none.
-        phrases: The utterance's phrases; without any, no arc gains.
+        lattice: The lattice.
+        lm: The combined model.
+        lm_word: The model's word id of each arc, -1 for no word, int32 [num_arcs].
+        phrases: Phrases of the utterance; if this is None, all gains are 0.
+        scales: Scales of the costs that determine the best paths.
     """
     gain, copied = (np.full(lattice.num_arcs, np.nan, np.float32) for _ in range(2))
     cost = scales.acoustic * lattice.acoustic.astype(np.float64) + scales.lm * lattice.graph.astype(np.float64)

@@ -1,4 +1,4 @@
-"""The files and options that make up the context of utterances."""
+"""`Context`, the files and options of contextual biasing."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ DEFAULT_MODEL = "default"  # the shipped context model
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """Files and options of adding phrases to lattices where they sound alike."""
+    """Files and options for adding phrases to lattices where they sound similar."""
 
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
-    confusion: Name | None = None  # costs of confusing phones; without it, costs by articulation
-    transition_model: Name | None = None  # a Kaldi final.mdl, to take the phones of lattice words from their alignments
-    phones: Name | None = None  # its phones.txt
+    confusion: Name | None = None  # phone confusion costs  [default: articulatory costs]
+    transition_model: Name | None = None  # a Kaldi final.mdl, to take the phones of words from their alignments
+    phones: Name | None = None  # the phones.txt of the transition model
     letters_only: bool = False  # compare letters instead of phones; needs no lexicon
-    context_model: Name | None = None  # searches long lists: a path, "none" to compare all, or None for the shipped one
+    context_model: Name | None = None  # for long lists: a path, or "none" to compare all  [default: the shipped model]
 
     def __post_init__(self) -> None:
         if (self.transition_model is None) != (self.phones is None):
-            raise OptionError("a transition model and its phones.txt go together; give both, or none")
+            raise OptionError("a transition model and its phones.txt must be given together; give both or neither")
         if self.letters_only and (self.lexicon is not None or self.transition_model is not None):
-            raise OptionError("letters_only compares letters; leave the lexicon and the transition model out")
+            raise OptionError("letters_only cannot be used with a lexicon or a transition model; omit them")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Phrases of utterances, the models that read them, and how."""
+    """Phrases of utterances, the models that use them, and options."""
 
     entities: Name | Entities
     class_lm: Name | NgramLM | None = None
-    groups: Name | None = None  # group of each utterance, as in Kaldi's utt2spk
+    groups: Name | None = None  # group of each utterance, in the format of Kaldi's utt2spk
     options: ContextOptions = field(default_factory=ContextOptions)
     augmentation: Augmentation | None = None
-    load_options: LoadOptions = DEFAULTS  # of the n-gram models
+    load_options: LoadOptions = DEFAULTS  # for the n-gram models
     context_model: Name | ContextPointer | None = None  # reads the phrases during rescoring; replaces boosts
-    normalizer: Name | Normalizer = AUTO  # by whose lexical forms phrases match; in a rescoring, that of its options
-    guard: Guard | None = None  # notes the files that the entities name, which no output may replace
+    normalizer: Name | Normalizer = AUTO  # phrases match by its lexical forms; before rescoring, that of its options
+    guard: Guard | None = None  # registers the phrase files, so that no output overwrites them
 
     def __post_init__(self) -> None:
         if self.context_model is not None and self.class_lm is not None:
-            raise OptionError("a class model and a context model count the same phrases twice; give one of them")
+            raise OptionError("a class model and a context model would both boost the phrases; give only one of them")

@@ -1,4 +1,4 @@
-"""Error rates of transcripts and lattices, and their details."""
+"""Error rates of transcripts and lattices, alignments, and reports."""
 
 from ninja.evaluate.biased import BiasedRate, BiasingList, read_biasing, score_biased
 from ninja.evaluate.bootstrap import Bootstrap, Interval, bootstrap

@@ -24,25 +24,23 @@ class BiasingList:
     """The biasing list of one utterance."""
 
     rare: frozenset[str]  # rare words of the reference; errors on these words are biased errors
-    bias: tuple[str, ...] = ()  # the complete list, which no score depends on
+    bias: tuple[str, ...] = ()  # the complete biasing list; it does not affect scores
     text: tuple[str, ...] | None = None  # reference, if the file contains it
 
 
 @dataclass(frozen=True, slots=True)
 class BiasedRate(Counts):
-    """Word errors on rare words and on others; they can be added, as in ``sum(rates, BiasedRate())``.
+    """Word errors on rare words and on other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each part counts all sentences, and as wrong those with an error of its kind.
+    Each rate counts all sentences; its sentence errors are the sentences with an error of its kind.
     """
 
     overall: ErrorRate = field(default_factory=ErrorRate)
     unbiased: ErrorRate = field(default_factory=ErrorRate)  # on words that are not in the rare list
-    biased: ErrorRate = field(
-        default_factory=ErrorRate
-    )  # on words of the rare list, including insertions of such words
+    biased: ErrorRate = field(default_factory=ErrorRate)  # on words in the rare list, including their insertions
 
     def __str__(self) -> str:
-        """Return the three lines of the scorer of the benchmark."""
+        """Return three lines in the format of the benchmark's scorer."""
         parts = {"WER": self.overall, "U-WER": self.unbiased, "B-WER": self.biased}
         return "\n".join(
             f"{name}: error_rate={rate.wer}, ref_words={rate.words}, subs={rate.substitutions}, "
@@ -61,8 +59,8 @@ def score_biased(
 ) -> BiasedRate:
     """Count word errors over a test set, separately for the rare words of each utterance and for other words.
 
-    Arguments and errors are those of ``score``; each reference must have a biasing list. All lexical words of a rare
-    word are rare.
+    The arguments and errors are those of ``score``; in addition, each reference must have a biasing list. All lexical
+    words of a rare word are rare.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
         Shallow Fusion"; its benchmark's score.py for the alignment and the counts.
@@ -84,9 +82,9 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference at the costs of the benchmark: substitution 4, insertion and deletion 3.
+    """Align a hypothesis with its reference at the benchmark's costs: substitution 4, insertion and deletion 3.
 
-    An insertion and a deletion around a correct word are cheaper than two substitutions.
+    Thus an insertion and a deletion around a correct word are cheaper than two substitutions.
     """
     return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)
 
@@ -101,11 +99,12 @@ def _rate(alignment: Alignment, rare: frozenset[str]) -> BiasedRate:
 
 
 def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
-    """Read the biasing lists of a test set, by utterance id; ``.gz`` is decompressed.
+    """Read the biasing lists of a test set, by utterance id; gzip files are decompressed.
 
-    The first character decides between two formats. The table of the benchmark has a line for each utterance: its id,
-    its text, the rare words in the text as a JSON list, and optionally the biasing list as another, separated by tabs.
-    JSON lines are ``{"utt": …, "rare": […], "bias": […], "text": …}``, where the last two are optional.
+    If the file starts with ``{``, each line is a JSON object ``{"utt": …, "rare": […], "bias": […], "text": …}``, in
+    which the last two fields are optional. Otherwise the file is a table in the format of the benchmark: each line has
+    an utterance id, its text, the JSON list of the rare words in the text, and optionally the JSON biasing list,
+    separated by tabs.
 
     Raises:
         FormatError: A line is invalid, an id occurs twice, or the file is empty or damaged.

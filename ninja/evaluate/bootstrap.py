@@ -13,28 +13,28 @@ from ninja.evaluate.error_rate import edits
 from ninja.evaluate.scoring import Mode, scored_keys
 
 REPLICATIONS = 10_000
-EXACT_UNITS = 13  # paired test: up to this many units all assignments of signs are enumerated
+EXACT_UNITS = 13  # largest number of differences for which the paired test enumerates all assignments of signs
 _STANDARD_ERRORS = 1.96  # half width of a 95 % interval of a normal distribution, in standard deviations
-_DRAWN_AT_ONCE = 1 << 20  # utterances; bounds the memory
+_MAX_DRAWN = 1 << 20  # number of utterances drawn at a time, to limit memory
 
 Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over the replications and its 95 % confidence interval, in percent."""
+    """The mean over all replications with its 95 % confidence interval, in percent."""
 
     mean: float
     half_width: float
 
     @property
     def low(self) -> float:
-        """Lower end."""
+        """Lower end of the interval in percent."""
         return self.mean - self.half_width
 
     @property
     def high(self) -> float:
-        """Upper end."""
+        """Upper end of the interval in percent."""
         return self.mean + self.half_width
 
     def __contains__(self, percent: float) -> bool:
@@ -47,12 +47,12 @@ class Bootstrap:
 
     first: Interval
     second: Interval | None = None
-    difference: Interval | None = None  # second minus first: negative if the second is better
-    probability: float | None = None  # that the second makes fewer errors than the first, in percent
-    p_value: float | None = None  # of a difference at least as large if the systems were equally good, 0 to 1
+    difference: Interval | None = None  # second minus first; negative if the second system is better
+    probability: float | None = None  # percentage of replications in which the second system has fewer errors
+    p_value: float | None = None  # probability of a difference at least as large if the systems were equally good
 
     def __str__(self) -> str:
-        """Return the lines of Kaldi's compute-wer-bootci."""
+        """Return lines in the format of Kaldi's compute-wer-bootci."""
         lines = [
             f"Set{number}: %WER {rate.mean:.2f} 95% Conf Interval [ {rate.low:.2f}, {rate.high:.2f} ]"
             for number, rate in enumerate((self.first, self.second), start=1)
@@ -75,24 +75,25 @@ def bootstrap(
 ) -> Bootstrap:
     """Estimate confidence intervals of word error rates.
 
-    Each replication draws as many utterances as there are, with replacement; both systems are scored on the same
-    utterances. Replications without any reference word are ignored.
+    Each replication draws utterances of the test set with replacement until it has the same size. Both systems are
+    scored on the same utterances. Replications without any reference word are ignored.
 
-    The p-value of two systems is that of an approximate randomization test: the systems are equally good if exchanging
-    their outputs for an utterance at random changes nothing.
+    The p-value of two systems is computed by an approximate randomization test. Its null hypothesis is that exchanging
+    the outputs of the two systems for any utterance does not affect the distribution of errors.
 
     Args:
-        references: As in ``score``.
-        hypotheses: As in ``score``.
+        references: As for ``score``.
+        hypotheses: As for ``score``.
         others: Hypotheses of a second system.
-        mode: Treatment of references without a hypothesis of each system, as in ``score``.
-        seed: Seed of the random generator; the same seed gives the same results.
-        speakers: Speaker of each utterance by key. If given, whole speakers are drawn and exchanged instead of
-            utterances, since the errors of one speaker are not independent.
+        mode: Treatment of references for which a system has no hypothesis, as for ``score``.
+        replications: Number of replications, at least 1.
+        seed: Seed of the random generator, 0 or more; the same seed gives the same results.
+        speakers: Speaker of each utterance, by utterance id. If given, whole speakers are drawn and exchanged instead
+            of utterances, because the errors of a speaker are not independent.
 
     Raises:
-        FormatError: As ``score``, the references contain no word, or an utterance has no speaker.
-        OptionError: ``replications`` is below 1, ``seed`` below 0, or ``mode`` is unknown.
+        FormatError: As for ``score``, the references contain no word, or an utterance has no speaker.
+        OptionError: ``replications`` is below 1, ``seed`` is below 0, or ``mode`` is unknown.
 
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
         bin/compute-wer-bootci.cc; Noreen, 1989, "Computer-intensive methods for testing hypotheses".
@@ -101,11 +102,11 @@ def bootstrap(
     check_range("seed", seed, least=0)
     systems = [hypotheses] if others is None else [hypotheses, others]
     both = hypotheses if others is None else {key: () for key in hypotheses if key in others}
-    # If all references count, each system must have at least one hypothesis.
+    # In mode "all", each system must have at least one hypothesis.
     *_, keys = (scored_keys(references, texts, mode) for texts in (systems if mode == "all" else [both]))
     words = np.array([len(references[key]) for key in keys], np.int64)
     if not words.any():
-        raise FormatError("the references contain no word: there is no word error rate")
+        raise FormatError("the references contain no word, so the word error rate is undefined; give other references")
     errors = [np.array([edits(references[key], texts.get(key, ())) for key in keys], np.int64) for texts in systems]
     if speakers is not None:
         words, *errors = sum_by_speaker([words, *errors], keys, speakers)
@@ -123,21 +124,21 @@ def bootstrap(
 
 
 def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapping[str, str]) -> list[Counts]:
-    """Sum the counts of each speaker's utterances.
+    """Sum the counts of the utterances of each speaker.
 
     Args:
-        counts: Counts by utterance, int64 [utterances] each.
-        keys: Keys of the utterances.
-        speakers: Speakers by key.
+        counts: Counts of each utterance, int64 [num_utterances] each.
+        keys: Utterance ids.
+        speakers: Speaker of each utterance, by utterance id.
 
     Returns:
-        Counts by speaker, int64 [speakers] each, in order of the speakers' first utterances.
+        Counts of each speaker, int64 [num_speakers] each, in the order of the first utterance of each speaker.
 
     Raises:
         FormatError: An utterance has no speaker.
     """
     if missing := [key for key in keys if key not in speakers]:
-        raise FormatError(f"{len(missing)} utterances have no speaker: {named(missing)}")
+        raise FormatError(f"{len(missing)} utterances have no speaker, add them to utt2spk: {named(missing)}")
     index: dict[str, int] = {}
     rows = np.array([index.setdefault(speakers[key], len(index)) for key in keys], np.int64)
     sums = [np.zeros(len(index), np.int64) for _ in counts]
@@ -147,18 +148,19 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
 
 
 def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int = 0) -> float:
-    """Return the two-sided p-value of the hypothesis that two systems are equally good.
+    """Compute the two-sided p-value of the hypothesis that two systems are equally good.
 
-    The sign of each difference is assigned at random; the p-value is the share of the assignments whose sum is at least
-    as far from zero as the observed one. Up to ``EXACT_UNITS`` non-zero differences all assignments are enumerated.
+    The sign of each difference is assigned at random. The p-value is the fraction of assignments whose sum is at least
+    as far from zero as the observed sum. With at most ``EXACT_UNITS`` non-zero differences, all assignments are
+    enumerated.
 
     Args:
-        differences: Errors of the second system minus those of the first, int64 [utterances or speakers].
+        differences: Errors of the second system minus those of the first, int64 [num_utterances] or [num_speakers].
         replications: Number of random assignments.
         seed: Seed of the random generator.
 
     Returns:
-        Value above 0 and at most 1.
+        The p-value, above 0 and at most 1.
     """
     differences = differences[differences != 0]
     observed = abs(int(differences.sum()))
@@ -168,7 +170,7 @@ def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int
         return float((np.abs(signs @ differences) >= observed).mean())
     generator = np.random.default_rng(seed)
     extreme = 0
-    step = max(1, _DRAWN_AT_ONCE // size)
+    step = max(1, _MAX_DRAWN // size)
     for begin in range(0, replications, step):
         signs = 2 * generator.integers(0, 2, (min(step, replications - begin), size), np.int8) - 1
         extreme += int((np.abs(signs @ differences) >= observed).sum())
@@ -176,20 +178,23 @@ def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int
 
 
 def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Counts]:
-    """Draw utterances with replacement, as many as there are, and sum their counts, int64 [utterances] each.
+    """Resample a test set with replacement, and sum the counts of each replication.
 
-    The rows may also be speakers.
+    Args:
+        counts: One or more arrays of counts per utterance or speaker, int64 [size] each.
+        replications: Number of replications.
+        seed: Seed of the random generator.
 
     Returns:
-        Sums, int64 [replications] for each of ``counts``; a replication has the same utterances in all of them.
+        Sums of each array, int64 [replications]; all arrays are resampled with the same utterances or speakers.
     """
     size = len(counts[0])
     generator = np.random.default_rng(seed)
     sums = [np.zeros(replications, np.int64) for _ in counts]
-    step = max(1, _DRAWN_AT_ONCE // size)
+    step = max(1, _MAX_DRAWN // size)
     for begin in range(0, replications, step):
         end = min(replications, begin + step)
-        chosen = generator.integers(0, size, (end - begin, size), np.int32)  # [replications at once, utterances]
+        chosen = generator.integers(0, size, (end - begin, size), np.int32)  # [end - begin, size]
         for total, count in zip(sums, counts, strict=True):
             total[begin:end] = count[chosen].sum(axis=1)
     return sums

@@ -19,21 +19,21 @@ from ninja.lattice.text import NONE
 
 @dataclass(frozen=True, slots=True)
 class CharacterRate(Counts):
-    """Counts of character errors; they can be added, as in ``sum(rates, CharacterRate())``."""
+    """Counts of character errors. Rates can be added, as in ``sum(rates, CharacterRate())``."""
 
-    characters: int = 0  # in the references
+    characters: int = 0  # characters of the references
     substitutions: int = 0
     insertions: int = 0
     deletions: int = 0
 
     @property
     def errors(self) -> int:
-        """Substitutions, insertions and deletions together."""
+        """Number of substitutions, insertions and deletions."""
         return self.substitutions + self.insertions + self.deletions
 
     @property
     def cer(self) -> float:
-        """Character error rate in percent; without characters, 0 if there are no errors and infinite otherwise."""
+        """Character error rate in percent; if the references are empty, 0 without errors, else infinity."""
         return percent(self.errors, self.characters)
 
     def __str__(self) -> str:
@@ -52,17 +52,16 @@ def score_characters(
     """Count character errors over a test set.
 
     The characters of an utterance are the code points of its words in Unicode's composed form (NFC), with one blank
-    between words. Errors are those of an alignment of the whole utterance with the fewest edits; of equally good ones,
-    that of Kaldi's compute-wer.
+    between words. The whole utterance is aligned with the fewest edits; ties are broken as in Kaldi's compute-wer.
 
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id.
-        mode: As in ``score``.
-        normalizer: As in ``score``.
+        mode: As for ``score``.
+        normalizer: As for ``score``.
 
     Raises:
-        NinjaError: As ``score``.
+        NinjaError: As for ``score``.
 
     Source: jiwer, ``process_characters`` and its ``cer_default``; Kaldi, util/edit-distance-inl.h, for ties.
     """
@@ -81,7 +80,7 @@ def score_characters(
 
 
 def _code_points(texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return the code points of texts, and the index of the first one of each text and the end."""
+    """Return the concatenated code points of texts, int32, and their offsets, int64 [num_texts + 1]."""
     begin = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=begin[1:])
     points: Any = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<i4")

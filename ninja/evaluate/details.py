@@ -17,25 +17,29 @@ _COUNTS = ("#SENT", "#WORD", "Corr", "Sub", "Ins", "Del", "Err", "S.Err")
 
 
 def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference as by Kaldi's align-text.
+    """Align a hypothesis with its reference as Kaldi's align-text does.
 
-    The number of edits is the same as in ``align``. From the end, pairs of words are preferred to deletions, and
-    deletions to insertions.
+    The number of edits is that of ``align``. In case of a tie, going backwards from the end, pairs of words are
+    preferred to deletions, and deletions to insertions.
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.
     """
-    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)  # deletions are preferred after an exchange of sides
+    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)  # exchanging the sides prefers deletions
     return Alignment(tuple((second, first) for first, second in exchanged.pairs))
 
 
 def aligned_line(key: str, alignment: Alignment, special: str = EPSILON, separator: str = SEPARATOR) -> str:
-    """Format an alignment on one line, as Kaldi's align-text; no word may be the special symbol or separator."""
+    """Format an alignment on one line, as Kaldi's align-text does.
+
+    Raises:
+        FormatError: A word equals `special` or `separator`.
+    """
     cells = _cells(key, alignment, special, separator)
     return f"{key} {f' {separator} '.join(map(' '.join, cells))}".rstrip()
 
 
 def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> str:
-    """Format an alignment on four lines, as in ``per_utt``: reference, hypothesis, operations and their counts.
+    """Format an alignment on four lines, as in Kaldi's ``per_utt``: reference, hypothesis, operations and counts.
 
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_utt_details.pl.
     """
@@ -51,7 +55,11 @@ def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> s
 
 
 def by_speaker(alignments: Mapping[str, Alignment], speakers: Mapping[str, str]) -> dict[str, ErrorRate]:
-    """Count the errors of each speaker, sorted by name; every utterance needs a speaker."""
+    """Count the errors of each speaker, sorted by name.
+
+    Raises:
+        FormatError: An utterance has no speaker.
+    """
     rates: dict[str, ErrorRate] = {}
     for key, alignment in alignments.items():
         if key not in speakers:
@@ -62,7 +70,7 @@ def by_speaker(alignments: Mapping[str, Alignment], speakers: Mapping[str, str])
 
 
 def speaker_table(rates: Mapping[str, ErrorRate]) -> str:
-    """Format the errors of each speaker and of all, as counts and percentages.
+    """Format the errors of each speaker, and their sum, as counts and percentages.
 
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_spk_details.pl.
     """
@@ -107,7 +115,7 @@ class Operations:
         )
 
     def most_often(self, number: int) -> str:
-        """Format the most frequent substitutions, deletions and insertions; ties are sorted by word."""
+        """Format the `number` most frequent substitutions, deletions and insertions; ties are sorted by word."""
         pairs = Counter({" → ".join(pair): count for pair, count in self.substitutions.items()})
         parts = []
         for name, counts in (("substitutions", pairs), ("deletions", self.deletions), ("insertions", self.insertions)):
@@ -145,7 +153,7 @@ def _operation(pair: tuple[str | None, str | None]) -> str:
 
 
 def _cells(key: str, alignment: Alignment, special: str, separator: str | None = None) -> list[tuple[str, str]]:
-    """Replace missing words by the special symbol; raise a FormatError if a word equals it."""
+    """Replace missing words by `special`; raise FormatError if a word equals `special` or `separator`."""
     for pair in alignment.pairs:
         for word in pair:
             if word is not None and word in (special, separator):
@@ -156,6 +164,6 @@ def _cells(key: str, alignment: Alignment, special: str, separator: str | None =
 
 
 def _centred(word: str, width: int) -> str:
-    """Centre a word; an odd blank is put on the left."""
+    """Centre a word; if the number of blanks is odd, the left side gets the extra one."""
     right = (width - len(word)) // 2
     return " " * (width - len(word) - right) + word + " " * right

@@ -1,4 +1,4 @@
-"""Scores of entities in transcripts: recognised, missed and inserted."""
+"""Scoring of recognised, missed and inserted entities in transcripts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _RECORD = '{"utt": "…", "true": [{"class": "@name", "text": "tom chen"}]}'
 
 
 class Phrases:
-    """Phrases to search for in word sequences; utterances with the same list share one object.
+    """Phrases to search for in word sequences. Utterances with the same list share one object.
 
     Args:
-        entities: Phrases as a list writes them.
-        normalizer: The sequences are its lexical words.
+        entities: Phrases in written form.
+        normalizer: Normalizer that was applied to the word sequences.
     """
 
     __slots__ = ("class_of", "lengths", "written")
 
     def __init__(self, entities: Iterable[Entity], normalizer: Normalizer = NONE) -> None:
-        """Index phrases by their words; a phrase of several classes belongs to the first."""
+        """Index phrases by their words; a phrase that occurs in several classes belongs to the first."""
         self.class_of: dict[tuple[str, ...], str] = {}
-        self.written: dict[tuple[str, ...], set[str]] = {}  # the phrases of these lexical words; empty without them
+        self.written: dict[tuple[str, ...], set[str]] = {}  # lexical words -> phrases; empty without a normalizer
         for entity in entities:
             words = entity.text.split()
             if not normalizer.is_identity:
@@ -45,7 +45,7 @@ class Phrases:
         self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
 
     def lexical(self, normalizer: Normalizer) -> Phrases:
-        """Return phrases of written words, indexed by their lexical words."""
+        """Return the phrases indexed by their lexical words."""
         if normalizer.is_identity:
             return self
         return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)
@@ -62,31 +62,31 @@ def score_entities(
     mode: Mode = "strict",
     normalizer: NormalizerName = NONE,
 ) -> EntityReport:
-    """Count the entities recognised, missed and inserted.
+    """Count the recognised, missed and inserted entities of a test set.
 
-    An entity is *said* where the reference contains its words consecutively; of overlapping entities, the first, and of
-    those the longest, counts. It is *found* if the hypothesis contains its words consecutively as often as it was said.
-    It is *inserted* where the hypothesis contains it, with the same rule for overlaps, more often than the reference.
-    *Errors in entities* are those of the word alignment: deletions and substitutions of words of an entity, and
-    insertions between its first and last word; insertions before or after it are errors of the sentence only.
+    An entity is *said* where the reference contains its words consecutively. If entities overlap, the one that begins
+    first counts, and among those the longest. An entity is *found* if the hypothesis contains its words consecutively
+    as often as it was said; additional occurrences in the hypothesis, with the same rule for overlaps, are *inserted*.
+    *Errors in entities* are counted in the word alignment: deletions and substitutions of the words of an entity, and
+    insertions between its first and last word. Insertions before or after an entity count only as sentence errors.
 
     Args:
         references: Reference words by utterance id.
-        hypotheses: Recognised words; ids without a reference are counted, not scored.
-        phrases: Entities of each utterance, as returned by ``Entities.phrases``; utterances without a list have none. A
-            phrase of two lists belongs to the first.
-        truth: Entities said in each utterance; utterances without an entry have none. By default, the entities of
-            ``phrases`` that the reference contains.
+        hypotheses: Recognised words by utterance id; ids without a reference are counted, but not scored.
+        phrases: Entities of each utterance, as returned by ``Entities.phrases``; utterances without a list have none.
+            A phrase in several lists belongs to the first.
+        truth: Entities said in each utterance; utterances without an entry have none.  [default: the entities of
+            ``phrases`` that the reference contains]
         before: Words recognised without context, for comparison.
-        words: Symbol table of the recogniser: entities with a word outside it are counted separately.
-        mode: Treatment of references without a hypothesis (here or in ``before``), as in ``ninja.evaluate.score``.
-        normalizer: Compares lexical words, as in ``ninja.evaluate.score``. An entity that is found is *in form* if its
-            words are written as in its list, apart from punctuation around it and a capital letter that begins a
-            sentence.
+        words: Symbol table of the recogniser; entities with a word that it lacks are counted separately.
+        mode: Treatment of references without a hypothesis (here or in ``before``), as for ``ninja.evaluate.score``.
+        normalizer: Normalizer applied before words are compared, as for ``ninja.evaluate.score``. An entity that is
+            found is *in form* if it is written as in its list, ignoring punctuation around it and a capital letter at
+            the begin of a sentence.
 
     Raises:
-        FormatError: An entity of ``truth`` is not in its reference, no utterance of it has a reference, or as
-            ``ninja.evaluate.score``.
+        FormatError: An entity of ``truth`` is not in its reference, no utterance of ``truth`` has a reference, or as
+            for ``ninja.evaluate.score``.
     """
     keys = scored_keys(references, hypotheses, mode)
     if before is not None:
@@ -140,22 +140,22 @@ def score_entities(
 
 
 def read_truth(path: str | os.PathLike[str]) -> dict[str, list[Entity]]:
-    """Read the true entities of each utterance from JSON lines; ``.gz`` is decompressed.
+    """Read the true entities of each utterance from JSON lines; gzip files are decompressed.
 
-    On each line ``{"utt": …, "true": [{"class": "@name", "text": "tom chen"}]}``; other keys are ignored.
+    Each line is an object ``{"utt": …, "true": [{"class": "@name", "text": "tom chen"}]}``; other keys are ignored.
 
     Raises:
-        FormatError: A line is not such an object, an id occurs twice, the file is empty, not UTF-8 or damaged.
+        FormatError: A line is not such an object, an id occurs twice, or the file is empty, not UTF-8 or damaged.
     """
 
-    def parsed(line: str) -> tuple[str, list[Entity]]:
+    def parse(line: str) -> tuple[str, list[Entity]]:
         record = parse_json(line)
         key, entities = (record.get("utt"), record.get("true")) if isinstance(record, dict) else (None, None)
         if not isinstance(key, str) or not isinstance(entities, list) or not all(map(_is_entity, entities)):
             raise RecordError(f"expected {_RECORD}, found {line[:60]!r}")
         return key, [Entity(entity.get("class") or "", " ".join(entity["text"].split())) for entity in entities]
 
-    return read_records(path, lambda text: parsed)
+    return read_records(path, lambda text: parse)
 
 
 def _is_entity(value: object) -> bool:
@@ -173,7 +173,7 @@ class _Occurrence(NamedTuple):
 
 
 def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
-    """Find entities without overlap: the first, and of those the longest, of the earliest list."""
+    """Find non-overlapping entities: the first, among those the longest, and among those that of the first list."""
     occurrences = []
     begin = 0
     while begin < len(words):
@@ -193,7 +193,7 @@ def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
 
 
 def _occurrences(words: Sequence[str], text: str) -> int:
-    """Count the occurrences of a phrase without overlap."""
+    """Count the non-overlapping occurrences of a phrase."""
     return len(occurrences(words, text.split()))
 
 
@@ -249,7 +249,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign the available occurrences of each text to its phrases, first to those aligned with the same text."""
+    """Assign the available occurrences of each text to equal texts, first to those aligned with the same text."""
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):
@@ -260,14 +260,14 @@ def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str
 
 
 def _aligned_words(alignment: Alignment, side: Literal[0, 1], occurrence: _Occurrence) -> tuple[Sequence[Pair], str]:
-    """Return the pairs of an entity on one side of an alignment, and the words on the other side.
+    """Return the aligned pairs of an entity on one side of an alignment, and the words on the other side.
 
-    If these differ from the entity, adjacent insertions are included: a name recognised as three words is aligned with
-    any one of them.
+    If these words differ from the entity, adjacent insertions are included, because a name that was recognised as three
+    words is aligned with only one of them.
     """
     pairs = alignment.pairs
-    places = [place for place, pair in enumerate(pairs) if pair[side] is not None]
-    first, last = places[occurrence.begin], places[occurrence.end - 1] + 1
+    indices = [index for index, pair in enumerate(pairs) if pair[side] is not None]
+    first, last = indices[occurrence.begin], indices[occurrence.end - 1] + 1
     aligned = pairs[first:last]
     if any(reference != hypothesis for reference, hypothesis in aligned):
         while first > 0 and pairs[first - 1][side] is None:

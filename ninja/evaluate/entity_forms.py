@@ -1,4 +1,4 @@
-"""Written forms of the entities that a hypothesis contains."""
+"""Comparison of recognised entities with their written forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.evaluate.entity_report import Entity, Mention
 from ninja.evaluate.written import written_units
 from ninja.lattice.text import Normalizer
 
-Lists = Sequence[Mapping[tuple[str, ...], set[str]]]  # written phrases by lexical words, of each list
+Lists = Sequence[Mapping[tuple[str, ...], set[str]]]  # per list: lexical words -> written phrases
 _SENTENCE_END = re.compile(r"[.?!:…。！？][\"'”’»)\]]*$")
 
 
@@ -21,15 +21,16 @@ def with_forms(
     hypothesis: Sequence[str],
     normalizer: Normalizer,
 ) -> list[Mention]:
-    """Tell for each entity that is found whether the hypothesis writes it as its list.
+    """Set ``in_form`` of each mention: whether the hypothesis contains the entity as written in its list.
 
     Args:
         mentions: Entities of an utterance, as lexical words.
         lists: Written phrases of the utterance.
-        hypothesis: Written words.
+        hypothesis: Written words of the utterance.
+        normalizer: Maps written to lexical words.
 
     Returns:
-        Mentions with the phrase of the list as the text of their entity.
+        The mentions, whose entities have the written phrase of the list as their text.
     """
     lexical, written, owner = written_units(hypothesis, normalizer)
     outcomes: dict[str, list[bool]] = {}
@@ -46,7 +47,7 @@ def with_forms(
 
 
 def as_listed(entity: Entity, lists: Lists) -> Entity:
-    """Return an entity of lexical words with the text of its list; of several texts, the first in the alphabet."""
+    """Replace the lexical words of an entity by the text of its list, or by the first of several in sorted order."""
     words = tuple(entity.text.split())
     return entity._replace(
         text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)
@@ -54,7 +55,7 @@ def as_listed(entity: Entity, lists: Lists) -> Entity:
 
 
 def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
-    """Return the indices at which a phrase begins, without overlap."""
+    """Return the indices at which non-overlapping occurrences of a phrase begin."""
     begins = []
     begin = 0
     while phrase and begin + len(phrase) <= len(words):
@@ -67,19 +68,19 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
-    """Tell whether lexical words are written as one of several phrases.
+    """Return whether lexical words are written as one of several phrases.
 
-    A capital letter is right at the begin of a sentence, whatever the phrase is.
+    At the begin of a sentence, a capital letter is always correct.
     """
     first, last = owner[place[0]], owner[place[1] - 1]
-    text = bare(" ".join(written[first : last + 1]))
-    texts = {bare(form) for form in forms}
+    text = strip_punctuation(" ".join(written[first : last + 1]))
+    texts = {strip_punctuation(form) for form in forms}
     if first == 0 or _SENTENCE_END.search(written[first - 1]):
         texts |= {form[:1].upper() + form[1:] for form in texts}
     return text in texts
 
 
-def bare(text: str) -> str:
+def strip_punctuation(text: str) -> str:
     """Strip punctuation from both ends of a text."""
     begin, end = 0, len(text)
     while begin < end and unicodedata.category(text[begin])[0] not in "LN":

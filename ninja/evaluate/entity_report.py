@@ -14,7 +14,7 @@ from ninja.evaluate.error_rate import Counts, ErrorRate, fraction
 class Entity(NamedTuple):
     """A phrase of a class."""
 
-    class_name: str  # "@name"; "" without a class
+    class_name: str  # such as "@name"; empty without a class
     text: str  # words separated by single blanks
 
 
@@ -22,27 +22,27 @@ class Entity(NamedTuple):
 class Mention:
     """An entity of a reference."""
 
-    key: str  # utterance
+    key: str  # utterance id
     entity: Entity
     begin: int  # index of its first word in the reference
-    found: bool  # the hypothesis contains its words consecutively
-    instead: str  # words of the hypothesis aligned with it
-    words: ErrorRate  # of its words
-    found_before: bool | None = None  # found without context; None if there is no such hypothesis
-    in_vocabulary: bool | None = None  # the symbol table contains all its words; None without a table
-    in_form: bool | None = None  # found and written as in the list; None without a normalizer
+    found: bool  # whether the hypothesis contains its words consecutively
+    instead: str  # words of the hypothesis that are aligned with it
+    words: ErrorRate  # errors of its words
+    found_before: bool | None = None  # whether it was found without context; None if there is no such hypothesis
+    in_vocabulary: bool | None = None  # whether the symbol table contains all its words; None without a table
+    in_form: bool | None = None  # whether it was found and is written as in the list; None without a normalizer
 
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
     """An entity that occurs more often in the hypothesis than in the reference."""
 
-    key: str  # utterance
+    key: str  # utterance id
     entity: Entity
     begin: int  # index of its first word in the hypothesis
-    instead_of: str  # words of the reference aligned with it
-    found_before: bool | None = None  # also inserted without context; None if there is no such hypothesis
-    in_vocabulary: bool | None = None  # the symbol table contains all its words; None without a table
+    instead_of: str  # words of the reference that are aligned with it
+    found_before: bool | None = None  # whether it was inserted without context; None if there is no such hypothesis
+    in_vocabulary: bool | None = None  # whether the symbol table contains all its words; None without a table
 
 
 Finding = Mention | Insertion
@@ -50,27 +50,27 @@ Finding = Mention | Insertion
 
 @dataclass(frozen=True, slots=True)
 class EntityRate(Counts):
-    """Counts of entities; they can be added, as in ``sum(rates, EntityRate())``."""
+    """Counts of entities. Rates can be added, as in ``sum(rates, EntityRate())``."""
 
     said: int = 0  # mentions in the references
     found: int = 0  # mentions that the hypothesis contains completely
     inserted: int = 0  # entities in the hypotheses that are not in the references
-    words: ErrorRate = field(default_factory=ErrorRate)  # of the words of mentions; sentences are mentions
+    words: ErrorRate = field(default_factory=ErrorRate)  # errors of the words of mentions, which count as sentences
     in_form: int = 0  # found mentions that are written as in the list; 0 without a normalizer
 
     @property
     def recall(self) -> float:
-        """Percentage of the entities in the references that were found; nan without any."""
+        """Percentage of the entities in the references that were found; NaN if there are none."""
         return _percent(self.found, self.said)
 
     @property
     def precision(self) -> float:
-        """Percentage of the entities in the hypotheses that are correct; nan without any."""
+        """Percentage of the entities in the hypotheses that are correct; NaN if there are none."""
         return _percent(self.found, self.found + self.inserted)
 
     @property
     def f_score(self) -> float:
-        """Harmonic mean of recall and precision in percent; nan without any entity."""
+        """Harmonic mean of recall and precision in percent; NaN if there are no entities."""
         return _percent(2 * self.found, self.said + self.found + self.inserted)
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class EntityRate(Counts):
 
 @dataclass(frozen=True, slots=True)
 class EntityReport:
-    """The entities found, missed and inserted in a test set; reports of different utterances can be added."""
+    """The entities found, missed and inserted in a test set. Reports of different utterances can be added."""
 
     mentions: tuple[Mention, ...] = ()
     insertions: tuple[Insertion, ...] = ()
@@ -98,19 +98,19 @@ class EntityReport:
 
     @property
     def entities(self) -> EntityRate:
-        """All entities."""
+        """Counts of all entities."""
         return _rate(self._findings)
 
     @property
     def classes(self) -> dict[str, EntityRate]:
-        """The entities of each class, sorted by name."""
+        """Counts of the entities of each class, sorted by name."""
         names = sorted({finding.entity.class_name for finding in self._findings})
         return {
             name: _rate(finding for finding in self._findings if finding.entity.class_name == name) for name in names
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Return the entities whose words are all in the symbol table, or the others; without a table, none."""
+        """Count the entities whose words are all in the symbol table, or else the others; 0 without a table."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
@@ -119,7 +119,7 @@ class EntityReport:
         return sum(self.rates.values(), self.absent)
 
     def of(self, keys: Iterable[str]) -> EntityReport:
-        """Return the report of some utterances; unknown ids are ignored."""
+        """Return the report of a subset of the utterances; unknown ids are ignored."""
         selected = set(keys)
         return EntityReport(
             tuple(mention for mention in self.mentions if mention.key in selected),
@@ -132,7 +132,7 @@ class EntityReport:
         return self.of({mention.key for mention in self.mentions})
 
     def general(self) -> EntityReport:
-        """Return the report of the utterances without an entity in the reference: insertions are false alarms."""
+        """Return the report of the utterances without an entity in the reference, where insertions are false alarms."""
         return self.of(self.rates.keys() - {mention.key for mention in self.mentions})
 
     def __add__(self, other: EntityReport) -> EntityReport:
@@ -149,7 +149,7 @@ class EntityReport:
         )
 
     def __str__(self) -> str:
-        """Return Kaldi's three lines, those of the entities, and a table of their classes."""
+        """Return Kaldi's three lines, the lines of the entities, and a table of classes."""
         lines = [str(self.overall)]
         parts = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
         if all(part.rates for part in parts.values()):
@@ -174,10 +174,11 @@ class EntityReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """Return rates and entities for JSON.
+        """Return rates and entities as JSON values.
 
-        Entities of the references are ``recovered`` (found, but not without context), ``kept`` (found with and without
-        context), ``lost`` (found only without context) or ``missed``; ``inserted`` are not in the references.
+        Entities of the references are ``recovered`` (found only with context), ``kept`` (found with and without
+        context), ``lost`` (found only without context) or ``missed``. Those that are not in the references are
+        ``inserted``.
         """
         groups: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:

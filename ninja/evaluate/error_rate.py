@@ -1,4 +1,4 @@
-"""Alignments of transcripts with references, and their errors."""
+"""Alignment of transcripts with references, and word error rates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ninja.libraries import needed_for
 
 SomeCounts = TypeVar("SomeCounts", bound="Counts")
 Pair = tuple[str | None, str | None]  # (reference, hypothesis); None in an insertion or a deletion
-_GAP = "\0"  # never a word of a text file
+_GAP = "\0"  # does not occur in words of text files
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts that can be added, field by field."""
+    """Base class of counts that can be added field by field."""
 
     def __add__(self: SomeCounts, other: SomeCounts) -> SomeCounts:
         if type(other) is not type(self):
@@ -29,30 +29,30 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRate(Counts):
-    """Counts of word errors; those of parts of a test set can be added, as in ``sum(rates, ErrorRate())``."""
+    """Counts of word errors. Rates can be added, as in ``sum(rates, ErrorRate())``."""
 
-    words: int = 0  # in the references
+    words: int = 0  # words of the references
     substitutions: int = 0
     insertions: int = 0
     deletions: int = 0
-    sentences: int = 0  # scored
+    sentences: int = 0  # scored sentences
     sentence_errors: int = 0  # sentences with at least one error
     missing: int = 0  # references without a hypothesis
-    unreferenced: int = 0  # hypotheses without a reference, never scored
+    unreferenced: int = 0  # hypotheses without a reference, which are not scored
 
     @property
     def correct(self) -> int:
-        """Reference words recognised."""
+        """Number of reference words that were recognised."""
         return self.words - self.substitutions - self.deletions
 
     @property
     def errors(self) -> int:
-        """Substitutions, insertions and deletions together."""
+        """Number of substitutions, insertions and deletions."""
         return self.substitutions + self.insertions + self.deletions
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent; without reference words, 0 if there are no errors and infinite otherwise."""
+        """Word error rate in percent; if the references are empty, 0 without errors, else infinity."""
         return percent(self.errors, self.words)
 
     @property
@@ -61,7 +61,7 @@ class ErrorRate(Counts):
         return percent(self.sentence_errors, self.sentences)
 
     def __str__(self) -> str:
-        """Return the three lines of Kaldi's compute-wer, with percentages in float32."""
+        """Return three lines in the format of Kaldi's compute-wer, with percentages rounded from float32."""
         counts = fraction(self.errors, self.words, self.insertions, self.deletions, self.substitutions)
         return (
             f"%WER {np.float32(self.wer):.2f} {counts}{' [PARTIAL]' if self.missing else ''}\n"
@@ -72,12 +72,12 @@ class ErrorRate(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Aligned pairs of words of a reference and a hypothesis."""
+    """The aligned words of a reference and a hypothesis."""
 
     pairs: tuple[Pair, ...]
 
     def rate(self) -> ErrorRate:
-        """Count the errors of this one sentence."""
+        """Count the errors of this sentence."""
         return count_errors(self.pairs)
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Alignment:
 
 
 def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
-    """Count the errors of one sentence, or of some of its aligned words."""
+    """Count the errors in aligned pairs of words, as one sentence."""
     insertions = sum(reference is None for reference, _ in pairs)
     deletions = sum(hypothesis is None for _, hypothesis in pairs)
     errors = sum(reference != hypothesis for reference, hypothesis in pairs)
@@ -100,9 +100,9 @@ def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference with the fewest edits.
+    """Align a hypothesis with its reference using the fewest edits.
 
-    Source: kaldialign, ``align``, the alignment of Kaldi's scoring.
+    Source: kaldialign, ``align``, which aligns as Kaldi's scoring does.
     """
     with needed_for("a word error rate"):
         import kaldialign
@@ -116,10 +116,10 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 def align_at_costs(
     reference: Sequence[str], hypothesis: Sequence[str], insertion: int, deletion: int, substitution: int
 ) -> Alignment:
-    """Align a hypothesis with its reference at the least cost.
+    """Align a hypothesis with its reference at the least cost, given the costs of the edits.
 
-    From the end, pairs of words are preferred to insertions, and insertions to deletions. kaldialign breaks ties
-    differently, and errors by word depend on them.
+    In case of a tie, going backwards from the end, pairs of words are preferred to insertions, and insertions to
+    deletions. kaldialign breaks ties differently, which affects the errors of individual words.
     """
     ids: dict[str, int] = {}
     first, second = (
@@ -137,7 +137,7 @@ def align_at_costs(
 
 
 def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
-    """Count the fewest substitutions, insertions and deletions that lead from one to the other."""
+    """Return the edit distance: the least number of substitutions, insertions and deletions."""
     with needed_for("a word error rate"):
         import kaldialign
 
@@ -145,12 +145,12 @@ def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
 
 
 def fraction(errors: int, units: int, insertions: int, deletions: int, substitutions: int) -> str:
-    """Format counts of errors as Kaldi's compute-wer."""
+    """Format error counts as Kaldi's compute-wer does."""
     return f"[ {errors} / {units}, {insertions} ins, {deletions} del, {substitutions} sub ]"
 
 
 def percent(part: int, whole: int) -> float:
-    """Return a percentage; without a whole, 0 if there is no part and infinite otherwise."""
+    """Return a percentage; if `whole` is 0, return 0 if `part` is 0, else infinity."""
     if whole:
         return 100.0 * part / whole
     return float("inf") if part else 0.0

@@ -1,4 +1,4 @@
-"""Filters of transcripts applied to the words of lattices."""
+"""Application of transcript filters to the words of lattices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ninja.lattice.word_ids import used_words
 
 
 class LatticeFilter:
-    """Applies a filter of hypotheses to each word of lattices; the new words are in a new symbol table.
+    """Applies a transcript filter to each word of lattices. The resulting words have their own symbol table.
 
     Raises:
-        OptionError: Rules of the global mapping file replace several words at once.
+        OptionError: A rule of the global mapping file replaces a sequence of words.
     """
 
     def __init__(self, word_filter: WordFilter) -> None:
@@ -30,13 +30,14 @@ class LatticeFilter:
             )
         self.filter = word_filter
         self.table = SymbolTable.growing()
-        self._changed: dict[str, tuple[int, ...]] = {}  # ids of each word
+        self._changed: dict[str, tuple[int, ...]] = {}  # word -> ids of the words that replace it
 
     def check(self, references: Mapping[str, Sequence[str]]) -> None:
-        """Check on some sentences that the filter changes each word independently of the others.
+        """Check with the references that the filter changes each word independently of its context.
 
         Raises:
-            OptionError: It does not, or as ``WordFilter.lines``.
+            OptionError: The filter depends on the context.
+            NinjaError: As for ``WordFilter.lines``.
         """
         if self.filter.script is None:
             return
@@ -48,29 +49,30 @@ class LatticeFilter:
                 raise OptionError(f"{self.filter.script} {message} (utterance {key})")
 
     def lattice(self, lattice: Lattice, words: SymbolTable) -> Lattice:
-        """Return a lattice with the changed words; see ``relabelled``.
+        """Apply the filter to the words of a lattice; see ``relabel``.
 
         Args:
-            words: Symbol table of lattices without one.
+            lattice: Any lattice.
+            words: Symbol table for a lattice that has none.
         """
         ids = used_words(lattice)
         names = (lattice.words or words).spell(ids)
         self._add(set(names))
-        return relabelled(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
+        return relabel(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
 
     def _add(self, names: set[str]) -> None:
-        """Filter the words that were not seen before."""
+        """Apply the filter to new words."""
         new = sorted(names - self._changed.keys())
         changed = self.filter.lines([(str(number), [name]) for number, name in enumerate(new)])
         for name, words in zip(new, changed, strict=True):
             self._changed[name] = tuple(self.table.intern(words))
 
 
-def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
+def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
     """Replace each word of a lattice by any number of words.
 
-    An arc of several words becomes a chain of arcs; the first has the costs. If there are such arcs, the result has
-    neither alignments nor times.
+    An arc whose word is replaced by several words becomes a chain of arcs, the first of which has the costs; the result
+    then has neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))
@@ -102,6 +104,6 @@ def relabelled(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattic
         for chain in chains:
             arcs.append(chain)
             begin.append(len(arcs))
-    dst, labels = (np.array([arc[place] for arc in arcs], np.int64) for place in range(2))
-    graph, acoustic = (np.array([arc[place] for arc in arcs], np.float32) for place in (2, 3))
+    dst, labels = (np.array([arc[field] for arc in arcs], np.int64) for field in range(2))
+    graph, acoustic = (np.array([arc[field] for arc in arcs], np.float32) for field in (2, 3))
     return Lattice.from_arrays(lattice.key, begin, dst, labels, graph, acoustic, final_graph, final_acoustic)

@@ -19,21 +19,21 @@ Words = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """The different best transcripts of a lattice under several scales."""
+    """The distinct best transcripts of a lattice under several scales."""
 
     words: tuple[Words, ...]
-    under: tuple[int, ...]  # index of the transcript under each of the scales
+    under: tuple[int, ...]  # [num_scales], index into `words` of the transcript under each of the scales
 
 
 def filtered(hypotheses: Mapping[str, Hypotheses], word_filter: WordFilter) -> dict[str, Hypotheses]:
-    """Apply a filter to all transcripts in one run."""
+    """Apply a filter to all transcripts, running its script once."""
     lines = [(key, words) for key, texts in hypotheses.items() for words in texts.words]
     changed = iter(word_filter.lines(lines))
     return {key: replace(texts, words=tuple(next(changed) for _ in texts.words)) for key, texts in hypotheses.items()}
 
 
 def hypotheses_under(lattice: Lattice, scales: Sequence[Scales]) -> Hypotheses:
-    """Find the best path under each of several scales; without a symbol table, words are ids.
+    """Find the best transcript of a lattice under each of several scales; without a symbol table, words are ids.
 
     Raises:
         LatticeError: No path leads from the start to a final state.
@@ -55,13 +55,12 @@ class Grid:
 
     scales: tuple[Scales, ...]
     rates: tuple[ErrorRate, ...]
-    best: int = field(init=False)  # index of the fewest word errors, the first of ties
+    best: int = field(init=False)  # index of the scales with the fewest word errors; the first in case of a tie
 
     def __post_init__(self) -> None:
-        """Find the best."""
         if not self.rates:
-            raise OptionError("there are no scales to score")
-        object.__setattr__(self, "best", min(range(len(self.rates)), key=lambda place: self.rates[place].errors))
+            raise OptionError("there are no scales to score; give at least one")
+        object.__setattr__(self, "best", min(range(len(self.rates)), key=lambda index: self.rates[index].errors))
 
 
 def score_grid(
@@ -72,16 +71,17 @@ def score_grid(
     *,
     normalizer: NormalizerName = NONE,
 ) -> Grid:
-    """Count the word errors under each of several scales; each transcript of a lattice is aligned once.
+    """Count the word errors under each of several scales; each distinct transcript is aligned once.
 
     Args:
-        references: Reference words by key.
-        hypotheses: Transcripts under these scales by key.
-        mode: As in ``score``.
-        normalizer: As in ``score``.
+        references: Reference words by utterance id.
+        hypotheses: Transcripts under these scales by utterance id.
+        scales: The scales, in the order of ``Hypotheses.under``.
+        mode: As for ``score``.
+        normalizer: As for ``score``.
 
     Raises:
-        NinjaError: As ``score``.
+        NinjaError: As for ``score``.
         OptionError: There are no scales.
     """
     absent = count_absent(references, hypotheses)

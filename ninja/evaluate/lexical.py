@@ -1,4 +1,4 @@
-"""Transcripts by the lexical forms of their words."""
+"""Conversion of transcripts to lexical words."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NormalizerName = str | os.PathLike[str] | Normalizer
 
 
 def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, Text]:
-    """Return the lexical words of transcripts by key.
+    """Convert transcripts to lexical words.
 
     Args:
         texts: Written words by utterance id.
-        normalizer: As for ``ninja.lattice.text.make_normalizer``; with ``none``, the words are returned as they are.
+        normalizer: As for ``ninja.lattice.text.make_normalizer``; ``none`` returns the words unchanged.
 
     Raises:
         NinjaError: As for ``make_normalizer``.
@@ -30,24 +30,24 @@ def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict
 
 
 def lexical_references(references: Mapping[str, Text], normalizer: NormalizerName) -> dict[str, Text]:
-    """Return the lexical words of references.
+    """Convert references to lexical words.
 
     Raises:
-        FormatError: The references have words, but no lexical word.
+        FormatError: The references have words, but none of them has a lexical form.
         NinjaError: As for ``lexical_texts``.
     """
     normalizer = make_normalizer(normalizer)
     lexical = lexical_texts(references, normalizer)
     if any(references.values()) and not any(lexical.values()):
         example = next(word for words in references.values() for word in words)
-        message = f"no word of the references, such as {example!r}, has a lexical form by normalizer {normalizer.name}"
-        raise FormatError(f"{message}; there is nothing to score; choose another normalizer")
+        message = f"the normalizer {normalizer.name} removes all words of the references, such as {example!r}"
+        raise FormatError(f"{message}, so there is nothing to score; choose another normalizer")
     return lexical
 
 
 def choose_normalizer(
     forms: LexicalForms, references: Mapping[str, Text], hypotheses: Mapping[str, Text]
 ) -> Normalizer:
-    """Return the normalizer for references and hypotheses; with ``auto``, written text on one side suffices."""
+    """Return the normalizer for a test set; ``auto`` selects ``basic`` if references or hypotheses look written."""
     forms.normalizer_of(list(chain.from_iterable(references.values())))
     return forms.normalizer_of(list(chain.from_iterable(hypotheses.values())))

@@ -1,4 +1,4 @@
-"""Unicode normalisation of words (NFC), so that equivalent spellings of letters with marks are equal."""
+"""Unicode normalisation of words (NFC), so that equivalent encodings of accented letters are equal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.errors import NinjaWarning
 
 
 def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Normalise sentences; warn if any word changes."""
+    """Normalise the words of sentences; warn if any word changes."""
     num_changed = 0
     results = []
     for words in sentences:
@@ -25,5 +25,5 @@ def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def composed_texts(texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Normalise transcripts by key; warn if any word changes."""
+    """Normalise the words of transcripts by utterance id; warn if any word changes."""
     return dict(zip(texts, composed(list(texts.values())), strict=True))

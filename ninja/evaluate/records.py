@@ -1,4 +1,4 @@
-"""Files with a record of an utterance on each line."""
+"""Files with one record per line, each of one utterance."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ class RecordError(Exception):
 def read_records(
     path: str | os.PathLike[str], parser: Callable[[str], Callable[[str], tuple[str, Value]]]
 ) -> dict[str, Value]:
-    """Read the record of each utterance, by its id; ``.gz`` is decompressed.
+    """Read one record per line, by utterance id; gzip files are decompressed.
 
-    `parser` takes the whole text and returns a function from a line to an utterance id and a value.
+    Args:
+        path: The file.
+        parser: Takes the whole text, and returns a function that parses a line to an utterance id and a value.
+
+    Raises:
+        FormatError: The file is empty, a line is invalid, or an id occurs twice.
     """
     text = utf8.read(path)
     if not text:
@@ -41,7 +46,7 @@ def read_records(
 
 
 def parse_json(text: str) -> object:
-    """Parse JSON within a record."""
+    """Parse a JSON value of a record; raise RecordError if it is not valid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Word errors of transcripts, and of the nearest paths of lattices, over a test set."""
+"""Word errors of transcripts, and oracle errors of lattices, over a test set."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _DIGITS = len(str(LARGEST_ID))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered:
-    """References as word ids, and their words without an id."""
+    """References converted to word ids, and their words without an id."""
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
-    words: Mapping[str, Sequence[str]] | None = None  # the references, if the table grows with each lattice
+    words: Mapping[str, Sequence[str]] | None = None  # the references, if the symbol table grows with each lattice
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
         """Return the word ids of the reference of a lattice."""
@@ -43,7 +43,7 @@ class Numbered:
         return np.array(lattice.words.ids(self.words[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
-        """Count the words without an id in some utterances."""
+        """Count the words without an id in the given utterances."""
         return Counter(word for key in keys for word in self.unknown.get(key, ()))
 
 
@@ -57,14 +57,13 @@ def number(
     """Convert references to word ids.
 
     Args:
-        references: Reference words by utterance id; without a table, decimal ids.
-        words: Symbol table of the lattices, if the references are words. If it grows, the result looks up its current
-            words in ``of``.
-        oov: Id of words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
-        forms: Lexical forms of the words in the table; the result has the ids of lexical words.
+        references: Reference words by utterance id; without a symbol table, decimal ids.
+        words: Symbol table of the lattices. If it grows, words are looked up when ``of`` is called.
+        oov: Id for words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        forms: Lexical forms of the words in the table; the result then has the ids of lexical words.
 
     Raises:
-        FormatError: Without a table, a word is not an id.
+        FormatError: There is no symbol table, and a word is not an id.
 
     Source: Kaldi, egs/wsj/s5/utils/sym2int.pl, ``--map-oov``.
     """
@@ -91,7 +90,7 @@ def number(
 
 
 def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER) -> npt.NDArray[np.int32]:
-    """Return the ids of the lexical words of a reference; those that the table lacks become the form of `oov`."""
+    """Return the ids of the lexical words of a reference; words that the table lacks become the form of `oov`."""
     numbers = forms.ids(reference)
     if oov != NEVER:
         other = forms.form(oov)
@@ -100,7 +99,7 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
 
 
 def word_id(word: str, words: SymbolTable | None) -> int:
-    """Return the id of a word or decimal id."""
+    """Convert a word, or a decimal word id, to a word id; raise OptionError if it is neither."""
     if is_id(word) and int(word) != EPSILON:
         return int(word)
     number = None if words is None else words.id(word)
@@ -110,7 +109,7 @@ def word_id(word: str, words: SymbolTable | None) -> int:
 
 
 def is_id(word: str) -> bool:
-    """Tell whether a word is a valid decimal word id."""
+    """Return whether a word is a valid decimal word id."""
     return word.isascii() and word.isdigit() and len(word) <= _DIGITS and int(word) <= LARGEST_ID
 
 
@@ -121,17 +120,17 @@ def score(
     *,
     normalizer: NormalizerName = NONE,
 ) -> ErrorRate:
-    """Count word errors over a test set, as Kaldi's compute-wer.
+    """Count word errors over a test set, as Kaldi's compute-wer does.
 
     Args:
         references: Reference words by utterance id.
-        hypotheses: Recognised words; ids without a reference are counted, not scored.
-        mode: Treatment of references without a hypothesis: "strict" raises, "all" scores them as empty, "present"
-            ignores them.
-        normalizer: Compares lexical forms of words, as ``make_normalizer``.
+        hypotheses: Recognised words by utterance id; ids without a reference are counted, but not scored.
+        mode: Treatment of references without a hypothesis: "strict" raises an error, "all" scores an empty hypothesis,
+            and "present" ignores the reference.
+        normalizer: Normalizer applied before words are compared, as for ``make_normalizer``.
 
     Raises:
-        FormatError: A reference has no hypothesis (mode "strict"), no utterance is in both, or no reference has a
+        FormatError: A reference has no hypothesis (mode "strict"), no reference has a hypothesis, or no reference has a
             lexical word.
         NinjaError: As for ``make_normalizer``.
     """
@@ -156,7 +155,7 @@ def score_each(
     *,
     normalizer: NormalizerName = NONE,
 ) -> dict[str, Alignment]:
-    """Align the hypothesis of each utterance, in the order of the references; arguments and errors as ``score``."""
+    """Align the hypothesis of each scored utterance, in the order of the references; see ``score``."""
     keys = scored_keys(references, hypotheses, mode)
     references = composed_texts(lexical_references(references, normalizer))
     hypotheses = composed_texts(lexical_texts(hypotheses, normalizer))
@@ -164,7 +163,7 @@ def score_each(
 
 
 def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: Mode) -> list[str]:
-    """List the scored utterances, in the order of the references; arguments and errors as ``score``."""
+    """Return the ids of the scored utterances, in the order of the references; see ``score``."""
     if mode not in ("strict", "all", "present"):
         raise OptionError(f"mode is {mode!r}, but must be one of strict, all, present")
     missing = [key for key in references if key not in hypotheses]
@@ -191,24 +190,24 @@ def oracle_score(
     word_filter: WordFilter | None = None,
     normalizer: NormalizerName | LexicalForms = NONE,
 ) -> ErrorRate:
-    """Count the errors of the nearest path of each lattice, a lower bound for rescoring.
+    """Count the errors of the best path of each lattice for its reference, which is a lower bound for rescoring.
 
-    In very long and flat lattices the number of errors may be too large; see ``ninja.graph.Oracle``.
+    For very long lattices, the search may be limited and the number of errors too large; see ``ninja.graph.Oracle``.
 
     Args:
-        lattices: Lattices without a reference are counted, not scored.
-        references: Reference words by utterance id; those without a lattice are counted as missing, not scored.
-        unknown: Id of words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        lattices: The lattices; those without a reference are counted, but not scored.
+        references: Reference words by utterance id; those without a lattice are counted as missing, but not scored.
+        words: Symbol table for lattices that have none.
+        unknown: Id for words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
         wildcards: Word ids that are never errors; see ``ninja.graph.oracle``.
-        word_filter: Filter of the words of lattices; the references are already filtered. `unknown` and `wildcards` are
-            ignored then.
-        normalizer: Compares and counts lexical words, as ``ninja.lattice.text.LexicalForms``; it is applied after the
-            filter.
+        word_filter: Filter applied to the words of lattices. The references must already be filtered; `unknown` and
+            `wildcards` are then ignored.
+        normalizer: Normalizer applied after the filter, as for ``ninja.lattice.text.LexicalForms``.
 
     Raises:
-        LatticeError: A lattice has no path to a final state.
+        LatticeError: A lattice has no path from the start to a final state.
         FormatError: No lattice has a reference.
-        OptionError: Rules of the global mapping file replace several words at once.
+        OptionError: A rule of the global mapping file replaces a sequence of words.
         NinjaError: As for ``make_normalizer``.
     """
     total, keys = ErrorRate(), set()
@@ -239,5 +238,5 @@ def oracle_score(
 
 
 def oracle_rate(path: Oracle) -> ErrorRate:
-    """Return the errors of one nearest path."""
+    """Return the errors of an oracle path as those of one sentence."""
     return ErrorRate(path.num_words, path.substitutions, path.insertions, path.deletions, 1, int(path.edits > 0))

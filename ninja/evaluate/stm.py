@@ -1,6 +1,7 @@
 """References in NIST's STM format, matched with the utterances of Kaldi's ``segments``.
 
-A line has a file, channel, speaker, begin, end, an optional label ``<o,f0,male>``, and words; ``;;`` begins a comment.
+A line has a file, channel, speaker, begin, end, an optional label such as ``<o,f0,male>``, and words. Lines that begin
+with ``;;`` are comments.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ TOLERANCE = 0.05  # seconds by which begin and end may differ
 def read_transcripts(
     path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None = None
 ) -> dict[str, list[str]]:
-    """Read transcripts as ``read_text``, or STM, whose lines are the utterances of `segments`.
+    """Read transcripts in Kaldi's format (``read_text``), or in STM format, for which `segments` are needed.
 
     Raises:
-        FormatError: As ``read_text`` and ``read_stm``.
-        OptionError: The file is STM, and there are no segments.
+        FormatError: As for ``read_text`` and ``read_stm``.
+        OptionError: The file is in STM format, and there are no segments.
     """
     return transcripts_of(list(read_fields(path)), path, segments)
 
@@ -30,7 +31,7 @@ def read_transcripts(
 def transcripts_of(
     rows: list[Row], path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None
 ) -> dict[str, list[str]]:
-    """Return the transcripts of the lines of a file, as `read_transcripts` does."""
+    """Convert the lines of a file to transcripts, as `read_transcripts` does."""
     if not is_stm(rows, path):
         return text_of(rows, path)
     if segments is None:
@@ -39,17 +40,18 @@ def transcripts_of(
 
 
 def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]]) -> dict[str, list[str]]:
-    """Read references of utterances.
+    """Read the references of utterances from an STM file.
 
     Args:
-        segments: Recording, begin and end in seconds of each utterance (``read_segments``). The recording of a line is
-            FILE, FILE-CHANNEL or FILE_CHANNEL.
+        path: The STM file.
+        segments: Recording, begin and end in seconds of each utterance (``read_segments``). The recording of a line may
+            be named FILE, FILE-CHANNEL or FILE_CHANNEL.
 
     Returns:
-        Words by utterance id. Segments to be ignored in scoring have no reference.
+        Words by utterance id. Lines marked to be ignored in scoring have no reference.
 
     Raises:
-        FormatError: A line is not STM, has alternatives, or matches no utterance of `segments`.
+        FormatError: A line is invalid, has alternatives, or matches no utterance of `segments`.
 
     Source: NIST SCTK, doc/infmts.htm.
     """

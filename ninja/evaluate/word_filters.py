@@ -1,4 +1,4 @@
-"""Filters of transcripts before scoring: ignored words, Kaldi's filter scripts, NIST's global mapping files."""
+"""Transcript filters applied before scoring: ignored words, Kaldi's filter scripts, NIST's global mapping files."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 
 @dataclass(frozen=True, slots=True)
 class GlobalMapping:
-    """Rules of a global mapping file: from left to right, the first matching rule is applied at each word."""
+    """Rules of a global mapping file. Going from left to right, the first rule that matches is applied at each word."""
 
-    rules: Mapping[str, Sequence[Rule]]  # by first word, in the order of the file
+    rules: Mapping[str, Sequence[Rule]]  # by first word, in file order
     case_sensitive: bool = False
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Apply the rules; replacements are not matched again."""
+        """Apply the rules to a sentence; rules are not applied to replacements."""
         mapped: list[str] = []
-        place = 0
+        index = 0
         compared = words if self.case_sensitive else [word.lower() for word in words]
-        while place < len(words):
-            for pattern, replacement in self.rules.get(compared[place], ()):
-                if tuple(compared[place : place + len(pattern)]) == pattern:
+        while index < len(words):
+            for pattern, replacement in self.rules.get(compared[index], ()):
+                if tuple(compared[index : index + len(pattern)]) == pattern:
                     mapped += replacement
-                    place += len(pattern)
+                    index += len(pattern)
                     break
             else:
-                mapped.append(words[place])
-                place += 1
+                mapped.append(words[index])
+                index += 1
         return mapped
 
 
 @dataclass(frozen=True, slots=True)
 class WordFilter:
-    """Changes made to transcripts before scoring, in the order of the fields, after Unicode normalisation (NFC).
+    """Filters applied to transcripts before scoring, in the order of the fields, after Unicode normalisation (NFC).
 
     Args:
-        script: Program that reads lines with a key and words, and writes the changed lines, as Kaldi's
-            ``local/wer_output_filter``. A file that is not executable is run as a GNU sed script, which may not have
-            the commands ``e``, ``r`` and ``w``.
+        script: Program that reads lines with a key and words, and writes the changed lines, such as Kaldi's
+            ``local/wer_output_filter``. A file that is not executable is run as a GNU sed script, in which the commands
+            ``e``, ``r`` and ``w`` are not allowed.
         mapping: Rules of a global mapping file (``read_glm``).
         ignored: Words to remove.
     """
@@ -63,11 +63,11 @@ class WordFilter:
     ignored: Collection[str] = ()
 
     def lines(self, lines: Sequence[Line]) -> list[list[str]]:
-        """Return the changed words of each line.
+        """Apply the filters to lines, and return their words.
 
         Raises:
             InputError: The script cannot be run, or fails.
-            FormatError: The script does not return each line with its key.
+            FormatError: The output of the script does not have the keys of the lines in their order.
         """
         words = composed([words for _, words in lines])
         if self.script is not None and lines:
@@ -78,12 +78,12 @@ class WordFilter:
         return [[word for word in sentence if word not in ignored] for sentence in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Return the changed transcripts by key; errors as ``lines``."""
+        """Apply the filters to transcripts by key; raises as ``lines`` does."""
         return dict(zip(texts, self.lines(list(texts.items())), strict=True))
 
 
 def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
-    """Run a filter script as Kaldi's scoring scripts."""
+    """Run a filter script as Kaldi's scoring scripts do."""
     if not os.path.isfile(script):
         raise InputError("no such file", script)
     command = [os.path.abspath(script)] if os.access(script, os.X_OK) else ["sed", "--sandbox", "-f", script]
@@ -93,23 +93,24 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
             command, input=text.encode("utf-8", "surrogateescape"), capture_output=True, check=False
         )
     except OSError as error:
-        raise InputError(f"cannot be run: {error.strerror or error}", script) from error
+        raise InputError(f"the script cannot be run: {error.strerror or error}", script) from error
     if process.returncode:
         message = process.stderr.decode("utf-8", "replace").strip().split("\n")[0]
         advice = (
             ""
             if command[0] != "sed"
-            else "; files that are not executable are run by GNU sed without its commands e, r and w; chmod +x others"
+            else "; files that are not executable are run by GNU sed, without e, r and w; make a program executable"
         )
-        raise InputError(f"ended with exit code {process.returncode}: {message}{advice}", script)
+        raise InputError(f"the script ended with exit code {process.returncode}: {message}{advice}", script)
     rows = [row.split() for row in process.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
     if [row[:1] for row in rows] != [[key] for key, _ in lines]:
-        raise FormatError(f"the output does not have the keys of the {len(lines)} input lines in their order", script)
+        message = f"the output of the script does not have the keys of the {len(lines)} input lines in their order"
+        raise FormatError(message, script)
     return [row[1:] for row in rows]
 
 
 def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
-    """Read a global mapping file: rules such as ``[UM] => [%HESITATION] / [ ] __ [ ]``.
+    """Read a global mapping file, which has rules such as ``[UM] => [%HESITATION] / [ ] __ [ ]``.
 
     Raises:
         FormatError: A line is not a rule, has alternatives, or requires a context other than word boundaries.

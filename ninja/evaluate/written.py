@@ -1,4 +1,4 @@
-"""Written forms of correctly recognised words: errors of case, punctuation and spelling."""
+"""Errors of case, punctuation and spelling in correctly recognised words."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from ninja.evaluate.scoring import Mode, score, scored_keys
 from ninja.lattice.characters import APOSTROPHES
 from ninja.lattice.text import BASIC, Normalizer, make_normalizer
 
-_DIVIDERS = frozenset("-‐‑‒–—―−⁻/⁄_﹣－…")  # punctuation even between two letters
+_DIVIDERS = frozenset("-‐‑‒–—―−⁻/⁄_﹣－…")  # characters that are punctuation even between two letters
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRate(Counts):
-    """Counts of errors of written forms; they can be added, as in ``sum(rates, WrittenRate())``.
+    """Counts of errors in written forms. Rates can be added, as in ``sum(rates, WrittenRate())``.
 
-    A unit is a reference word whose lexical words are all correct, or several such words if the hypothesis writes them
-    as one, as in *twenty three* and *twenty-three*.
+    A unit is a reference word whose lexical words are all correct, or several such words if the hypothesis has them as
+    one word, as in *twenty three* and *twenty-three*.
     """
 
-    words: ErrorRate = field(default_factory=ErrorRate)  # errors of the written words, with their case and punctuation
-    units: int = 0  # lexically correct
-    errors: int = 0  # of them, written differently
-    case_errors: int = 0  # units whose letters differ in case only
-    spelling_errors: int = 0  # units whose letters differ otherwise, as those of "Mr." and "mister"
+    words: ErrorRate = field(default_factory=ErrorRate)  # errors of the written words, including case and punctuation
+    units: int = 0  # lexically correct units
+    errors: int = 0  # units that are written differently
+    case_errors: int = 0  # units whose letters differ only in case
+    spelling_errors: int = 0  # units whose letters differ in other ways, as in "Mr." and "mister"
     punctuated: int = 0  # units with punctuation in the reference or in the hypothesis
     substitutions: int = 0  # units with different punctuation
-    insertions: int = 0  # units with punctuation in the hypothesis only
-    deletions: int = 0  # units with punctuation in the reference only
+    insertions: int = 0  # units with punctuation only in the hypothesis
+    deletions: int = 0  # units with punctuation only in the reference
 
     @property
     def punctuation_errors(self) -> int:
-        """Units with wrong punctuation."""
+        """Number of units with wrong punctuation."""
         return self.substitutions + self.insertions + self.deletions
 
     @property
@@ -53,11 +53,11 @@ class WrittenRate(Counts):
 
     @property
     def punctuation_error_rate(self) -> float:
-        """Percentage of wrong punctuation among the units with punctuation in the reference or in the hypothesis."""
+        """Percentage of the units with punctuation in the reference or hypothesis whose punctuation is wrong."""
         return percent(self.punctuation_errors, self.punctuated)
 
     def __str__(self) -> str:
-        """Return four lines in the style of Kaldi's compute-wer, and one of spelling if it differs."""
+        """Return four lines in the style of Kaldi's compute-wer, and one more if there are spelling errors."""
         words = self.words
         counts = fraction(words.errors, words.words, words.insertions, words.deletions, words.substitutions)
         marks = fraction(self.punctuation_errors, self.punctuated, self.insertions, self.deletions, self.substitutions)
@@ -80,27 +80,26 @@ def score_written(
     *,
     normalizer: NormalizerName = BASIC,
 ) -> WrittenRate:
-    """Count errors of case and punctuation of the words that are lexically correct.
+    """Count errors of case and punctuation in words that are lexically correct.
 
-    Words are aligned by their lexical forms. The punctuation of a unit is that at its ends and between its words;
-    punctuation that is a word of its own belongs to the word before it. The rate of punctuation is (I + D + S) /
-    (I + D + S + C) as in NeMo, on units: several marks in one place, such as a full stop and a quotation mark, count
-    once.
+    Words are aligned by their lexical forms. The punctuation of a unit is at its ends and between its words;
+    punctuation that is a separate word belongs to the preceding word. The punctuation error rate is (I + D + S) / (I +
+    D + S + C) as in NeMo, but over units: several adjacent marks, such as a full stop and a quotation mark, count once.
 
     Args:
         references: Written reference words by utterance id.
         hypotheses: Written recognised words by utterance id.
-        mode: As in ``score``.
-        normalizer: As in ``score``.
+        mode: As for ``score``.
+        normalizer: As for ``score``.
 
     Raises:
-        NinjaError: As ``score``.
+        NinjaError: As for ``score``.
 
     Source: Meister et al. 2023, "LibriSpeech-PC", arXiv:2310.02943; NeMo, collections/common/metrics/punct_er.py.
     """
     normalizer = make_normalizer(normalizer)
     keys = scored_keys(references, hypotheses, mode)
-    lexical_references(references, normalizer)  # raises if there is nothing to score
+    lexical_references(references, normalizer)  # raises an error if there is nothing to score
     total = WrittenRate(score(references, hypotheses, mode))
     references, hypotheses = composed_texts(references), composed_texts(hypotheses)
     for key in keys:
@@ -112,10 +111,16 @@ def score_written(
 def differing_forms(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], rate: ErrorRate, mode: Mode
 ) -> ErrorRate | None:
-    """Return the errors by lexical form (``basic``), if more than half of all errors are differences of form.
+    """Score again after ``basic`` normalization, and return the result if less than half of the errors remain.
 
     Args:
-        rate: Errors of the words as they are.
+        references: Reference words by utterance id.
+        hypotheses: Recognised words by utterance id.
+        rate: Errors of the unnormalised words.
+        mode: As for ``score``.
+
+    Returns:
+        The errors after normalization, or None if at least half of the errors remain.
     """
     words = set(chain.from_iterable(chain(references.values(), hypotheses.values())))
     changed = {word for word in words if BASIC(word) != (word,)}
@@ -130,9 +135,9 @@ def differing_forms(
 
 
 def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[str], list[str], list[int]]:
-    """Return lexical words, written words and the index of the written word of each lexical one.
+    """Return the lexical words, the written words, and for each lexical word the index of its written word.
 
-    Words without a lexical form are joined with the word before them, or else with the first one.
+    Written words without a lexical form are joined to the preceding word, or at the beginning to the first one.
     """
     lexical: list[str] = []
     written: list[str] = []
@@ -154,27 +159,27 @@ def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[st
 def _correct_units(
     reference: Sequence[str], hypothesis: Sequence[str], normalizer: Normalizer
 ) -> Iterator[tuple[str, str]]:
-    """Yield the written text of each correct unit in the reference and in the hypothesis."""
+    """Yield the written text of each correct unit, as in the reference and as in the hypothesis."""
     sides = [written_units(words, normalizer) for words in (reference, hypothesis)]
-    place, begin = [0, 0], [0, 0]  # lexical words so far, and the first written word of the unit
+    num_words, begin = [0, 0], [0, 0]  # number of lexical words so far; index of the first written word of the unit
     is_correct = True
     for pair in align(sides[0][0], sides[1][0]).pairs:
         is_correct = is_correct and pair[0] == pair[1]
         for side in range(2):
-            place[side] += pair[side] is not None
-        ends = [_end(sides[side][2], place[side]) for side in range(2)]
+            num_words[side] += pair[side] is not None
+        ends = [_end(sides[side][2], num_words[side]) for side in range(2)]
         if ends[0] is not None and ends[1] is not None:
             if is_correct:
                 yield " ".join(sides[0][1][begin[0] : ends[0]]), " ".join(sides[1][1][begin[1] : ends[1]])
             begin, is_correct = [ends[0], ends[1]], True
 
 
-def _end(owner: Sequence[int], place: int) -> int | None:
-    """Return the number of written words before a lexical word, or None inside of a written word."""
-    if place == 0:
+def _end(owner: Sequence[int], num_words: int) -> int | None:
+    """Return the number of written words that the first lexical words make up; None if the last one is incomplete."""
+    if num_words == 0:
         return 0
-    is_inside = place < len(owner) and owner[place] == owner[place - 1]
-    return None if is_inside else owner[place - 1] + 1
+    is_inside = num_words < len(owner) and owner[num_words] == owner[num_words - 1]
+    return None if is_inside else owner[num_words - 1] + 1
 
 
 def _compare(reference: str, hypothesis: str) -> WrittenRate:
@@ -198,20 +203,20 @@ def _compare(reference: str, hypothesis: str) -> WrittenRate:
 
 @lru_cache(maxsize=1 << 16)
 def _parts(text: str) -> tuple[str, str, str]:
-    """Return the letters and digits of a text, its punctuation, and the text with ``w`` for each run of letters."""
+    """Return the letters and digits of a text, its punctuation, and the punctuation with ``w`` for each word."""
     text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES))
     kinds = [unicodedata.category(char) for char in text]
     letters, marks, shape = "", "", ""
     is_after_letter = False
 
-    def is_inner(place: int) -> bool:
-        """Tell whether a character after a letter or digit is part of the word."""
-        if kinds[place][0] != "P":
-            return kinds[place][0] == "M"
-        return text[place] not in _DIVIDERS and place + 1 < len(kinds) and kinds[place + 1][0] in "LN"
+    def is_inner(index: int) -> bool:
+        """Return whether a character that follows a letter or digit is part of the word."""
+        if kinds[index][0] != "P":
+            return kinds[index][0] == "M"
+        return text[index] not in _DIVIDERS and index + 1 < len(kinds) and kinds[index + 1][0] in "LN"
 
-    for place, (char, kind) in enumerate(zip(text, kinds, strict=True)):
-        if kind[0] in "LN" or (is_after_letter and is_inner(place)):
+    for index, (char, kind) in enumerate(zip(text, kinds, strict=True)):
+        if kind[0] in "LN" or (is_after_letter and is_inner(index)):
             letters += char
             shape += "" if shape.endswith("w") else "w"
             is_after_letter = True

@@ -1,7 +1,7 @@
 """Language models: the protocol, loading, training.
 
-Importing this package does not import torch; `load` does when the model is a network, and `ninja.train.loop` does.
-Names are imported when they are first used, as ``__init__.pyi`` says.
+Importing this package does not import torch; `load` imports it if the model is a network, and so does
+`ninja.train.loop`. Names are imported on first use; ``__init__.pyi`` lists them.
 """
 
 from typing import Any
@@ -14,6 +14,6 @@ _attribute, __dir__, __all__ = attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name; one that needs torch says so where torch is missing."""
+    """Import a name; raise a `DependencyError` if it needs torch and torch is not installed."""
     with needed_for("a network"):
         return _attribute(name)

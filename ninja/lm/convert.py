@@ -1,4 +1,4 @@
-"""Convert models: those of other toolkits to Ninja checkpoints, and Ninja's LSTM to other formats."""
+"""Convert models of other toolkits to Ninja checkpoints, and Ninja's LSTM to other formats."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     """Convert a model to another format, with the same scores.
 
     Args:
-        source: A Kaldi RNNLM, its directory or its network (``final.raw``), or a checkpoint.
-        target: For a Kaldi RNNLM the checkpoint to write; for a checkpoint ``.pt`` one of ``.safetensors``, and the
-            other way round; for a checkpoint of Ninja's LSTM an ONNX model (``.onnx``), or the directory of two Caffe2
-            nets (ending in ``/``, or already there).
+        source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.
+        target: For a Kaldi RNNLM, the checkpoint to write. For a checkpoint ``.pt``, a ``.safetensors`` file, or vice
+            versa. For a checkpoint of Ninja's LSTM, also an ONNX file (``.onnx``), or a directory for a pair of Caffe2
+            nets, which ends in ``/`` or exists already.
 
     Raises:
-        ModelError: The source cannot be converted, or a piece of it is missing, damaged or not supported.
-        FormatError: A piece is damaged or not supported.
+        ModelError: The source cannot be converted to this target, or is incomplete, damaged or not supported.
+        FormatError: A file of the source is damaged or not supported.
     """
     name, wanted = os.fspath(source), os.fspath(target)
     kind = detect_format(name).name
@@ -39,6 +39,6 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         model = rnnlm.read(name)
         checkpoint.save(checkpoint.Checkpoint(model, model.words, {"source": "Kaldi RNNLM"}), target)
     else:
-        message = f"{kind} cannot be written as {wanted!r}; a Kaldi RNNLM can be as a checkpoint, a checkpoint as"
-        others = f"{ENDING} or .pt, Ninja's LSTM as .onnx or, for Caffe2, as a directory with / at its end"
+        message = f"{kind} cannot be converted to {wanted!r}; convert a Kaldi RNNLM to a checkpoint, a checkpoint to"
+        others = f"{ENDING} or .pt, and Ninja's LSTM also to .onnx, or to a directory that ends in / for Caffe2"
         raise ModelError(f"{message} {others}", name)

@@ -1,4 +1,4 @@
-"""Language models of lexical words that score written words by their lexical forms."""
+"""Score written words with a language model of lexical words, by their lexical forms."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ninja.lm.mixture import Mixture
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.units import Ids, UnitLM
 
-FIRST_FORM = 1 << 30  # id of the form of no words; larger ids are forms of several words
+FIRST_FORM = 1 << 30  # id of the empty form; larger ids are forms of several words
 LMText = Literal["auto", "written", "lexical"]
 
 
 class LexicalLM(UnitLM):
     """A model of lexical words as a `LanguageModel` of written words; see `UnitLM`.
 
-    Words of equal form have one id, and a word without lexical words changes nothing and costs nothing. A form of
-    several words is a single word of the model if its vocabulary has a word of this form, and a sequence otherwise. A
-    word is unknown if the model lacks a word of its form.
+    Words with equal forms have the same id. A word with an empty form does not change the history and has no cost. A
+    form of several words is one word of the model if the vocabulary has a word with this form, else a sequence. A word
+    is unknown if the model lacks a word of its form.
     """
 
     def __init__(self, lm: LanguageModel, forms: LexicalForms) -> None:
-        """Let a model read the forms of written words."""
+        """Wrap a model of lexical words; `forms` determines the forms of written words."""
         super().__init__(lm)
         self.forms = forms
         self._forms = _Forms(lm.vocabulary, forms, is_open=lm.spells_words)
-        self._shared: Counter[int] = Counter()  # further uses of slots whose history was extended by no word
+        self._shared: Counter[int] = Counter()  # additional references to slots that were extended by an empty form
         self._take_attributes(lm)
         self.vocabulary = self._forms
         self.replicas = [self._over(replica) for replica in lm.replicas]
@@ -45,7 +45,7 @@ class LexicalLM(UnitLM):
         self.classes, self.spells_words = lm.classes, lm.spells_words
 
     def _over(self, lm: LanguageModel) -> LexicalLM:
-        """Return the same for a copy of the model."""
+        """Wrap a copy of the model with the same forms."""
         other = LexicalLM.__new__(LexicalLM)
         UnitLM.__init__(other, lm)
         other._take_attributes(lm)
@@ -128,7 +128,7 @@ class LexicalLM(UnitLM):
         return self._score_units(parent, word)
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.word_vectors`; zeros for words without lexical words."""
+        """See `LanguageModel.word_vectors`; words with an empty form have zero vectors."""
         if not (words >= FIRST_FORM).any():
             return self._units.word_vectors(words)
         is_word = words != FIRST_FORM
@@ -151,7 +151,7 @@ class LexicalLM(UnitLM):
 
 
 class _Forms(SymbolTable):
-    """The vocabulary of a model, looked up by written words; forms of several words are added when they occur."""
+    """The vocabulary of a model, looked up by written words; forms of several words are added on first use."""
 
     __slots__ = ("_by_form", "_forms", "_inner", "_is_open", "_new_form", "_number", "_units")
 
@@ -159,19 +159,19 @@ class _Forms(SymbolTable):
         super().__init__((), inner.path)
         self._id, self._word = inner._id, inner._word  # shared, as large tables take long to copy
         self._inner = inner
-        self._is_open = is_open  # has any word that its pieces spell
+        self._is_open = is_open  # the model spells words with pieces
         self._forms = forms
-        self._by_form: dict[Form, int] | None = None  # words of the model that differ from their forms
+        self._by_form: dict[Form, int] | None = None  # the model's words that differ from their forms
         self._new_form = threading.Lock()
         self._number: dict[Form, int] = {(): 0}
         self._units: list[list[int]] = [[]]  # by the number of the form
 
     def id(self, word: str) -> int | None:
-        """Return the id of a written word, None if the model lacks a word of its form."""
+        """Return the id of a written word; None if the model lacks a word of its form."""
         return self._id_by(word, self._forms.normalizer(None))
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each written word, -1 for those the model lacks."""
+        """Return the id of each written word; -1 if the model lacks a word of its form."""
         names = list(words)
         normalizer = self._forms.normalizer_of(names)
         ids = self._inner.ids(names)
@@ -206,7 +206,7 @@ class _Forms(SymbolTable):
 
     @property
     def num_forms(self) -> int:
-        """Number of forms of several words, and that of no word."""
+        """Number of forms of several words, plus one for the empty form."""
         return len(self._units)
 
     def columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -216,7 +216,7 @@ class _Forms(SymbolTable):
         return begin, np.array([unit for form in units for unit in form], np.int64)
 
     def _id_of_form(self, form: Form, normalizer: Normalizer) -> int | None:
-        """Return the word of the model with a form that differs from the word."""
+        """Return the id of a word of the model that has this form but is spelled differently; None if there is none."""
         if self._is_open:
             return None
         if len(form) > 1 and (number := self._inner.id("-".join(form))) is not None:
@@ -260,10 +260,15 @@ def models_of(lm: LanguageModel | Mixture | None) -> list[LanguageModel]:
 
 
 def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: Normalizer) -> npt.NDArray[np.int32]:
-    """Return one id for all words of equal form, and -1 for words without lexical words.
+    """Map words with equal forms to one id, and words with an empty form to -1.
 
     Args:
-        lm_word: The id in a mixture of each word id, int32 [size], -1 = no word.
+        words: Symbol table of the lattices.
+        lm_word: The mixture's id of each word id, -1 for no word, int32 [size].
+        normalizer: Returns the forms.
+
+    Returns:
+        The new ids, int32 [size].
     """
     merged = lm_word.copy()
     first: dict[Form, int] = {}

@@ -1,4 +1,4 @@
-"""Load a language model, a file or a directory, of any format in `FORMATS`, detected by its content."""
+"""Load a language model from a file or a directory, whose format is detected by its content."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ HEAD = 512  # bytes read to detect the format
 ZIP_MAGIC = b"PK\x03\x04"
 CHECKPOINT = "a Ninja checkpoint"
 KALDI_RNNLM = "a Kaldi RNNLM"
-# Any of these files in a directory makes it a Kaldi RNNLM, even an incomplete one.
+# A directory with any of these files is a Kaldi RNNLM, possibly an incomplete one.
 KALDI_PIECES = (
     *("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz", "special_symbol_opts.txt"),
     *("word_embedding.final.mat", "feat_embedding.final.mat", "word_feats.txt", "word_feats.txt.gz"),
 )
-# Names such as gpt2 or facebook/opt-125m; those of files have an extension.
+# Names such as gpt2 or facebook/opt-125m, without a file extension.
 _HUB_NAME = re.compile(r"(?!.*\.[A-Za-z]{1,7}\d?$)\w[\w.-]*(?:/\w[\w.-]*)?")
 SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by name
-CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # suffixes of the names of Caffe2's two nets
+CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # suffixes of the file names of a pair of Caffe2 nets
 # Fields that may follow the version of an ONNX file: producer, its version, domain, version, text, graph, operators,
 # metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
@@ -49,21 +49,21 @@ _EXPORT = (
 class Candidate:
     """A file or directory that may be a language model."""
 
-    head: bytes  # first bytes, unpacked if they are gzip; empty for a directory
-    names: list[str]  # members of a zip file, unless it is damaged; files of a directory
+    head: bytes  # first bytes, decompressed if the file is gzip; empty for a directory
+    names: list[str]  # members of an undamaged zip file, or files in a directory
 
     def has(self, *names: str) -> bool:
-        """Tell whether the candidate is a directory with any of these files."""
+        """Return whether the candidate is a directory that contains any of these files."""
         return not self.head and not set(names).isdisjoint(self.names)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
-    """A format of language models: how it is detected, and the function that opens it."""
+    """A language model format: how it is detected, and the function that opens it."""
 
-    name: str  # with its article, for messages
+    name: str  # with an article, for messages
     recognise: Callable[[Candidate], bool]
-    opener: str  # MODULE:FUNCTION in ninja.lm, imported when a model is opened; called with a path and `arguments`
+    opener: str  # MODULE:FUNCTION in ninja.lm, imported on use; called with a path and `arguments`
     arguments: Callable[[LoadOptions], tuple[object, ...]] = lambda options: (options,)
 
     def open(self, path: str, options: LoadOptions) -> LanguageModel:
@@ -97,37 +97,35 @@ def load(
     """Load a language model.
 
     Args:
-        path: A model of any format in `FORMATS`, a file or a directory; or the name of a shipped model, see `SHIPPED`.
-            None is ``english``.
-        device: Device of torch, such as ``"cuda:1"``. ``"auto"`` is the first GPU of NVIDIA's that torch can use,
-            else the CPU. Names with commas between, ``"cuda:0,cuda:1"``: a copy of the model on each device, between
-            which a rescoring shares the lattices out.
-        normalize: Normalise scores exactly, in single precision. False: not at all, for a network trained to normalise
-            itself. By default Kaldi RNNLMs are not normalised, as in Kaldi; models that estimate their normaliser, such
-            as the shipped one, use that estimate, with weights in half precision if the processor supports it; all
-            others are normalised exactly.
-        max_batch: Largest number of histories in one call of the network. Default: unlimited.
-        words: The symbol table of a model that numbers its words and does not spell them: const-arpa, ``G.fst``, and
-            networks of other toolkits; others ignore it. Default: the table in the file, else ``words.txt`` or
-            ``words.txt.gz`` beside it.
-        oov_score: Score of words that an n-gram model without ``<unk>`` lacks, after whatever history: ``"skip"``, they
-            cost nothing, as SRILM leaves them out; ``"spread"``, 1 / number of the model's words, shared by the words
-            it lacks; or a natural-log probability. The word after it is scored without a history. By default such words
-            are refused. Models with ``<unk>`` ignore it.
-        classes: SRILM's class definitions (``ngram -classes``), for an n-gram model in which the classes are words: a
-            line is ``CLASS [probability] word …``.
-        multi_char: Split words at this character, ``"_"`` in SRILM's multiwords, and score their parts one after the
-            other.
-        text_transform: ``"lower"``: a Hugging Face model of pieces reads words in lower case, for lattices in upper
-            case.
-        backend: Library that computes LSTM networks and Kaldi RNNLMs. ``"numpy"`` needs no torch, starts at once, and
-            computes in single precision on the CPU; ``"torch"`` also computes on GPUs. ``"auto"`` is torch on a GPU, on
-            other devices, and for other networks; else NumPy. Scores differ by at most 1e-4 in single precision.
+        path: A file or directory in any format of `FORMATS`, or the name of a shipped model, see `SHIPPED`.
+            [default: the shipped model ``english``]
+        device: Torch device, such as ``"cuda:1"``. ``"auto"`` selects the first NVIDIA GPU that torch can use, else
+            the CPU. With a comma-separated list such as ``"cuda:0,cuda:1"``, the model is copied to each device, and
+            rescoring distributes the lattices over the copies.
+        normalize: True to normalise scores exactly, in single precision; False to use unnormalised scores, for a
+            network that was trained to be self-normalised. By default Kaldi RNNLMs are not normalised, as in Kaldi;
+            models that estimate their normaliser, such as the shipped one, use the estimate, with weights in bfloat16
+            if the processor supports it; all others are normalised exactly.
+        max_batch: Maximum number of histories per call of the network.  [default: no limit]
+        words: Symbol table for models that number their words but do not contain their spellings: const-arpa,
+            ``G.fst``, and networks of other toolkits. Other models ignore it.  [default: the table in the file, else
+            ``words.txt`` or ``words.txt.gz`` in the same directory]
+        oov_score: Score of words that an n-gram model without ``<unk>`` lacks, independent of the history: ``"skip"``
+            for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among these words; or
+            a natural-log probability. The next word is scored without a history. By default such words are refused.
+            Models with ``<unk>`` ignore this.
+        classes: SRILM class definitions (``ngram -classes``), with lines ``CLASS [probability] word …``, for an n-gram
+            model whose vocabulary contains the classes.
+        multi_char: Split words at this character, such as ``"_"`` in SRILM multiwords, and score the parts one by one.
+        text_transform: ``"lower"`` to lower-case words for Hugging Face models, for lattices in upper case.
+        backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster, and
+            computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for these
+            networks on the CPU, else torch. Scores differ by at most 1e-4 in single precision.
 
     Raises:
-        ModelError: There is no such file, it is of another kind, damaged, or contradicts itself.
+        ModelError: The file is missing, damaged, inconsistent or of an unknown format.
         OptionError: An option is out of range, or torch cannot use the device.
-        DependencyError: The library that this kind of model needs is not installed.
+        DependencyError: A library that the model needs is not installed.
     """
     options = LoadOptions(device, normalize, max_batch, words, oov_score, classes, multi_char, text_transform, backend)
     lm = open_model(path, options)
@@ -136,13 +134,15 @@ def load(
 
 
 def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions) -> None:
-    """Raise an `OptionError` if there are class definitions, and no model has such classes."""
+    """Raise an `OptionError` if class definitions are given and no model contains any of the classes."""
     if options.classes is not None and not any(lm.classes for lm in models):
-        raise OptionError("no language model has any of its classes; is it the right file?", options.classes)
+        raise OptionError(
+            "no language model contains any of these classes; give the class definitions of the model", options.classes
+        )
 
 
 def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> LanguageModel:
-    """Load a language model as `load` does."""
+    """Load a language model; see `load`, which also checks that class definitions are used."""
     return _open(place_of(path), options)
 
 
@@ -161,13 +161,13 @@ _open_cached = lru_cache(maxsize=8)(_open)
 
 
 def cache_models() -> None:
-    """Keep the models that this process opens: the same file with the same options is the same model."""
+    """Cache the models that this process opens, by path and options."""
     global _open
     _open = _open_cached
 
 
 def place_of(path: str | os.PathLike[str] | None) -> str:
-    """Return the path of a model; names in `SHIPPED`, and None, are shipped models unless there is such a file."""
+    """Return the path of a model; resolve None and names in `SHIPPED`, unless a file of that name exists."""
     name = "english" if path is None else os.fspath(path)
     return name if name not in SHIPPED or os.path.exists(name) else os.fspath(SHIPPED[name])
 
@@ -176,7 +176,8 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     """Detect the format of a language model.
 
     Raises:
-        ModelError: The file is missing, of an unknown format, or a program of torch, which may access any memory.
+        ModelError: The file is missing, has an unknown format, or contains a torch program, which may access any
+            memory.
     """
     name = place_of(path)
     head, names = (b"", _names(name)) if os.path.isdir(name) else _contents(name)
@@ -184,33 +185,36 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     program = _torch_program(candidate)
     if program:
         advice = f"{_EXPORT}, or pass the module to ninja.lm.from_module (docs/networks.md)"
-        raise ModelError(f"{program}, which may access memory outside its tensors; export it to ONNX: {advice}", name)
+        raise ModelError(
+            f"{program} is not loaded, as it may access memory outside its tensors; export it to ONNX: {advice}", name
+        )
     for model_format in FORMATS:
         if model_format.recognise(candidate):
             return model_format
-    described = "a directory of unknown kind" if os.path.isdir(name) else _describe(head, candidate.head)
-    known = " or ".join(model_format.name for model_format in FORMATS)
-    raise ModelError(f"{described}, not {known}; train a model with `ninja train`", name)
+    described = "a directory of an unknown format" if os.path.isdir(name) else _describe(head, candidate.head)
+    *names, last = (model_format.name for model_format in FORMATS)
+    raise ModelError(f"this is {described}, not a language model; give {', '.join(names)} or {last}", name)
 
 
 def _names(folder: str) -> list[str]:
-    """Return the names of the files in the directory of a model.
+    """Return the names of the files in a model directory.
 
     Raises:
-        ModelError: The directory, or one in it, contains a pipe or a device, which a library might read for ever.
+        ModelError: The directory or a subdirectory contains a pipe or a device, from which a library might read
+            forever.
     """
     for place, folders, names in os.walk(folder):
         if place != folder:
-            folders.clear()  # no model has folders further below
+            folders.clear()  # models have no deeper subdirectories
         for name in names:
             path = os.path.join(place, name)
             if os.path.exists(path) and not os.path.isfile(path):
-                raise ModelError("it is not a regular file; remove it from the model", path)
+                raise ModelError("not a regular file; remove it from the model directory", path)
     return os.listdir(folder)
 
 
 def _contents(path: str) -> tuple[bytes, list[str]]:
-    """Return the first bytes of a file, and the members if it is a zip file."""
+    """Return the first bytes of a file, and its members if it is a zip file."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(HEAD)
@@ -221,9 +225,11 @@ def _contents(path: str) -> tuple[bytes, list[str]]:
     except FileNotFoundError as error:
         if _HUB_NAME.fullmatch(path) and not os.path.isdir(path.partition("/")[0]):
             folder = path.rpartition("/")[2]
-            advice = f"hf download {path} --local-dir {folder}, and then give ./{folder}"
-            raise ModelError(f"no such file or folder; names of a hub are not fetched: {advice}", path) from error
-        raise ModelError("no such file; give a checkpoint of `ninja train`", path) from error
+            advice = f"run hf download {path} --local-dir {folder}, and give ./{folder}"
+            raise ModelError(
+                f"no such file or directory; models are not downloaded from the Hugging Face hub: {advice}", path
+            ) from error
+        raise ModelError("no such file; give a language model, such as a checkpoint of ninja train", path) from error
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return head, []
 
@@ -233,12 +239,12 @@ def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
 
 
 def _torch_program(candidate: Candidate) -> str | None:
-    """Return the name of a format of torch that stores a program, if the candidate is such an archive."""
+    """Return the name of the torch format if the candidate is an archive that contains a program, else None."""
     names = candidate.names
     if any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name.lower() for name in names):
         return "a TorchScript archive"
     if any(_EXPORTED.fullmatch(name) for name in names):
-        return "an archive of torch.export"
+        return "a torch.export archive"
     return None
 
 
@@ -259,7 +265,7 @@ def _is_arpa(candidate: Candidate) -> bool:
 
 
 def _is_onnx(candidate: Candidate) -> bool:
-    """Tell whether a file begins as ONNX does: the version of the format, 3 or later, then another of its fields."""
+    """Return whether a file begins like ONNX, with a format version of 3 or later and a field that may follow it."""
     head = candidate.head
     return len(head) > 2 and head[0] == 0x08 and 3 <= head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
@@ -270,12 +276,12 @@ def _is_caffe2(candidate: Candidate) -> bool:
 
 
 def _describe(head: bytes, unpacked: bytes) -> str:
-    """Describe a file that is not a model by its first bytes."""
+    """Describe the type of a file that is not a model, by its first bytes."""
     if not head:
         return "an empty file"
     if head[0] == 0x80:
         return "a pickle, which may run any code when it is opened"
-    return kind_of(unpacked) or kind_of(head) or ("a text file" if b"\0" not in head else "a file of unknown kind")
+    return kind_of(unpacked) or kind_of(head) or ("a text file" if b"\0" not in head else "a file of an unknown format")
 
 
 def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:

@@ -1,4 +1,4 @@
-"""Mix language models log-linearly or linearly, word by word, each with its own vocabulary."""
+"""Mix language models with different vocabularies, word by word, log-linearly or linearly."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
 
-SUM_TOLERANCE = 1e-6  # of the sum of linear weights
+SUM_TOLERANCE = 1e-6  # tolerance of the sum of linear weights
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Models to mix with their weights; `over` makes a language model for the words of lattices.
+    """Models to mix, and their weights; `over` creates a language model for the words of lattices.
 
-        loglinear   Σ wᵢ ln pᵢ(word | history)     weights of any sign: a negative weight removes a model
-        linear      ln Σ wᵢ pᵢ(word | history)     weights above 0 that sum to 1
+        loglinear   Σ wᵢ ln pᵢ(word | history)     weights of any sign; a negative weight subtracts a model
+        linear      ln Σ wᵢ pᵢ(word | history)     positive weights that sum to 1
 
     Mixtures can be nested: ``Mixture([(Mixture([(a, .7), (b, .3)], "linear"), 1), (old, -1)])``.
     """
 
     models: Sequence[tuple[LanguageModel | Mixture, float]]
     how: How = "loglinear"
-    names: Sequence[str] = ()  # of the models in messages; inner mixtures have their own
+    names: Sequence[str] = ()  # names of the models in messages; inner mixtures have their own names
 
     def __post_init__(self) -> None:
         """Validate the weights."""
@@ -44,16 +44,16 @@ class Mixture:
         if not weights:
             raise OptionError("a mixture needs at least one model")
         if self.names and len(self.names) != len(weights):
-            raise OptionError(f"{len(self.names)} names for {len(weights)} models")
+            raise OptionError(f"{len(self.names)} names for {len(weights)} models; give one per model")
         if not all(map(math.isfinite, weights)):
             raise OptionError(f"the weights are {weights}, but must be finite")
         if self.how == "linear" and (min(weights) <= 0 or abs(sum(weights) - 1) > SUM_TOLERANCE):
-            raise OptionError(f"linear weights must be above 0 and sum to 1, but are {weights}")
+            raise OptionError(f"linear weights must be positive and sum to 1, but are {weights}")
 
     def over(
         self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
     ) -> MixtureLM:
-        """Make a language model over the words of a symbol table, see `MixtureLM`."""
+        """Create a language model over the words of a symbol table; see `MixtureLM`."""
         return MixtureLM(self, words, unk_penalty, map_words)
 
     def name(self, index: int) -> str:
@@ -71,22 +71,22 @@ class Mixture:
 
 @dataclass(slots=True)
 class _Part:
-    """One model of a mixture."""
+    """A model of a mixture."""
 
     lm: LanguageModel
     weight: float
     map: WordMap  # from the mixture's words to the model's
     word: npt.NDArray[np.int32]  # the model's id of each word of the mixture
-    bias: npt.NDArray[np.float32]  # added to each word's natural-log probability: minus the penalty of unknown words
+    bias: npt.NDArray[np.float32]  # negative penalty of unknown words, added to each word's natural-log probability
 
 
 class MixtureLM(LanguageModel):
     """A mixture as a `LanguageModel` over the words of a symbol table.
 
-    Each model has its own ids, <unk> and penalty for words it lacks. A slot is a column of a table with a slot of each
-    model.
+    Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table with one slot
+    per model.
 
-    Words that are unknown to a model without <unk> must not be scored; the word maps of `parts` tell which these are.
+    Words that are unknown to a model without <unk> must not be scored; the word maps of `parts` identify them.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class MixtureLM(LanguageModel):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Make a mixture for the words of a symbol table; other arguments as for `WordMap`."""
+        """Create a mixture for the words of a symbol table; the other arguments are those of `WordMap`."""
         complete(words, unk_penalty, *(lm for lm, _ in mixture.models if not isinstance(lm, Mixture)))
         self.vocabulary = _renumber(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])
-        self.unk: int | None = None  # every word is known; models score words they lack as their own <unk>
+        self.unk: int | None = None  # all words are known; each model scores those it lacks as its own <unk>
         self._linear = mixture.how == "linear"
         self._parts = []
         for index, (model, weight) in enumerate(mixture.models):
@@ -129,15 +129,15 @@ class MixtureLM(LanguageModel):
         return self._of(twins) if len(twins) == len(lms) else None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """See `LanguageModel.for_threads`; models on several devices determine the number of threads."""
+        """See `LanguageModel.for_threads`; the number of devices determines the number of threads if it is above 1."""
         devices = max((len(part.lm.replicas) for part in self._parts), default=0)
         copies = [part.lm.for_threads(devices or count) for part in self._parts]
         if devices > 1 and not all(copies):
-            raise OptionError("another model of the mixture works on one device only; name one in --device")
+            raise OptionError("a model of the mixture cannot be copied to several devices; give only one in --device")
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
-        """Return the same mixture of other copies of its models, with slots of its own."""
+        """Return the same mixture of copies of its models, with separate slots."""
         mixture = copy.copy(self)
         mixture._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True)]
         mixture._slot = np.empty((len(lms), 0), np.int64)
@@ -150,7 +150,7 @@ class MixtureLM(LanguageModel):
         return self._slots.num_used
 
     def parts(self) -> Iterator[WordMap]:
-        """Yield the map from the mixture's words to each model's, including those of inner mixtures."""
+        """Yield the map from the mixture's words to the words of each model, including models of inner mixtures."""
         for part in self._parts:
             if isinstance(part.lm, MixtureLM):
                 yield from part.lm.parts()
@@ -167,13 +167,13 @@ class MixtureLM(LanguageModel):
             *zip(new, range(len(self.vocabulary), len(self.vocabulary) + len(new)), strict=True),
         ]
         self.vocabulary = SymbolTable(entries, self.vocabulary.path)
-        for place, part in enumerate(self._parts):
+        for index, part in enumerate(self._parts):
             if isinstance(part.lm, MixtureLM):
                 part.lm.cover(words)
             old = part.map
-            # Keep the penalty of the first table, so that it is constant within a run.
+            # Use the penalty of the first table, so that it is constant within a run.
             wider = WordMap(self.vocabulary, part.lm, old.unk_penalty, map_words=tuple(old.mapped), name=old.name)
-            self._parts[place] = self._part(part.lm, part.weight, wider)
+            self._parts[index] = self._part(part.lm, part.weight, wider)
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
@@ -185,7 +185,7 @@ class MixtureLM(LanguageModel):
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        words = np.where(words <= FIRST_MARK, self.eos, words)  # marks are not scored; any word will do
+        words = np.where(words <= FIRST_MARK, self.eos, words)  # phrase marks are not scored, so any word can be used
         return self._mixed(lambda part, row: part.lm.logprob(self._slot[row][slots], part.word[words]), words)
 
     def release(self, slots: np.ndarray) -> None:
@@ -201,13 +201,13 @@ class MixtureLM(LanguageModel):
         return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.states`: those of the first model that has states."""
+        """Return the states of the first model that has states; see `LanguageModel.states`."""
         if self._network is None:
             return super().states(slots)
         return self._parts[self._network].lm.states(self._slot[self._network][slots])
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.word_vectors`; zeros where that model lacks the word."""
+        """Return the vectors of the model of `states`; zeros for words that it lacks."""
         if self._network is None:
             return super().word_vectors(words)
         part = self._parts[self._network]
@@ -217,9 +217,9 @@ class MixtureLM(LanguageModel):
         return np.where(unknown[:, None], np.float32(0), vectors)
 
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Mix the models' scores of each word."""
+        """Return the mixed score of each word."""
         total: npt.NDArray[np.float64] | None = None
-        with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which is the answer
+        with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which callers report
             for row, part in enumerate(self._parts):
                 logprob = np.asarray(score(part, row), np.float64)
                 self._check(part, "logprob", logprob, len(words))
@@ -234,7 +234,7 @@ class MixtureLM(LanguageModel):
         return total.astype(np.float32)
 
     def _make_slots(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
-        """Make slots of every model, or of none if one fails, so that callers can retry with fewer."""
+        """Create slots in every model, or in none if one fails, so that callers can retry with fewer."""
         model_slots: list[np.ndarray] = []
         try:
             for part, row in zip(self._parts, self._slot, strict=True):
@@ -260,7 +260,7 @@ class MixtureLM(LanguageModel):
     @staticmethod
     def _check(part: _Part, method: str, result: np.ndarray, count: int) -> None:
         if np.shape(result) != (count,):
-            raise ModelError(f"{part.map.name}: its {method} returned shape {np.shape(result)} for a batch of {count}")
+            raise ModelError(f"{part.map.name}: {method} returned shape {np.shape(result)} for a batch of {count}")
 
     def _grow(self, capacity: int) -> None:
         slot = np.empty((len(self._parts), capacity), np.int64)
@@ -269,7 +269,7 @@ class MixtureLM(LanguageModel):
 
 
 def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Advance a model of a mixture; a model without phrases restarts at a phrase mark."""
+    """Advance a model of a mixture; a model that takes no phrases restarts at a phrase mark."""
     marked = words <= FIRST_MARK
     if not marked.any():
         return part.lm.advance(slots, part.word[words])
@@ -286,7 +286,7 @@ def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarr
 
 
 def _renumber(words: SymbolTable) -> SymbolTable:
-    """Return a table with contiguous ids and sentence marks: the table itself if it qualifies, or a renumbered copy."""
+    """Return a table with contiguous ids, ``<s>`` and ``</s>``: the table itself if it qualifies, else a new one."""
     if not words.grows and BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
         return words
     epsilon = next((word for word, number in words if number == EPSILON), "<eps>")

@@ -1,4 +1,4 @@
-"""Perplexity of a text, as SRILM's ``ngram -ppl`` counts it."""
+"""Perplexity of a text, as computed by SRILM's ``ngram -ppl``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ninja.errors import FormatError, VocabularyError
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.trie import word_logprobs
 
-BATCH = 1024  # sentences scored side by side
-LARGEST = 700.0  # nats that can be exponentiated
+BATCH = 1024  # sentences scored at once
+LARGEST = 700.0  # maximum exponent, in nats, to avoid overflow
 LN10 = math.log(10.0)
 ZERO = -90 * LN10  # nats; ARPA files write probability zero as -99, and back-off weights are added to it
 
 
 @dataclass(slots=True)
 class Perplexity:
-    """Scores of a text; ends of sentences are predicted as words are.
+    """Scores of a text, including the ends of sentences.
 
-    Left out of all figures: words of probability zero, and unknown words that a model skips (``oov_score="skip"``).
+    Words with probability zero, and unknown words that the model skips (``oov_score="skip"``), are excluded from all
+    perplexities.
 
     Source: SRILM, ngram(1), ``-ppl``; lm/src/TextStats.cc for the denominators of ``ppl`` and ``ppl1``.
     """
@@ -32,14 +33,19 @@ class Perplexity:
     skips_unknown: bool = False
     num_sentences: int = 0
     num_words: int = 0
-    num_unknown: int = 0  # of them, SRILM's OOVs
-    num_zero: int = 0  # words known to the model, and ends, of probability zero: SRILM's zeroprobs
-    logprob: float = 0.0  # nats, of all that is scored
-    unknown_logprob: float = 0.0  # nats, of the unknown words among that
-    num_left_out: int = 0  # words and ends that are not scored
+    num_unknown: int = 0  # unknown words; SRILM's OOVs
+    num_zero: int = 0  # known words and ends of sentences with probability zero; SRILM's zeroprobs
+    logprob: float = 0.0  # nats, of all scored words and ends
+    unknown_logprob: float = 0.0  # nats, of the scored unknown words
+    num_left_out: int = 0  # words and ends that are excluded
 
     def add(self, logprob: npt.NDArray[np.floating], unknown: Sequence[bool]) -> None:
-        """Add a sentence: natural logs of its words and its end, [words + 1], and which words are unknown."""
+        """Add a sentence.
+
+        Args:
+            logprob: Natural-log probabilities of its words and its end, [words + 1].
+            unknown: Whether each word is unknown, [words].
+        """
         odd = np.array([*unknown, False])
         zero = logprob < ZERO
         scored = ~zero & ~odd if self.skips_unknown else ~zero
@@ -53,22 +59,22 @@ class Perplexity:
 
     @property
     def perplexity(self) -> float:
-        """Per word and end of sentence that is scored; NaN if there is none."""
+        """Perplexity per scored word and end of sentence; NaN if there is none."""
         return _perplexity(self.logprob, self.num_words + self.num_sentences - self.num_left_out)
 
     @property
     def perplexity_of_words(self) -> float:
-        """The same divided among the words alone: SRILM's ``ppl1``."""
+        """Perplexity per scored word, not counting ends of sentences; SRILM's ``ppl1``."""
         return _perplexity(self.logprob, self.num_words - self.num_left_out)
 
     @property
     def known_perplexity(self) -> float:
-        """Per word and end without the unknown words."""
+        """Perplexity per known word and end of sentence."""
         return _perplexity(self.logprob - self.unknown_logprob, self._num_known + self.num_sentences)
 
     @property
     def known_perplexity_of_words(self) -> float:
-        """The same divided among the known words alone."""
+        """Perplexity per known word, not counting ends of sentences."""
         return _perplexity(self.logprob - self.unknown_logprob, self._num_known)
 
     @property
@@ -76,7 +82,7 @@ class Perplexity:
         return self.num_words - self.num_unknown - self.num_zero
 
     def lines(self) -> list[str]:
-        """Return the lines that SRILM prints, and a third one without OOVs if these have scores."""
+        """Return the two lines that SRILM prints, and a third line without OOVs if OOVs are scored."""
         lines = [
             f"{self.num_sentences} sentences, {self.num_words} words, {self.num_unknown} OOVs",
             f"{self.num_zero} zeroprobs, {_figures(self.logprob, self.perplexity, self.perplexity_of_words)}",
@@ -89,7 +95,12 @@ class Perplexity:
 
 
 def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | None = None) -> Perplexity:
-    """Score a text, the words of each sentence without ``<s>`` and ``</s>``.
+    """Compute the perplexity of a text.
+
+    Args:
+        lm: The language model.
+        sentences: Word sequences without ``<s>`` and ``</s>``.
+        path: Path of the text, for messages.
 
     Raises:
         FormatError: There is no sentence.
@@ -100,14 +111,14 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
     while batch := list(islice(rest, BATCH)):
         ids = [lm.vocabulary.ids(sentence) for sentence in batch]
         if lm.unk is None and any(-1 in numbers for numbers in ids):
-            raise VocabularyError("words are unknown, but the model has no <unk> for them; see oov_score", path)
-        # a text may spell <unk> itself
+            raise VocabularyError("the text has unknown words, but the model has no <unk>; set oov_score", path)
+        # The text may contain <unk> itself.
         is_unknown = [[number in (-1, lm.unk) for number in numbers] for numbers in ids]
         known = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]
         for logprob, unknown in zip(word_logprobs(lm, known), is_unknown, strict=True):  # type: ignore[arg-type]
             result.add(logprob, unknown)
     if not result.num_sentences:
-        raise FormatError("no sentence in this text", path)
+        raise FormatError("this text contains no sentence", path)
     return result
 
 

@@ -1,4 +1,4 @@
-"""The protocol of language models: states by slot, batches in, log-probabilities out; their options and devices."""
+"""`LanguageModel`, the protocol of language models, with load options and devices."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import numpy.typing as npt
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
-FIRST_MARK = -3  # ids of lists of phrases are at most this; -1 and -2 are used by searches
+FIRST_MARK = -3  # maximum id of phrase lists; searches use -1 and -2
 TextTransform = Literal["lower"]  # applied to words before a model of pieces splits them
 Backend = Literal["auto", "numpy", "torch"]  # library that computes LSTM networks and Kaldi's RNNLMs
 OOVScore = Literal["skip", "spread"] | float  # score of unknown words in a model without <unk>, see `LoadOptions`
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-# Methods of a language model that read or change its slots.
+# Methods that read or change slots.
 _GUARDED = ("start", "advance", "logprob", "release", "score_trie", "states", "word_vectors", "score_oovs")
 ON_CPU = ("auto", "cpu")  # devices on which NumPy can replace torch
 DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 class _Lock:
-    """A lock that copies and pickles of its object do not share."""
+    """A lock that is not shared with copies or pickles of its object."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -41,13 +41,13 @@ class _Lock:
 
 def _lock_of(shared: object) -> AbstractContextManager[bool]:
     """Return the re-entrant lock of an object."""
-    name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the same object in a forked process, has another
+    name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the object in a forked process, has a different lock
     holder: _Lock = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
     return holder.lock
 
 
 def exclusive(method: Method) -> Method:
-    """Make a method wait until no other thread is in an exclusive method of the same object."""
+    """Decorate a method so that only one thread at a time runs exclusive methods of an object."""
 
     @functools.wraps(method)
     def locked(self: Any, *args: Any, **options: Any) -> Any:
@@ -59,38 +59,38 @@ def exclusive(method: Method) -> Method:
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A language model over words, which keeps the states of histories itself; models derive from this class.
+    """A language model over words, which stores the states of histories; models derive from this class.
 
-    A history is the beginning of a sentence: ``<s>`` and the words after it. The model keeps the state of each history
-    in a *slot*; callers have the slot's number, an opaque integer ≥ 0. Every call takes a batch, and the result for one
-    history does not depend on the others beyond 1e-4.
+    A history is the beginning of a sentence, ``<s>`` and the words after it. The model stores the state of each history
+    in a *slot*, which callers refer to by an opaque integer ≥ 0. Every call takes a batch; the result for one history
+    depends on the other histories of the batch by at most 1e-4.
 
-        slot ──advance(word)──► new slot        the old one stays valid until released
+        slot ──advance(word)──► new slot        the old slot stays valid until it is released
           └────logprob(word)──► ln P(word | history)
 
-    Several threads may use one model, each with slots of its own: a call waits while another thread is in one.
+    Several threads may use one model, each with its own slots; a call waits while another thread is in a call.
     """
 
-    vocabulary: SymbolTable  # the model's own words and ids; all word ids below are these
+    vocabulary: SymbolTable  # the model's words and ids; all word ids below refer to it
     bos: int | None  # id of <s>, if the model has it
     eos: int  # id of </s>
     unk: int | None  # id of the word for unknown words, if the model has one
-    unk_words: int | None = None  # number of distinct training words mapped to `unk`, if known
-    oov_score: OOVScore | None = None  # score of `unk` if the model itself has no <unk>
+    unk_words: int | None = None  # number of distinct training words that `unk` replaced, if known
+    oov_score: OOVScore | None = None  # score of `unk`, if `score_oovs` added it
 
-    # Abilities beyond the four methods.
-    scores_tries: bool = False  # `score_trie` scores whole tries in one pass
-    whole_sentences: bool = False  # only whole sentences have scores, and only `score_trie` gives them
-    classes: tuple[str, ...] = ()  # words that are classes, by the class definitions
-    spells_words: bool = False  # scores any word that its pieces spell; `vocabulary` has the words looked up so far
-    takes_oov_score: bool = False  # without <unk>, `score_oovs` gives unknown words a score
-    state_size: int | None = None  # size of the hidden state that `states` returns, if it does
-    takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a list of phrases
-    replicas: Sequence[LanguageModel] = ()  # the same model on each of several devices, itself among them
-    stateless: bool = False  # slots are plain values, so calls of several threads need no lock
+    # Optional features.
+    scores_tries: bool = False  # `score_trie` scores a whole trie in one pass
+    whole_sentences: bool = False  # the model can score only whole sentences, with `score_trie`
+    classes: tuple[str, ...] = ()  # words of the model that class definitions expand
+    spells_words: bool = False  # scores any word that its pieces can spell; `vocabulary` grows as words are looked up
+    takes_oov_score: bool = False  # `score_oovs` can add a word for unknown words
+    state_size: int | None = None  # size of the hidden state that `states` returns; None if it is not supported
+    takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a phrase list
+    replicas: Sequence[LanguageModel] = ()  # copies of the model on several devices, including this one
+    stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let one thread at a time call the methods that a subclass defines."""
+        """Make the methods that a subclass defines `exclusive`."""
         super().__init_subclass__(**options)
         for name in () if cls.stateless else _GUARDED:
             if name in cls.__dict__:
@@ -98,7 +98,7 @@ class LanguageModel(Protocol):
 
     @property
     def end_of_ids(self) -> int:
-        """Largest word id that can be scored, plus 1."""
+        """Upper bound of the word ids that can be scored, exclusive."""
         return len(self.vocabulary)
 
     @property
@@ -113,45 +113,45 @@ class LanguageModel(Protocol):
 
     @property
     def empty(self) -> int | None:
-        """Id of words without lexical words, which change no history and cost nothing, if the model reads forms."""
+        """Id of words with an empty lexical form, which do not change the history and have no cost; None if unused."""
         return None
 
     @property
     def reads_written(self) -> bool:
-        """True if the model was trained on cased and punctuated text, so that it scores written words as they are."""
+        """True if the model was trained on cased and punctuated text, and so scores words as they are written."""
         return False
 
     def twin(self) -> LanguageModel | None:
-        """Return a model for another thread, which shares the weights and has its own slots.
+        """Return a copy for another thread, which shares the weights but has its own slots.
 
-        Models without twins return None, and threads that use them wait for each other.
+        Returns None if the model does not support this; threads that use such a model wait for each other.
         """
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return a model for each thread: replicas or twins; an empty list if one thread does all the work."""
+        """Return one model per thread: the replicas, else up to `count` twins; an empty list for a single thread."""
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
 
     @property
     def device(self) -> str | None:
-        """Device of torch, such as ``"cuda:0"``; None for a model that does not use torch."""
+        """Torch device, such as ``"cuda:0"``; None if the model does not use torch."""
         device = getattr(self, "_device", None)
         return None if device is None else str(device)
 
     def start(self, count: int) -> np.ndarray:
-        """Make slots of the history ``<s>``.
+        """Create slots for the history ``<s>``.
 
         Returns:
-            Slots, int64 [count], distinct unless the model needs no states.
+            Slots, int64 [count]; each must be released, even if some are equal.
         """
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Make slots of longer histories.
+        """Create slots for histories that are extended by one word.
 
         Args:
-            slots: Histories, int64 [n]; one may occur several times.
-            words: The word that follows each, int32 [n].
+            slots: Slots of the histories, int64 [n]; may contain duplicates.
+            words: The word that extends each history, int32 [n].
 
         Returns:
             New slots, int64 [n].
@@ -161,79 +161,79 @@ class LanguageModel(Protocol):
         """Score words after histories.
 
         Args:
-            slots: Histories, int64 [n]; repeated ones cost little.
-            words: The word scored after each, int32 [n]; `eos` ends the sentence.
+            slots: Slots of the histories, int64 [n]; duplicates cost little.
+            words: The word to score after each history, int32 [n]; `eos` scores the end of the sentence.
 
         Returns:
             Natural-log probabilities, float32 [n].
         """
 
     def release(self, slots: np.ndarray) -> None:
-        """Free slots, int64 [n], each once; later calls reuse them."""
+        """Free slots, int64 [n], each of them once; later calls may reuse their numbers."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Score every node of a trie in one pass, as `ninja.lm.trie.score_trie` describes; see `scores_tries`."""
-        raise OptionError("this language model scores no tries; use ninja.lm.trie.score_trie")
+        """Score every node of a trie in one pass; see `ninja.lm.trie.score_trie` and `scores_tries`."""
+        raise OptionError("this language model cannot score tries directly; use ninja.lm.trie.score_trie")
 
     def advice(self, words: Sequence[str]) -> str | None:
-        """Return a line of advice if the words of lattices are of a kind that the model hardly knows."""
+        """Return advice if the words of lattices are spelled differently from the model's training text, else None."""
         return None
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return the network's hidden state, from which it predicts the next word, float32 [n, state_size]."""
-        raise OptionError("this language model does not give its hidden state; recurrent and attention networks do")
+        """Return the hidden states from which the network predicts the next word, float32 [n, state_size]."""
+        raise OptionError("this language model does not provide its hidden state; use a recurrent or attention network")
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return output embeddings, which states are multiplied with, float32 [n, state_size]; zeros if unknown."""
+        """Return the output embeddings of words, float32 [n, state_size]; zeros if they are not available."""
         return np.zeros((len(words), self.state_size or 0), np.float32)
 
     def score_oovs(self, score: OOVScore) -> None:
         """Add a word for unknown words to a model without <unk>; see `LoadOptions.oov_score`."""
-        raise OptionError("this language model takes no oov_score; n-gram models do")
+        raise OptionError("oov_score is supported by n-gram models only; omit it for this language model")
 
 
 class PhraseMark(Protocol):
-    """The phrases of an utterance, as the first word of its histories; kept while these are in use."""
+    """The phrase list of an utterance, used as the first word of its histories; must outlive these histories."""
 
     @property
     def number(self) -> int:
-        """Word id of the list in models that take phrases, at most `FIRST_MARK`."""
+        """Word id of the phrase list in models that take phrases, at most `FIRST_MARK`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Options of computing with a language model; a kind of model ignores those it does not have."""
+    """Options for loading a language model, see `ninja.lm.load`; a model ignores options that do not apply to it."""
 
-    device: str = "auto"  # where torch computes, see `ninja.lm.load`
-    normalize: bool | None = None  # normalise scores exactly; the default depends on the model, see `ninja.lm.load`
-    max_batch: int | None = None  # largest number of histories in a call of the network; default: unlimited
-    words: SymbolTable | None = None  # symbol table of a file that numbers its words; default: in it or beside it
-    # Natural-log probability of unknown words in an n-gram model without <unk>, the same after all histories; the word
-    # after it has an empty history, as in SRILM. "skip" is 0; "spread" is ln 1/V of the model's V words, shared by all
-    # unknown words as an <unk> is. By default unknown words are refused.
+    device: str = "auto"  # torch device
+    normalize: bool | None = None  # normalise scores exactly; the default depends on the model
+    max_batch: int | None = None  # maximum number of histories per call of the network  [default: no limit]
+    words: SymbolTable | None = None  # for models without spellings  [default: in the file or its directory]
+    # Natural-log probability of unknown words in an n-gram model without <unk>, for every history; the next word has an
+    # empty history, as in SRILM. "skip" is 0; "spread" is ln 1/V for a model with V words, shared by all unknown words.
+    # By default unknown words are refused.
     oov_score: OOVScore | None = None
-    classes: str | os.PathLike[str] | None = None  # SRILM's class definitions, for n-gram models with classes
+    classes: str | os.PathLike[str] | None = None  # SRILM class definitions, for n-gram models with classes
     multi_char: str | None = None  # character at which words are split
-    text_transform: TextTransform | None = None  # applied to words before a model of pieces splits them
-    backend: Backend = "auto"  # library that computes, see `ninja.lm.load`
+    text_transform: TextTransform | None = None  # applied to words before a subword model splits them
+    backend: Backend = "auto"  # library that computes the network
 
     def __post_init__(self) -> None:
         if self.multi_char is not None and (len(self.multi_char) != 1 or self.multi_char.isspace()):
-            raise OptionError(f"multi_char is {self.multi_char!r}; it must be one character, such as _")
+            raise OptionError(f"multi_char is {self.multi_char!r}, but must be one character, such as _")
         if self.text_transform not in (None, *get_args(TextTransform)):
-            raise OptionError(f"text_transform is {self.text_transform!r}; it must be lower, or None")
+            raise OptionError(f"text_transform is {self.text_transform!r}, but must be lower or None")
         if self.backend not in get_args(Backend):
-            raise OptionError(f"backend is {self.backend!r}; it must be auto, numpy or torch")
+            raise OptionError(f"backend is {self.backend!r}, but must be auto, numpy or torch")
         if self.backend == "numpy" and self.device not in ON_CPU:
             raise OptionError(f"the backend numpy computes on the CPU, not on {self.device}; use the backend torch")
         if self.oov_score is not None:
             oov_logprob(self.oov_score, 1)
         if self.max_batch is not None and self.max_batch < 1:
-            raise OptionError(f"max_batch is {self.max_batch}; it must be at least 1, or None")
+            raise OptionError(f"max_batch is {self.max_batch}, but must be at least 1 or None")
 
     @property
     def normalized(self) -> bool:
-        """True unless normalisation was switched off."""
+        """True unless normalisation is switched off."""
         return self.normalize is not False
 
 
@@ -241,22 +241,30 @@ DEFAULTS = LoadOptions()
 
 
 def oov_logprob(score: OOVScore, num_words: int) -> float:
-    """Return the natural-log probability of unknown words by an OOV score, for a model of `num_words` words."""
+    """Return the natural-log probability of unknown words for an `oov_score` option.
+
+    Args:
+        score: The option.
+        num_words: Number of words of the model.
+
+    Raises:
+        OptionError: The option is invalid.
+    """
     if score in ("skip", "spread"):
         return 0.0 if score == "skip" else -math.log(num_words)
     if isinstance(score, str) or not -math.inf < score <= 0:
-        raise OptionError(f"oov_score is {score!r}; it must be skip, spread, or a natural-log probability of at most 0")
+        raise OptionError(f"oov_score is {score!r}, but must be skip, spread, or a natural-log probability <= 0")
     return float(score)
 
 
-FIRST_CAPACITY = 256  # slots at first; doubled when they run out
+FIRST_CAPACITY = 256  # initial number of slots; doubled when they run out
 
 
 class SlotPool:
-    """A stack of free slots; the last one freed is reused first."""
+    """A stack of free slots, of which the most recently freed is reused first."""
 
     def __init__(self, grow: Callable[[int], None]) -> None:
-        """Start without slots; `grow` allocates the states of a number of slots."""
+        """Start without slots; `grow` is called with a number of slots to allocate states for."""
         self._grow = grow
         self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity], a stack
         self._num_free = 0
@@ -273,7 +281,7 @@ class SlotPool:
             capacity = max(FIRST_CAPACITY, 2 * old)
             while capacity - self.num_used < count:
                 capacity *= 2
-            self._grow(capacity)  # first: memory may run out here
+            self._grow(capacity)  # before any change, as memory may run out here
             free = np.empty(capacity, np.int64)
             free[: self._num_free] = self._free[: self._num_free]
             self._free = free
@@ -282,14 +290,14 @@ class SlotPool:
         return self._free[self._num_free : self._num_free + count].copy()
 
     def give_back(self, slots: npt.NDArray[np.int64]) -> None:
-        """Make slots free again, each once."""
+        """Free slots, each of them once."""
         assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
         self._free[self._num_free : self._num_free + len(slots)] = slots
         self._num_free += len(slots)
 
 
 def chosen_device(name: str) -> str:
-    """Return the name of a device; ``"auto"`` becomes cuda if torch can use it, else cpu."""
+    """Return the name of a device; resolve ``"auto"`` to cuda if torch can use it, else to cpu."""
     if name != "auto":
         return name
     import torch
@@ -314,10 +322,10 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
     import torch
 
     if not gpus:
-        return f"computing on the CPU: torch cannot use the GPU, {_gpu_problem()}"
+        return f"computing on the CPU: torch cannot use the GPU ({_gpu_problem()})"
     names = (f"{device} ({torch.cuda.get_device_name(device)})" if "cuda" in device else device for device in gpus)
     unused = torch.cuda.device_count() - len(gpus) if requested == "auto" else 0
-    return f"computing on {', '.join(names)}" + (f"; {unused} more could be named by --device" if unused > 0 else "")
+    return f"computing on {', '.join(names)}" + (f"; {unused} more available with --device" if unused > 0 else "")
 
 
 def _gpu_problem() -> str:
@@ -325,9 +333,9 @@ def _gpu_problem() -> str:
     import torch
 
     if torch.version.cuda is None:
-        return "as it is built for the CPU only"
+        return "it is built for the CPU only"
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
-    return "as it finds none"
+    return "it finds none"

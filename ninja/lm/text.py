@@ -1,4 +1,4 @@
-"""Text for language models: sentences as word ids, a vocabulary by frequency, batches by length."""
+"""Training text: sentences as word ids, vocabularies of the most frequent words, and batches of similar length."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ninja.files.stream import open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
-# Words; limits the memory that a text without line breaks would take in training.
+# In words; limits the memory that training on a text without line breaks would take.
 LONGEST_SENTENCE = 2_000
-HELD_OUT_EVERY = 20  # one of so many sentences is held out if there is no held-out text
-MOST_HELD_OUT = 5_000  # sentences; more only slow down evaluation
+HELD_OUT_EVERY = 20  # without a held-out text, one in this many sentences is held out
+MOST_HELD_OUT = 5_000  # maximum number of held-out sentences; more slow down evaluation without a gain
 
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Encoded sentences, one after the other, without ``<s>`` and ``</s>``."""
+    """Concatenated sentences of word ids, without ``<s>`` and ``</s>``."""
 
     word: np.ndarray  # int32 [num_words]
     begin: np.ndarray  # int64 [num_sentences + 1], sentence i is word[begin[i] : begin[i + 1]]
-    num_unknown: int  # words that were mapped to <unk>
-    unk_words: int = 0  # distinct words among them
+    num_unknown: int  # number of words replaced with <unk>
+    unk_words: int = 0  # number of distinct words replaced with <unk>
 
     def __len__(self) -> int:
         return len(self.begin) - 1
@@ -37,33 +37,43 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a text: every n-th sentence, which is held out, or all other sentences."""
+    """A part of a text: every n-th sentence, which is held out, or all others."""
 
     every: int
     held_out: bool
 
     def has(self, number: int) -> bool:
-        """Tell whether a sentence, numbered from 1, belongs to the part."""
+        """Return whether a sentence, numbered from 1, belongs to the part."""
         return (number % self.every == 0) == self.held_out
 
 
 def held_out_part(path: str | os.PathLike[str]) -> Part:
-    """Choose the sentences of a text to hold out: every 20th, or fewer to keep them at about 5,000."""
+    """Select the sentences of a text to hold out: every 20th, or fewer so that they are at most about 5,000.
+
+    Raises:
+        FormatError: The text has fewer than two sentences.
+    """
     count = sum(1 for _ in read_sentences(path))
     if count < 2:
-        raise FormatError("a text of one sentence has none to hold out; give a held-out text (dev)", path)
+        raise FormatError(
+            "the text has fewer than two sentences, so none can be held out; give a held-out text (dev)", path
+        )
     return Part(min(max(HELD_OUT_EVERY, -(-count // MOST_HELD_OUT)), count), held_out=True)
 
 
 def part_of(path: str | os.PathLike[str], part: Part | None) -> Iterator[list[str]]:
-    """Read the sentences of a part of a text; None reads all."""
+    """Yield the sentences of a part of a text, or all sentences if `part` is None."""
     for number, sentence in enumerate(read_sentences(path), start=1):
         if part is None or part.has(number):
             yield sentence
 
 
 def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
-    """Read a text of one sentence per line; ``.gz`` is decompressed, empty lines are skipped."""
+    """Yield the words of each line of a text, optionally compressed with gzip; empty lines are skipped.
+
+    Raises:
+        FormatError: A line is not UTF-8, is too long, or contains ``<s>`` or ``</s>``.
+    """
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
         for number, line, _ in numbered_lines(Content(stream, name).blocks()):
@@ -72,16 +82,22 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
             except UnicodeDecodeError as error:
                 raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", name, line=number) from error
             if len(words) > LONGEST_SENTENCE:
-                message = f"{len(words)} words on a line, more than {LONGEST_SENTENCE}; put one sentence on each"
+                message = (
+                    f"the line has {len(words)} words, more than {LONGEST_SENTENCE}; put one sentence on each line"
+                )
                 raise FormatError(message, name, line=number)
             if not {BOS, EOS}.isdisjoint(words):
-                raise FormatError(f"{BOS} or {EOS} in the text; remove them, they are implied", name, line=number)
+                raise FormatError(
+                    f"the text contains {BOS} or {EOS}; remove them, as they are added automatically",
+                    name,
+                    line=number,
+                )
             if words:
                 yield words
 
 
 def digest(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal.
+    """Return the SHA-256 of a file in hexadecimal.
 
     Raises:
         InputError: The file cannot be read.
@@ -97,19 +113,32 @@ def digest(path: str | os.PathLike[str]) -> str:
 
 
 def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1, part: Part | None = None) -> list[str]:
-    """Return the commonest words of a text, at most `size`, `SPECIAL` first, then by falling count and the alphabet."""
+    """Return the most frequent words of a text.
+
+    Args:
+        path: The text.
+        size: Maximum number of words, including `SPECIAL`.
+        min_count: Minimum number of occurrences of a word.
+        part: Part of the text to count.  [default: all]
+
+    Returns:
+        `SPECIAL`, then words by decreasing count, in alphabetical order if counts are equal.
+
+    Raises:
+        FormatError: The text contains no sentence.
+    """
     count: Counter[str] = Counter()
     for words in part_of(path, part):
         count.update(words)
     if not count:
-        raise FormatError("no sentence in this text", path)
+        raise FormatError("this text contains no sentence", path)
     count.pop(UNK, None)
     ranked = sorted((-times, word) for word, times in count.items() if times >= min_count)
     return [*SPECIAL, *(word for _, word in ranked[: size - len(SPECIAL)])]
 
 
 def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = None) -> Sentences:
-    """Read a text as word ids, words outside the vocabulary as ``<unk>``."""
+    """Read a text as word ids; words outside the vocabulary are replaced with ``<unk>``."""
     number = {word: identity for identity, word in enumerate(words)}
     unk = number[UNK]
     flat: list[np.ndarray] = []
@@ -120,7 +149,7 @@ def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = N
         flat.append(np.fromiter((number.get(word, unk) for word in sentence), np.int32, len(sentence)))
         length.append(len(sentence))
     if not flat:
-        raise FormatError("no sentence in this text", path)
+        raise FormatError("this text contains no sentence", path)
     word = np.concatenate(flat)
     begin = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
     return Sentences(word, begin, int((word == unk).sum()), len(lacking))
@@ -130,23 +159,34 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
     """Group sentences of similar length, so that batches have little padding.
 
     Args:
-        max_tokens: Most tokens of a batch, padding and ``</s>`` included; a longer sentence is its own batch.
-        seed: Seed that shuffles batches and sentences of equal length; None keeps the order.
+        sentences: The sentences.
+        max_tokens: Maximum number of tokens per batch, including padding and ``</s>``; a longer sentence is its own
+            batch.
+        seed: Seed for shuffling batches and sentences of equal length.  [default: do not shuffle]
+
+    Returns:
+        The indices of the sentences in each batch.
     """
     if max_tokens < 1:
         raise OptionError(f"max_tokens is {max_tokens}, but must be at least 1")
-    length = np.diff(sentences.begin) + 1  # a sentence of n words predicts n + 1: its </s> too
+    length = np.diff(sentences.begin) + 1  # including </s>, which is also predicted
     random = None if seed is None else np.random.default_rng(seed)
     order = np.arange(len(length)) if random is None else random.permutation(len(length))
     order = order[np.argsort(length[order], kind="stable")]
     groups = [order[run] for run in runs(length[order].tolist(), max_tokens)]
     if random is not None:
-        groups = [groups[place] for place in random.permutation(len(groups))]
+        groups = [groups[index] for index in random.permutation(len(groups))]
     return groups
 
 
 def runs(length: Sequence[int], max_tokens: int, max_length: int | None = None) -> Iterator[slice]:
-    """Cut rising lengths into runs of at most `max_length` items and `max_tokens` with padding, or single items."""
+    """Divide items that are sorted by length into batches.
+
+    Args:
+        length: Length of each item, in ascending order.
+        max_tokens: Maximum number of tokens per batch, including padding; a longer item is its own batch.
+        max_length: Maximum number of items per batch.  [default: no limit]
+    """
     first = 0
     for last in range(1, len(length) + 1):
         if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == max_length:
@@ -155,14 +195,17 @@ def runs(length: Sequence[int], max_tokens: int, max_length: int | None = None) 
 
 
 def pad(sentences: Sentences, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pad sentences to inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>``, int64 [time, batch], padded with −1."""
+    """Return padded inputs ``<s> w1 … wn`` and targets ``w1 … wn </s>`` of sentences, int64 [time, batch].
+
+    Inputs are padded with ``<s>``, targets with −1.
+    """
     begin = sentences.begin[members]
     length = sentences.begin[members + 1] - begin
     time = np.arange(int(length.max()) + 1)[:, None]
     inside = time < length  # [time, batch]
     target = np.full(inside.shape, -1, np.int64)
     target[inside] = sentences.word[(begin + time)[inside]]
-    source = np.zeros_like(target)  # padding reads <s>; its output is never used
+    source = np.zeros_like(target)  # 0 is <s>; the outputs of padding are never used
     source[1:] = np.where(target[:-1] >= 0, target[:-1], 0)
     target[length, np.arange(len(members))] = SPECIAL.index(EOS)
     return source, target

@@ -1,4 +1,4 @@
-"""Score many sentences at once, as a trie in which common prefixes are scored once."""
+"""Score many sentences at once in a trie, so that common prefixes are scored only once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ninja.lm.protocol import FIRST_MARK, LanguageModel
 
 __all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
-MAX_HISTORIES = 4096  # advanced in one call
-MAX_SCORES = 65_536  # computed in one call
+MAX_HISTORIES = 4096  # advanced per call
+MAX_SCORES = 65_536  # computed per call
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -31,34 +31,34 @@ def score_trie(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score every node of a trie: its word after the words of its ancestors.
+    """Score the word of every node of a trie, given the words of its ancestors.
 
-    Models with `LanguageModel.scores_tries` score it in one pass. Others score it level by level: each distinct history
-    is advanced once, and its slot is released after its last child is advanced. A level of more than `max_histories`
-    histories is cut into pieces that are finished one after the other, descendants included, so that at most
-    `max_histories` slots are in use for each level of the trie.
+    Models with `LanguageModel.scores_tries` score the trie in one pass. Others score it level by level: each distinct
+    history is advanced once, and its slot is released after its last child has been advanced. A level with more than
+    `max_histories` histories is divided into pieces that are completed one by one with all descendants, so that at most
+    `max_histories` slots are in use per level.
 
     Args:
-        lm: The language model; it holds no more slots afterwards than before.
-        parent: Parent of each node, int32 [n], -1 = child of ``<s>``; parents precede their children.
-        word: The model's id of each node's word, int32 [n]; ``</s>`` only at leaves.
-        max_histories: Most histories advanced in one call, ≥ 1.
+        lm: The language model; all slots that this function creates are released.
+        parent: Parent of each node, which precedes the node; -1 for children of ``<s>``; int32 [n].
+        word: The model's word id of each node, int32 [n]; ``</s>`` only at leaves.
+        max_histories: Maximum number of histories advanced per call, ≥ 1.
         on_call: Called before each batch of model calls.
 
     Returns:
-        ln P(word | ``<s>``, words of the nodes above), float32 [n].
+        ln P(word | ``<s>``, words of the ancestors), float32 [n].
 
     Raises:
-        OptionError: A node precedes its parent, the arrays differ in length, or a word id is not one of the model's.
-        ModelError: The model returns fewer scores than requested.
+        OptionError: A node precedes its parent, the arrays differ in length, or a word id is out of range.
+        ModelError: The model returns a wrong number of scores.
     """
     if parent.shape != word.shape or parent.ndim != 1:
-        raise OptionError(f"parent has shape {parent.shape}, but word {word.shape}; one of each per node is needed")
+        raise OptionError(f"parent has shape {parent.shape} and word {word.shape}; both must have shape [n]")
     if (late := np.flatnonzero(parent >= np.arange(parent.size))).size:
         raise OptionError(f"node {late[0]} precedes its parent {parent[late[0]]}; sort the trie")
     scored = word[word > FIRST_MARK] if lm.takes_phrases else word
     if scored.size and (scored.min() < 0 or scored.max() >= lm.end_of_ids):
-        raise OptionError(f"a word id is outside the model's 0 … {lm.end_of_ids - 1}")
+        raise OptionError(f"a word id is not in the model's range [0, {lm.end_of_ids - 1}]")
     if not parent.size:
         return np.empty(0, np.float32)
     if not lm.scores_tries:
@@ -77,7 +77,7 @@ def score_by_levels(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score a trie as `score_trie` does, but always level by level."""
+    """Score a trie level by level, even if the model scores tries in one pass; see `score_trie`."""
     return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores()
 
 
@@ -85,26 +85,29 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
     """Score whole sentences in batches.
 
     Args:
-        lm: The language model; it holds no more slots afterwards than before.
-        sentences: Model word ids of each sentence, without ``<s>`` and ``</s>``; may be empty.
+        lm: The language model; all slots that this function creates are released.
+        sentences: Model word ids of each sentence, without ``<s>`` and ``</s>``; sentences may be empty.
 
     Returns:
-        Natural-log probabilities, ``</s>`` included, float64 [sentences].
+        Natural-log probabilities, including ``</s>``, float64 [sentences].
 
     Raises:
-        OptionError: A word id is not one of the model's.
+        OptionError: A word id is out of range.
+        ModelError: The model can score only whole sentences.
     """
     return np.array([words.sum(dtype=np.float64) for words in word_logprobs(lm, sentences)], np.float64)
 
 
 def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Score each word of sentences, as `sentence_logprobs` does.
+    """Score each word of sentences; arguments and errors as for `sentence_logprobs`.
 
     Returns:
-        Natural-log probabilities of each sentence's words and ``</s>``, float32 [words + 1] each.
+        For each sentence, the natural-log probabilities of its words and of ``</s>``, float32 [words + 1].
     """
     if lm.whole_sentences:
-        raise ModelError("a model of whole sentences scores no words; use it with nbest, and not in a mixture")
+        raise ModelError(
+            "this model can score only whole sentences, not words; use --algorithm nbest, without a mixture"
+        )
     if not sentences:
         return []
     begin = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
@@ -116,17 +119,17 @@ def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list
 
 @dataclass(slots=True)
 class _Histories:
-    """Histories of a level whose slots are in use, and their children that are yet to be advanced."""
+    """Histories of a level whose slots are in use, and their children that have not been advanced yet."""
 
     slot: Int64s  # [histories]
-    inner: Int64s  # children that have children
-    above: Int64s  # index in `slot` of the parent of each
-    entered: int = 0  # number of `inner` advanced
-    released: int = 0  # number of `slot` released
+    inner: Int64s  # children that have children themselves
+    above: Int64s  # index in `slot` of the parent of each inner child
+    entered: int = 0  # number of inner children that were advanced
+    released: int = 0  # number of slots that were released
 
 
 class _Descent:
-    """Depth-first traversal by pieces of levels; every slot in use is in exactly one entry of the stack."""
+    """Depth-first traversal of pieces of levels; every slot in use is in exactly one entry of the stack."""
 
     def __init__(
         self, lm: LanguageModel, parent: Int32s, word: Int32s, max_histories: int, on_call: Callable[[], None]
@@ -152,11 +155,11 @@ class _Descent:
         return self.score
 
     def _enter(self, nodes: Int64s, slot: Int64s) -> None:
-        """Score all words after histories, and push these on the stack."""
+        """Score all words after the histories of nodes, and push these histories onto the stack."""
         first, last = self.begin[nodes + 1], self.begin[nodes + 2]
         above = np.repeat(np.arange(nodes.size), last - first)
-        place = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]
-        child = self.child[place]
+        index = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]
+        child = self.child[index]
         has_children = self.begin[child + 2] > self.begin[child + 1]
         self.stack.append(_Histories(slot, child[has_children], above[has_children]))
         self.on_call()
@@ -168,7 +171,7 @@ class _Descent:
             self.score[child[batch]] = score
 
     def _advance(self) -> None:
-        """Advance the next children of the histories on top of the stack."""
+        """Advance the next children of the histories at the top of the stack."""
         top = self.stack[-1]
         batch = slice(top.entered, top.entered + self.max_histories)
         child, above = top.inner[batch], top.above[batch]
@@ -176,7 +179,7 @@ class _Descent:
         if child.size:
             slot = self.lm.advance(top.slot[above], self.word[child])
             _check("advance", slot, child)
-        # Children are in the order of their parents, so slots before the next child's parent are finished.
+        # Children are sorted by parent, so slots before the parent of the next child are no longer needed.
         needed = int(top.above[top.entered]) if top.entered < top.inner.size else top.slot.size
         if needed > top.released:
             self.lm.release(top.slot[top.released : needed])

@@ -1,4 +1,4 @@
-"""Language models over words made of units that another model scores: subword pieces, parts of multiwords."""
+"""Language models over words that consist of units scored by another model: subword pieces or parts of multiwords."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Ids = npt.NDArray[np.int64]
 
 
 class UnitLM(LanguageModel, ABC):
-    """A model of units as a `LanguageModel` over words made of them.
+    """A model of units as a `LanguageModel` over words.
 
-    A history's slot is that of its last unit. A word's log-probability is the sum of those of its units. Subclasses
-    define the units of words, and set the attributes of the protocol.
+    The slot of a history is that of its last unit. The log-probability of a word is the sum over its units. Subclasses
+    define the units of words, and set the attributes of `LanguageModel`.
     """
 
     scores_tries = True
@@ -32,17 +32,25 @@ class UnitLM(LanguageModel, ABC):
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Tell which histories are ``<s>`` alone, if the units of the next word depend on that, [n]."""
+        """Return which histories consist of ``<s>`` only, if the units of the next word depend on this, bool [n]."""
 
     @abstractmethod
     def _places(
         self, words: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
     ) -> tuple[Ids, Ids, npt.NDArray[np.integer]]:
-        """Return the offset and the number of each word's units, and the units; `first` marks first words."""
+        """Look up the units of words.
+
+        Args:
+            words: Word ids, [n].
+            first: Whether each word is the first of a sentence, [n].
+
+        Returns:
+            The offset of each word's first unit, the number of its units, [n], and the units that offsets refer to.
+        """
 
     @property
     def num_parameters(self) -> int | None:
-        """Number of trained parameters; None if unknown."""
+        """See `LanguageModel.num_parameters`."""
         return self._units.num_parameters
 
     @property
@@ -52,7 +60,7 @@ class UnitLM(LanguageModel, ABC):
 
     @property
     def normalized(self) -> bool | None:
-        """True if scores of units are normalised exactly; None if unknown."""
+        """True if the scores of units are normalised exactly; None if unknown."""
         return self._units.normalized
 
     def start(self, count: int) -> np.ndarray:
@@ -60,11 +68,11 @@ class UnitLM(LanguageModel, ABC):
         return self._units.start(count)
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.states`: those of the units' histories."""
+        """Return the states of the unit model; see `LanguageModel.states`."""
         return self._units.states(slots)
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.word_vectors`: the mean of the units' vectors."""
+        """Return the mean of the vectors of each word's units; see `LanguageModel.word_vectors`."""
         place, count, units = self._places(words, np.zeros(len(words), np.bool_))
         begin = np.cumsum(count) - count
         unit = units[np.repeat(place - begin, count) + np.arange(count.sum())]
@@ -79,7 +87,7 @@ class UnitLM(LanguageModel, ABC):
         current = slots
         while len(active):
             longer = self._units.advance(current, unit[place[active]].astype(np.int32))
-            if current is not slots:  # slots within words; the model keeps them for longer histories
+            if current is not slots:  # slots within words, which the model keeps while longer histories need them
                 self._units.release(current)
             place[active] += 1
             remaining[active] -= 1
@@ -102,7 +110,7 @@ class UnitLM(LanguageModel, ABC):
             place[active] += 1
             more = remaining[active] > 0
             active = active[more]
-            # Words after one history often share their first units, which are read once.
+            # Words after the same history often share their first units, which are read only once.
             pair, which = np.unique(np.stack((current[more], unit[more])), axis=1, return_inverse=True)
             longer = self._units.advance(pair[0], pair[1].astype(np.int32))
             self._units.release(inside)
@@ -139,14 +147,14 @@ class UnitLM(LanguageModel, ABC):
 class MultiwordLM(UnitLM):
     """A model of words as a `LanguageModel` of multiwords; see `UnitLM`.
 
-    A word that contains the joining character is always split, even if the model knows it as a whole. A multiword is
+    A word that contains the joining character is always split, even if the model knows the whole word. A multiword is
     known if the model knows every part.
 
     Source: SRILM, ngram(1), ``-multiwords`` and ``-multi-char``; lm/src/MultiwordVocab.cc.
     """
 
     def __init__(self, lm: LanguageModel, multi_char: str) -> None:
-        """Split multiwords at a character for a model of words."""
+        """Wrap a model of words; `multi_char` joins the parts of multiwords."""
         super().__init__(lm)
         self.scores_tries = lm.scores_tries
         self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
@@ -168,7 +176,7 @@ class MultiwordLM(UnitLM):
 
 
 class _Multiwords(SymbolTable):
-    """A model's words, and multiwords that are added when they are first looked up."""
+    """Symbol table of a model's words, to which multiwords are added when they are first looked up."""
 
     __slots__ = ("_inner", "_multi_char", "_numbering", "_split")
 
@@ -184,7 +192,7 @@ class _Multiwords(SymbolTable):
         return self._split.get(number) or [number]
 
     def id(self, word: str) -> int | None:
-        """Return the id of a word, None if the model lacks one of its parts."""
+        """Return the id of a word; None if the model lacks one of its parts."""
         if self._multi_char not in word:
             return super().id(word)
         parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
@@ -199,7 +207,7 @@ class _Multiwords(SymbolTable):
         return number
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word, -1 if the model lacks one of its parts."""
+        """Return the id of each word; -1 if the model lacks one of its parts."""
         ids = [self.id(word) for word in words]
         return [-1 if number is None else number for number in ids]
 

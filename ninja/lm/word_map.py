@@ -1,4 +1,4 @@
-"""Mapping of a symbol table's words to those of a language model, and its coverage."""
+"""`WordMap`, the map from the words of a symbol table to those of a language model, and its coverage of lattices."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from ninja.lm.protocol import LanguageModel, OOVScore
 
 WordMapping = Literal["case", "unk"]
 
-NUM_NAMED = 8  # unknown words in a message
-MAP_WORDS = "map_words may find it"  # advice on unknown words
+NUM_NAMED = 8  # number of unknown words in a message
+MAP_WORDS = "set map_words if the model spells it differently"  # advice on unknown words
 NO_WORD = -1
 # Labels that some decoders leave on arcs and that are not words.
 MARKS = ("<s>", "</s>", "<eps>")
-# Spellings of <unk> in recognisers and models; mapped on request only.
+# Spellings of <unk> in recognisers and models; mapped only on request.
 UNK_SPELLINGS = ("<unk>", "<UNK>", "[unk]", "[UNK]", "UNK", "unk", "<SPOKEN_NOISE>", "<oov>", "<OOV>")
 MAX_ADVICE_WORDS = 1000  # words passed to `LanguageModel.advice`
-OOV_SCORE = "give oov_score (skip, spread or a log-probability)"
+OOV_SCORE = "set oov_score (skip, spread or a log-probability)"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """Coverage of the words of lattices by a language model; coverages of parts of a run can be added."""
 
-    num_arcs: Counter[str]  # number of arcs by word
+    num_arcs: Counter[str]  # number of arcs per word
     lacking: frozenset[str]  # unknown words
-    unk_penalty: float  # cost added to <unk> for unknown words
+    unk_penalty: float  # cost added to that of <unk> for unknown words
     model: str = "the language model"  # name in messages
     has_unk: bool = True  # whether the model has <unk>
-    oov_score: OOVScore | None = None  # of unknown words, if the model itself has no <unk>
-    advice: str = MAP_WORDS  # for unknown words, if the model has no <unk>
-    warning: str | None = None  # such as about upper-case words, see `LanguageModel.advice`
+    oov_score: OOVScore | None = None  # score of unknown words, if the model itself has no <unk>
+    advice: str = MAP_WORDS  # advice on unknown words, if the model has no <unk>
+    warning: str | None = None  # result of `LanguageModel.advice`, for example about upper-case words
     mapped: tuple[tuple[WordMapping, frozenset[str]], ...] = ()  # words found in another spelling
     other_case: frozenset[str] = frozenset()  # unknown words that the model has in lower or upper case
 
@@ -59,12 +59,12 @@ class Coverage:
 
     @property
     def arcs(self) -> int:
-        """Number of arcs that carry a word."""
+        """Number of arcs with a word."""
         return self.num_arcs.total()
 
     @property
     def unknown_arcs(self) -> int:
-        """Number of arcs whose word the model lacks."""
+        """Number of arcs with a word that the model lacks."""
         return sum(self.num_arcs[word] for word in self.lacking)
 
     @property
@@ -79,28 +79,28 @@ class Coverage:
 
     @property
     def in_case(self) -> int:
-        """Number of unknown words that the model has in lower or upper case, if these were not looked up."""
+        """Number of unknown words that the mapping ``"case"`` would find."""
         return len(self.other_case)
 
     @property
     def share(self) -> float:
-        """Share of arcs whose word the model lacks, in [0, 1]."""
+        """Fraction of arcs with a word that the model lacks, in [0, 1]."""
         return self.unknown_arcs / self.arcs if self.num_arcs else 0.0
 
     @property
     def facts(self) -> str:
-        """The number of arcs with unknown words, and the commonest of these words."""
+        """Message with the fraction of arcs with unknown words, and the most frequent unknown words."""
         mapped = "".join(f"; {len(words)} words found by {how}" for how, words in self.mapped)
         if not self.lacking:
             return f"{self.model} knows all {self.words} words of the lattices{mapped}"
         unknown = [(word, count) for word, count in self.num_arcs.items() if word in self.lacking]
         unknown.sort(key=lambda item: -item[1])
-        commonest = ", ".join(word for word, _ in unknown[:NUM_NAMED])
+        most_frequent = ", ".join(word for word, _ in unknown[:NUM_NAMED])
         if self.in_case:
             mapped += f"; map_words case would find {self.in_case} of them"
         return (
-            f"{self.share:.1%} of arcs carry words unknown to {self.model} ({self.unknown_words} of "
-            f"{self.words} words; commonest: {commonest}){mapped}"
+            f"{self.share:.1%} of arcs have words unknown to {self.model} ({self.unknown_words} of "
+            f"{self.words} words; most frequent: {most_frequent}){mapped}"
         )
 
     def __str__(self) -> str:
@@ -112,28 +112,32 @@ class Coverage:
         if not self.lacking:
             return self.facts
         if not self.has_unk:
-            return f"{self.facts}; it has no <unk>, so lattices with such words fail; {self.advice}"
+            return f"{self.facts}; the model has no <unk>, so lattices with these words fail; {self.advice}"
         if self.oov_score is not None:
             score = self.oov_score if isinstance(self.oov_score, str) else f"{self.oov_score:g}"
             penalty = f" and penalty {self.unk_penalty:.2f}" if self.unk_penalty else ""
-            return f"{self.facts}; it has no <unk>: scored with oov_score {score}{penalty}"
-        return f"{self.facts}; scored as <unk> with penalty {self.unk_penalty:.2f}"
+            return f"{self.facts}; the model has no <unk>, so they are scored with oov_score {score}{penalty}"
+        return f"{self.facts}; they are scored as <unk> with penalty {self.unk_penalty:.2f}"
 
 
 def added(before: Sequence[Coverage], more: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """Add the coverages of two parts of a run, model by model."""
+    """Add the coverages of two parts of a run, which contain one coverage per model; either may be empty."""
     return tuple(one + other for one, other in zip(before, more, strict=True)) if before and more else (*before, *more)
 
 
 class WordMap:
-    """The language-model id and out-of-vocabulary penalty of every word of a symbol table.
+    """Language model id and out-of-vocabulary penalty of every word of a symbol table.
 
     Args:
-        unk_penalty: Cost added to <unk>'s for words the model lacks; None divides <unk>'s probability evenly: the
-            natural log of the number of words that <unk> replaced in training, or, if unknown, of the number of words
-            of the table that the model lacks, for which a growing table is completed.
-        map_words: Fallbacks for words the model lacks: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps
-            the usual spellings of <unk> to the model's <unk>, for which it also accepts these spellings.
+        words: The symbol table.
+        lm: The language model.
+        unk_penalty: Cost added to that of <unk> for words that the model lacks. By default the probability of <unk> is
+            divided evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in
+            training, or, if unknown, of the number of words of the table that the model lacks; a growing table is
+            completed for this.
+        map_words: Fallbacks for words that the model lacks: ``"case"`` looks them up in lower and upper case; ``"unk"``
+            maps the usual spellings of <unk> to the model's <unk>, which may also have any of these spellings.
+        name: Name of the model in messages.
     """
 
     def __init__(
@@ -155,9 +159,9 @@ class WordMap:
         size = words.end_of_ids()
         self._listed = np.zeros(size, np.bool_)
         self._listed[number] = True
-        self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 = no word
+        self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 for no word
         self.lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
-        self.is_empty = self.lm_word == (-2 if lm.empty is None else lm.empty)  # words without lexical words
+        self.is_empty = self.lm_word == (-2 if lm.empty is None else lm.empty)  # words with an empty lexical form
         self.lm_word[self.is_empty] = NO_WORD
         no_word = [EPSILON, *(mark_id for mark in MARKS if (mark_id := words.id(mark)) is not None)]
         self._known = (self.lm_word >= 0) | self.is_empty
@@ -170,19 +174,23 @@ class WordMap:
         self.lm_word[[number for number in no_word if number < size]] = NO_WORD
         num_unknown = lm.unk_words or int(np.count_nonzero(~self._known))
         self.unk_penalty = math.log(max(num_unknown, 1)) if unk_penalty is None else unk_penalty
-        # Cost added to the model's for each word id, float32.
+        # Cost of each word id in addition to the model's score, float32.
         self.extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
 
     def covers(self, lattice: Lattice) -> bool:
-        """Tell whether the map covers all words of a lattice, although the table may have grown since."""
+        """Return whether the map covers all words of a lattice; the table may have grown since the map was created."""
         return not self.words.grows or int(lattice.word.max(initial=0)) < self._listed.size
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return the model's word (-1 = none) and the out-of-vocabulary penalty of each arc, [num_arcs] each.
+        """Map the arcs of a lattice.
+
+        Returns:
+            The model's word id of each arc, -1 for no word, int32 [num_arcs], and the out-of-vocabulary penalty of each
+            arc, float32 [num_arcs].
 
         Raises:
-            TableError: An arc's word id is not in the symbol table.
-            VocabularyError: An arc's word is unknown to a model without <unk>.
+            TableError: The word id of an arc is not in the symbol table.
+            VocabularyError: The word of an arc is unknown to a model without <unk>.
         """
         word = lattice.word
         if word.size and (int(word.max()) >= self._listed.size or not self._listed[word].all()):
@@ -195,7 +203,7 @@ class WordMap:
         return self.lm_word[word], self.extra[word]
 
     def refuse_unknown(self, lattice: Lattice) -> None:
-        """Raise a `VocabularyError` if a lattice has words that a model without <unk> lacks."""
+        """Raise a `VocabularyError` if the model has no <unk> and lacks a word of a lattice."""
         if self.unk is not None or (known := self._known[lattice.word]).all():
             return
         lacking = self.words.word(int(lattice.word[~known][0]))
@@ -210,14 +218,14 @@ class WordMap:
         return f"{OOV_SCORE}, or {MAP_WORDS}" if self.lm.takes_oov_score else MAP_WORDS
 
     def coverage(self, lattices: Iterable[Lattice]) -> Coverage:
-        """Count the arcs of lattices by whether the model knows their words."""
+        """Return the coverage of the words of lattices."""
         count = np.zeros(self._listed.size, np.int64)
         for lattice in lattices:
             count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)
         return self.coverage_of(count)
 
     def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
-        """Return the coverage, given the number of arcs of each word id, int64 [num_words]."""
+        """Return the coverage for given numbers of arcs per word id, int64 [num_words]."""
         words = np.flatnonzero(count[: self._known.size])
         words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # without epsilons and sentence marks
         spelled = {number: self.words.word(number) for number in words.tolist()}
@@ -239,7 +247,7 @@ class WordMap:
         )
 
     def unknown_share(self, lattice: Lattice) -> float:
-        """Return the share of a lattice's arcs with a word that the model lacks, in [0, 1]."""
+        """Return the fraction of a lattice's arcs with a word that the model lacks, in [0, 1]."""
         word = lattice.word[lattice.word < self._known.size]
         unknown = ~self._known[word]
         num_words = int(np.count_nonzero(unknown | (self.lm_word[word] != NO_WORD)))
@@ -253,7 +261,7 @@ class WordMap:
         return _first_known((word.lower(), word.upper()), self.lm) is not None
 
     def _map_unknown(self, lm: LanguageModel) -> None:
-        """Map words the model lacks to other spellings, as `map_words` demands."""
+        """Look up words that the model lacks in other spellings, according to `map_words`."""
         for number in np.flatnonzero(~self._known).tolist():
             word = self.words.word(number)
             for how, numbers in self.mapped.items():
@@ -284,19 +292,19 @@ def _first_known(words: Iterable[str], lm: LanguageModel) -> int | None:
 BOS = "<s>"
 EOS = "</s>"
 UNK = "<unk>"
-SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary that Ninja makes
+SPECIAL = (BOS, EOS, UNK)  # ids 0, 1, 2 of every vocabulary that Ninja creates
 WORDS_FILE = "words.txt"  # or words.txt.gz
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A model's vocabulary, and its words for sentence begin, sentence end and unknown words."""
+    """The vocabulary of a model, and the ids of its special words."""
 
-    vocabulary: SymbolTable  # ids from 0 without gaps
+    vocabulary: SymbolTable  # contiguous ids from 0
     bos: int
     eos: int
     unk: int | None
-    unk_words: int | None = None  # distinct words that `unk` replaced in training, if known
+    unk_words: int | None = None  # number of distinct words that `unk` replaced in training, if known
 
     @classmethod
     def of(
@@ -309,31 +317,48 @@ class Words:
         unk: str = UNK,
         unk_words: int | None = None,
     ) -> Words:
-        """Look up the special words of a vocabulary; `bos` may equal `eos`, and `unk` may be missing."""
+        """Look up the special words of a vocabulary; `bos` may equal `eos`, and `unk` may be missing.
+
+        Raises:
+            ModelError: The ids are not contiguous, or `bos` or `eos` is missing.
+        """
         size = len(vocabulary)
         largest = max((number for _, number in vocabulary), default=-1)
         if largest != size - 1:
             raise ModelError(
-                f"{size} words, but ids up to {largest}; give each id from 0 a word", vocabulary.path or path
+                f"the vocabulary has {size} words, but ids up to {largest}; number the words from 0 without gaps",
+                vocabulary.path or path,
             )
         first, last = vocabulary.id(bos), vocabulary.id(eos)
         if first is None or last is None:
             lacking = bos if first is None else eos
-            raise ModelError(f"the vocabulary lacks {lacking}; name the words that begin and end sentences", path)
+            raise ModelError(
+                f"the vocabulary lacks {lacking}; set bos and eos to the words that begin and end sentences", path
+            )
         return cls(vocabulary, first, last, vocabulary.id(unk), unk_words)
 
     def fit(self, num_words: int, path: str | None = None) -> Words:
-        """Check that a network scores as many words; return self."""
+        """Return self after checking that the network scores `num_words` words.
+
+        Raises:
+            ModelError: The vocabulary has another size.
+        """
         if len(self.vocabulary) != num_words:
-            message = f"{len(self.vocabulary)} words in the vocabulary, but the network scores {num_words}"
-            raise ModelError(f"{message}; give the network's words", path)
+            message = f"the vocabulary has {len(self.vocabulary)} words, but the network scores {num_words}"
+            raise ModelError(f"{message}; give the vocabulary of the network", path)
         return self
 
 
 def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
-    """Find the vocabulary of a model: `words`, or the text in the model, or ``words.txt`` in its directory.
+    """Return the vocabulary of a model: `words`, else the one in `text`, else ``words.txt`` in the model's directory.
 
-    The text has one word per line in the order of ids, or a word and its id.
+    Args:
+        path: Path of the model.
+        words: Vocabulary given by the user.
+        text: Vocabulary stored in the model: per line, a word in the order of ids, or a word and its id.
+
+    Raises:
+        ModelError: There is no vocabulary, or the one in the model is damaged.
     """
     if words is not None:
         return words
@@ -345,9 +370,9 @@ def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
         if os.path.isfile(name):
             return SymbolTable.read(name)
     message = (
-        f"no vocabulary: neither in the model nor as {default}; put the training vocabulary there, or pass it with"
+        f"the model contains no vocabulary, and {default} does not exist; put the training vocabulary there, or pass it"
     )
-    raise ModelError(f"{message} load(path, words=SymbolTable.read(...))", path)
+    raise ModelError(f"{message} with load(path, words=SymbolTable.read(...))", path)
 
 
 def _parse(text: str, path: str) -> SymbolTable:
@@ -355,8 +380,10 @@ def _parse(text: str, path: str) -> SymbolTable:
     fields = len(lines[0])
     irregular = next((number for number, line in enumerate(lines, 1) if len(line) != fields), None)
     if fields not in (1, 2) or irregular:
-        place = f"line {irregular or 1}"
-        raise ModelError(f"the model's vocabulary has a line ({place}) that is not a word, or a word and its id", path)
+        raise ModelError(
+            f"line {irregular or 1} of the model's vocabulary is neither a word nor a word and its id; export it again",
+            path,
+        )
     try:
         if fields == 1:
             return SymbolTable(((line[0], number) for number, line in enumerate(lines)), path)
@@ -364,4 +391,6 @@ def _parse(text: str, path: str) -> SymbolTable:
     except (FormatError, SymbolError) as error:
         raise ModelError(f"the model's vocabulary is damaged: {error.message}", path) from error
     except ValueError as error:
-        raise ModelError(f"the model's vocabulary has an id that is not an integer ({error})", path) from error
+        raise ModelError(
+            f"an id in the model's vocabulary is not an integer ({error}); export it again", path
+        ) from error

@@ -1,6 +1,6 @@
-"""Rescoring with language models: one expansion engine, and the algorithms that drive it.
+"""Rescoring with language models: an engine that batches the language model, and the search algorithms that use it.
 
-The module of a name is imported when the name is first used; ``__init__.pyi`` lists the names.
+Names are imported on first use; ``__init__.pyi`` lists them.
 """
 
 from lazy_loader import attach_stub

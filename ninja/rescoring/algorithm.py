@@ -1,4 +1,4 @@
-"""`Algorithm`: the record of a rescoring algorithm, and the options that all algorithms share."""
+"""`Algorithm`: description of a rescoring algorithm, and the options that all algorithms share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]
 
 LARGEST = 2**31 - 1  # the kernel counts in int32
-MAX_ARCS = 10_000_000  # of one lattice's expansion; a lattice that needs more fails, rather than filling the memory
+MAX_ARCS = 10_000_000  # per expanded lattice; a lattice that needs more fails instead of exhausting the memory
 DEFAULT_ALGORITHM = "arcbeam"
 DEFAULT_LIST_ALGORITHM = "nbest"  # for n-best lists
 DEFAULT_MERGE_ORDER = 5
@@ -29,7 +29,7 @@ Options = TypeVar("Options", bound="EngineOptions")
 def option(
     default: Default, help: str, low: float = -math.inf, high: float = math.inf, choices: tuple[str, ...] = ()
 ) -> Default:
-    """Return a field with its help text, and its range or its choices."""
+    """Define a dataclass field with its help text, and its range or its choices."""
     metadata = {"help": help, "low": low, "high": high, "choices": choices}
     option_field: Default = field(default=default, metadata=metadata)
     return option_field
@@ -37,7 +37,7 @@ def option(
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Options of the new scores; all costs are natural-log costs at LM scale 1."""
+    """Options that determine the new scores; all costs are natural-log costs at LM scale 1."""
 
     section: ClassVar[str] = "Models"
 
@@ -52,26 +52,26 @@ class ScoreOptions:
     word_penalty: float = option(0.0, "Cost per word during the search only; it is not included in the output.")
     unk_penalty: float | None = option(
         None,
-        "Cost of an unknown word in addition to that of <unk>.  [default: ln of the number of words sharing <unk>]",
+        "Cost added to that of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
     )
     max_unknown: float = option(
-        0.5, "Reject files in which more than this fraction of the arcs have words unknown to the model.", 0, 1
+        0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
     )
     map_words: tuple[WordMapping, ...] = option(
-        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> (unk)."
+        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> to it (unk)."
     )
     normalizer: str = option(AUTO, NORMALIZER_HELP)
     lm_text: LMText = option(
         "auto",
-        "Text that the models score: words as they are written, or their lexical forms.  "
-        "[default: written for models of pieces that have capitals, else lexical]",
+        "Text that the models score: words as written in the lattice, or their lexical forms.  "
+        "[default: written for subword models that distinguish case, else lexical]",
         choices=get_args(LMText),
     )
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of the algorithms that search with the language model, some of them of pruned and trie, too."""
+    """Options of the algorithms that search with the language model; ``pruned`` and ``trie`` use some of them."""
 
     section: ClassVar[str] = "Search"
 
@@ -82,16 +82,20 @@ class SearchOptions:
         LARGEST,
     )
     beam: float | None = option(
-        None, "Keep hypotheses within this cost of the best; inf keeps all.  [default: 6; 8 for nbest, cover, trie]", 0
+        None,
+        "Keep hypotheses whose cost is within this of the best; inf keeps all.  "
+        "[default: 6; 8 for nbest, cover and trie]",
+        0,
     )
     prune_beam: float | None = option(
         None,
-        "Drop arcs whose best path exceeds the first pass's best cost by this much.  [default: beam + 2; 5 for cover]",
+        "Before the search, drop arcs whose best path costs more than the best path plus this.  "
+        "[default: beam + 2; 5 for cover]",
         0,
     )
     merge_order: int | None = option(
         None,
-        "Merge hypotheses that share this many history words; 0 compares whole histories.  "
+        "Merge hypotheses whose last N history words are equal; 0 compares whole histories.  "
         "[default: 5; 0 if --max-hyps is 0]",
         0,
         LARGEST,
@@ -99,26 +103,28 @@ class SearchOptions:
     max_active: int = option(
         256, "Maximum number of active hypotheses per lattice and level; 0 means no limit.", 0, LARGEST
     )
-    look_ahead: LookAhead = option("calibrated", "Estimate of the remaining cost.")
+    look_ahead: LookAhead = option("calibrated", "Estimate of the cost from a state to the end of the lattice.")
 
 
 @dataclass(frozen=True)
 class EngineOptions(SearchOptions, ScoreOptions):
-    """Options of all algorithms; subclasses add those of some."""
+    """Options that every engine receives; subclasses add those of particular algorithms."""
 
     section: ClassVar[str] = "Search"
 
-    algorithm: str | None = None  # `RescoreOptions` has its help
-    output: Output = option("lattice", "Expanded lattice, input topology with replaced graph costs, or best path.")
-    batch_arcs: int = option(200_000, "Maximum number of arcs of the lattices that are processed at once.", 1)
+    algorithm: str | None = None  # documented in `RescoreOptions`
+    output: Output = option(
+        "lattice", "Write the expanded lattice, the input lattice with new graph costs, or the best path."
+    )
+    batch_arcs: int = option(200_000, "Maximum number of arcs in the lattices that are processed at once.", 1)
 
     @property
     def record(self) -> Algorithm:
-        """The chosen algorithm, or the default one for lattices."""
+        """The selected algorithm; by default the one for lattices."""
         raise NotImplementedError
 
     def for_lattice(self: Options, lattice: Lattice) -> Options:
-        """Return the options with an algorithm: the default one for such a lattice if none is chosen."""
+        """Return the options with `algorithm` set; if it is None, to the default for this type of lattice."""
         if self.algorithm is not None:
             return self
         is_list = isinstance(lattice, ListLattice)
@@ -126,34 +132,34 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def hypotheses(self) -> int:
-        """Live hypotheses per arc or state, 0 for unlimited."""
+        """Maximum number of active hypotheses per arc or state; 0 means no limit."""
         return self.record.max_hyps if self.max_hyps is None else self.max_hyps
 
     @property
     def history_words(self) -> int:
-        """Words of history that keep hypotheses of one arc or state apart, 0 for all."""
+        """Number of history words in which hypotheses must differ to be kept separate; 0 compares whole histories."""
         return self.record.history_words(self)
 
     @property
     def scales(self) -> Scales:
-        """Factors of the costs of a path."""
+        """Scales of the costs of a path."""
         return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
 
     @property
     def search_beam(self) -> float:
-        """Beam on the expected cost of hypotheses."""
+        """Beam of the search, in cost."""
         return self.record.beam if self.beam is None else self.beam
 
     @property
     def first_pass_beam(self) -> float:
-        """Beam on first-pass costs; arcs outside are dropped before the search."""
+        """Beam on first-pass costs; arcs outside it are dropped before the search."""
         if self.prune_beam is not None:
             return self.prune_beam
         return self.search_beam + 2.0 if self.record.prune_beam is None else self.record.prune_beam
 
 
 def merge_order(options: EngineOptions) -> int:
-    """Return the number of words of history that keep hypotheses of one arc or state apart; 0 keeps all apart."""
+    """Return the number of last words by which histories are compared; 0 compares whole histories."""
     if options.merge_order is not None:
         return options.merge_order
     return DEFAULT_MERGE_ORDER if options.hypotheses else 0
@@ -161,14 +167,14 @@ def merge_order(options: EngineOptions) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A rescoring algorithm, whose record is in `ninja.rescoring.options.ALGORITHMS`."""
+    """A rescoring algorithm; `ninja.rescoring.options.ALGORITHMS` lists them."""
 
     name: str
-    options: type[Any]  # dataclass of its options, a base of `RescoreOptions`; its `section` is their title in the help
-    make_engine: Callable[..., Any]  # takes the arguments of `Engine`, and returns one
+    options: type[Any]  # a base class of `RescoreOptions`; its `section` is the heading in the help
+    make_engine: Callable[..., Any]  # takes the arguments of `Engine` and returns an `Engine`
     about: str  # for the help
     beam: float = 6.0  # default
-    prune_beam: float | None = None  # default; None for 2 above the beam
+    prune_beam: float | None = None  # default; None means beam + 2
     max_hyps: int = 0  # default
-    scores_sentences: bool = False  # works with models that score whole sentences only
+    scores_sentences: bool = False  # works with models that can score only whole sentences
     history_words: Callable[[Any], int] = merge_order

@@ -1,4 +1,4 @@
-"""Context carry-over: the words of a recording's earlier utterances are the history of the next one."""
+"""Context carry-over: the words of a recording's earlier utterances become the history of the next one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MAX_WORDS = 64
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """The recordings of utterances, and the number of words carried over.
+    """Assignment of utterances to recordings, and the number of words to carry over.
 
-    The language model reads the best paths of a recording's earlier utterances, in the order of the input, before it
-    scores the next one. An utterance that fails adds nothing.
+    Before the language model scores an utterance, it reads the best paths of the recording's earlier utterances, in
+    input order. An utterance that fails contributes no words.
     """
 
     recording: Mapping[str, str] | None = None  # by key; None if all utterances belong to one recording
-    begin: Mapping[str, float] = field(default_factory=dict)  # seconds, by key; must rise within a recording
-    max_words: int = MAX_WORDS  # of the history; 0 carries all words over
+    begin: Mapping[str, float] = field(default_factory=dict)  # seconds, by key; must not decrease within a recording
+    max_words: int = MAX_WORDS  # history length; 0 means no limit
 
     def __post_init__(self) -> None:
-        """Refuse a negative bound.
+        """Validate `max_words`.
 
         Raises:
             OptionError: `max_words` is negative.
@@ -37,19 +37,19 @@ class CarryOver:
 
     @classmethod
     def from_utt2spk(cls, path: str | os.PathLike[str], max_words: int = MAX_WORDS) -> CarryOver:
-        """Read Kaldi's ``utt2spk``: an utterance and its speaker on each line.
+        """Read a Kaldi ``utt2spk`` file, and treat each speaker as a recording.
 
         Raises:
-            FormatError: A line is something else, or an utterance occurs twice.
+            FormatError: A line does not have two fields, or an utterance occurs twice.
         """
         return cls(read_speakers(path), max_words=max_words)
 
     @classmethod
     def from_segments(cls, path: str | os.PathLike[str], max_words: int = MAX_WORDS) -> CarryOver:
-        """Read Kaldi's ``segments``: an utterance, its recording, begin and end in seconds on each line.
+        """Read a Kaldi ``segments`` file, whose lines are ``utterance recording begin end`` with times in seconds.
 
         Raises:
-            FormatError: A line is something else, or an utterance occurs twice.
+            FormatError: A line has another form, or an utterance occurs twice.
         """
         segments = read_segments(path)
         recording = {key: name for key, (name, _, _) in segments.items()}
@@ -57,20 +57,20 @@ class CarryOver:
 
 
 class RecordingQueue:
-    """Admits one utterance of each recording at a time; without carry-over, all at once."""
+    """Admit one utterance per recording at a time; without carry-over, admit every utterance at once."""
 
     def __init__(self, carry_over: CarryOver | None) -> None:
         self._carry_over = carry_over
-        self._waiting: dict[str, deque[Utterance]] = {}  # by recording with an utterance in flight: those behind it
+        self._waiting: dict[str, deque[Utterance]] = {}  # by recording, for recordings with an utterance in flight
         self._history: dict[str, list[int]] = {}
         self._begin: dict[str, float] = {}  # of the last utterance of each recording
         self._ready: deque[Utterance] = deque()
 
     def enter(self, utterance: Utterance) -> bool:
-        """Return whether an utterance may be rescored now; otherwise `ready` returns it later.
+        """Return whether an utterance may be rescored now; if not, `ready` returns it later.
 
         Raises:
-            LatticeError: Its recording is unknown, or the utterance begins before the previous one.
+            LatticeError: The recording of the utterance is unknown, or the utterance begins before the previous one.
         """
         if self._carry_over is None:
             return True
@@ -83,7 +83,7 @@ class RecordingQueue:
         return True
 
     def leave(self, utterance: Utterance, words: Sequence[int]) -> None:
-        """Add the words of an utterance to its recording's history, and admit the next one of the recording."""
+        """Add the words of an utterance to its recording's history, and admit the recording's next utterance."""
         if utterance.recording is None:
             return
         assert self._carry_over is not None
@@ -99,7 +99,7 @@ class RecordingQueue:
             del self._waiting[utterance.recording]
 
     def ready(self) -> Utterance | None:
-        """Return an utterance that has waited for its recording's previous one, if that is done."""
+        """Return an utterance whose predecessor in the recording is done; None if there is no such utterance."""
         return self._ready.popleft() if self._ready else None
 
     def _recording(self, carry_over: CarryOver, key: str) -> str:
@@ -107,12 +107,12 @@ class RecordingQueue:
             return ""
         recording = carry_over.recording.get(key)
         if recording is None:
-            raise LatticeError("the list of recordings for carry-over lacks this utterance", key=key)
+            raise LatticeError("this utterance is missing from the utt2spk or segments file for carry-over", key=key)
         begin = carry_over.begin.get(key)
         if begin is not None:
             if begin < self._begin.get(recording, begin):
                 raise LatticeError(
-                    f"it begins at {begin:.2f} s of {recording}, but comes after an utterance that begins at "
+                    f"this utterance begins at {begin:.2f} s in {recording}, but the previous one begins at "
                     f"{self._begin[recording]:.2f} s; sort the lattices by time for carry-over",
                     key=key,
                 )

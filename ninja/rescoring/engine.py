@@ -1,7 +1,7 @@
-"""The engine: many utterances in flight, the language model called for all of them at once, results in input order.
+"""The engine: rescores many utterances at once in batched language model calls, and returns results in input order.
 
-The result of an utterance does not depend on the others in flight. On several threads each takes the next utterance
-when its batch has capacity, and calls a twin of the model.
+The result of an utterance does not depend on the others in flight. With several threads, each thread takes the next
+utterance when its batch has capacity, and calls a copy of the model that shares its weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ninja.rescoring.models import BoundModels
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Source, Utterance
 
-SECONDS_TO_STOP = 10.0  # for threads whose results are no longer wanted
+SECONDS_TO_STOP = 10.0  # how long to wait for threads to end when a run is stopped
 
 Slots = npt.NDArray[np.int64]
 Words = npt.NDArray[np.int32]
@@ -44,15 +44,15 @@ Result = TypeVar("Result")
 
 
 class InFlight:
-    """Utterances from when they are read until their results are returned, and the lock of all shared state.
+    """Utterances that have been read but whose results have not been returned yet, with the lock of all shared state.
 
-    The lock also guards the source, the queue of recordings, the report, and symbol tables that grow.
+    The lock also guards the source, the recording queue, the report, and symbol tables that grow.
     """
 
     def __init__(self) -> None:
         self.num_arcs = 0  # of all utterances
-        self.has_ended = False  # the source
-        self.has_threads = False  # more than one thread computes
+        self.has_ended = False  # no utterance follows in the source
+        self.has_threads = False  # several threads rescore
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._utterances: deque[Utterance] = deque()  # in input order
@@ -60,17 +60,17 @@ class InFlight:
 
     @property
     def is_empty(self) -> bool:
-        """True if all results are returned."""
+        """True if all results have been returned."""
         return not self._utterances
 
     def add(self, utterance: Utterance) -> None:
-        """Add an utterance, whose arcs count until it is popped."""
+        """Add an utterance; its arcs are counted until it is popped."""
         utterance.num_arcs = max(utterance.lattice.num_arcs, 1)
         self._utterances.append(utterance)
         self.num_arcs += utterance.num_arcs
 
     def pop_done(self) -> Utterance | None:
-        """Remove the next utterance in input order and return it, if it is done."""
+        """Remove and return the next utterance in input order, if it is done."""
         with self.lock:
             if not self._utterances or not self._utterances[0].is_done:
                 return None
@@ -79,7 +79,11 @@ class InFlight:
             return self._utterances.popleft()
 
     def wait_for_more(self, most_arcs: int) -> bool:
-        """Wait, in an idle thread, until fewer arcs are in flight; return False if the source has ended."""
+        """Block an idle thread until fewer than `most_arcs` arcs are in flight.
+
+        Returns:
+            False if no more utterances will come, or if there is only one thread.
+        """
         if not self.has_threads:
             return False
         with self.lock:
@@ -88,14 +92,14 @@ class InFlight:
             return not self.has_ended and not self._stopped
 
     def stop(self) -> None:
-        """Wake all waiting threads to end them."""
+        """Wake all waiting threads so that they end."""
         with self.lock:
             self._stopped = True
             self._changed.notify_all()
 
 
 class Engine(Source):
-    """One pass of a model over the utterances of a source; subclasses search, or score whole sentences."""
+    """One pass of a model over the utterances of a source; subclasses implement the algorithms."""
 
     def __init__(
         self,
@@ -112,13 +116,13 @@ class Engine(Source):
         self.options = options
         self.queue = queue
         self.report = report
-        self.num_threads = num_threads  # used if the models have twins
-        self.batch_arcs = options.batch_arcs  # of each thread
+        self.num_threads = num_threads  # 1 is used if a model has no `LanguageModel.twin`
+        self.batch_arcs = options.batch_arcs  # per thread
         self.in_flight = InFlight()
         self._steps: Generator[None, None, None] | None = None
 
     def _poll(self) -> Utterance | None:
-        """Return the next rescored utterance that is not delivered yet, in input order."""
+        """Return the next rescored utterance in input order, skipping those already delivered to a future."""
         if self._steps is None:
             ahead = self.source.read_ahead(self.options.batch_arcs)
             if not ahead:
@@ -128,9 +132,9 @@ class Engine(Source):
             self._steps = self._start()
         while True:
             while (utterance := self.in_flight.pop_done()) is not None:
-                if utterance.result is not None:  # otherwise it failed, or is delivered
+                if utterance.result is not None:  # otherwise it failed, or was delivered
                     return utterance
-            if next(self._steps, True):  # a step yields None
+            if next(self._steps, True):  # steps yield None, so True means that they have ended
                 self.has_ended = True
                 return None
             if self.source.is_dry and self.in_flight.is_empty:
@@ -146,7 +150,7 @@ class Engine(Source):
             self._steps.close()
 
     def _start(self) -> Generator[None, None, None]:
-        """Rescore in one thread or several, stopping whenever some utterances may be done."""
+        """Start rescoring on one thread or on several; see `steps`."""
         models = self.models.for_threads(self.num_threads)
         if len(models) < 2:
             return self.steps(BatchedLM(self.models.lm))
@@ -158,10 +162,10 @@ class Engine(Source):
 
     @abstractmethod
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore with a model, stopping whenever some utterances may be done."""
+        """Rescore with a model, yielding whenever utterances may be done."""
 
     def next_utterance(self, most_arcs: float) -> Utterance | None:
-        """Return the next utterance to rescore; None if it is not read yet or too many arcs are in flight."""
+        """Return the next utterance to rescore; None if none is available yet or too many arcs are in flight."""
         while True:
             utterance = self.queue.ready()
             if utterance is not None:
@@ -172,7 +176,7 @@ class Engine(Source):
             if utterance is None:
                 self.in_flight.has_ended = self.source.has_ended
                 return None
-            if utterance.result is not None:  # of the previous pass
+            if utterance.result is not None:  # the result of the previous pass
                 utterance.lattice, utterance.result, utterance.is_done = utterance.result, None, False
                 utterance.recording, utterance.history = None, ()
             self.in_flight.add(utterance)
@@ -183,7 +187,7 @@ class Engine(Source):
                 self.fail(utterance, error)
 
     def finish(self, utterance: Utterance, result: Lattice, words: Sequence[int] = ()) -> None:
-        """Set the result of an utterance, and carry its words over to the next one of its recording."""
+        """Set the result of an utterance, and carry its words over to the recording's next utterance."""
         result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
             if utterance.future is not None:
@@ -194,7 +198,7 @@ class Engine(Source):
                 utterance.release()
 
     def fail(self, utterance: Utterance, error: NinjaError) -> None:
-        """Report the error of an utterance; that of a submitted one is for its future alone."""
+        """Set the error of an utterance, and report it unless the utterance was submitted with a future."""
         with self.in_flight.lock:
             if utterance.future is None:
                 self.report.fail(error, utterance.key)
@@ -204,26 +208,27 @@ class Engine(Source):
                 utterance.release()
 
     def note(self, notes: list[str]) -> None:
-        """Move notes of a model to the report."""
+        """Move the notes of a model to the report."""
         with self.in_flight.lock:
             while notes:
                 self.report.note(notes.pop(0))
 
 
-def on_threads(works: Sequence[Generator[None, None, None]], in_flight: InFlight) -> Generator[None, None, None]:
-    """Run each generator to its end in a thread of its own.
+def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight) -> Generator[None, None, None]:
+    """Run each generator to completion in its own thread.
 
-    Yields after each of their steps and at each end. Raises the first error. Meanwhile torch uses one thread in each.
+    Yields whenever a generator yields or finishes, and raises the first error. While they run, torch is limited to one
+    thread per generator.
     """
     in_flight.has_threads = True
     events: SimpleQueue[BaseException | None] = SimpleQueue()
     is_stopped = threading.Event()
 
-    def run(work: Generator[None, None, None]) -> None:
+    def run(job: Generator[None, None, None]) -> None:
         event: BaseException = _Ended()
         try:
-            with closing(work):
-                for _ in work:
+            with closing(job):
+                for _ in job:
                     events.put(None)
                     if is_stopped.is_set():
                         break
@@ -234,12 +239,12 @@ def on_threads(works: Sequence[Generator[None, None, None]], in_flight: InFlight
     torch: Any = sys.modules.get("torch")
     torch_threads = 0 if torch is None else torch.get_num_threads()
     threads = [
-        threading.Thread(target=run, args=(work,), name=f"rescoring-{number}", daemon=True)
-        for number, work in enumerate(works)
+        threading.Thread(target=run, args=(job,), name=f"rescoring-{number}", daemon=True)
+        for number, job in enumerate(jobs)
     ]
     try:
         if torch is not None:
-            torch.set_num_threads(1)  # also of threads that start from now on
+            torch.set_num_threads(1)  # also applies to threads started later
         with starting_threads():
             for thread in threads:
                 thread.start()
@@ -256,21 +261,21 @@ def on_threads(works: Sequence[Generator[None, None, None]], in_flight: InFlight
         in_flight.stop()
         until = time.monotonic() + SECONDS_TO_STOP
         for thread in threads:
-            if thread.ident is not None:  # it was started; a thread that waits for its source is abandoned
+            if thread.ident is not None:  # the thread was started; one that still waits for its source is abandoned
                 thread.join(max(0.0, until - time.monotonic()))
         if torch is not None:
             torch.set_num_threads(torch_threads)
 
 
 class _Ended(BaseException):
-    """The end of a thread."""
+    """Event of a thread that has finished."""
 
 
 class InThisThread:
-    """An executor, as of `concurrent.futures`, that computes at once."""
+    """A `concurrent.futures` executor that calls functions immediately, in the calling thread."""
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Return the future of a function's result, which is done already."""
+        """Call a function and return a completed future with its result or error."""
         future: Future[Result] = Future()
         try:
             future.set_result(function(*arguments))
@@ -288,7 +293,12 @@ class InThisThread:
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
-    """Replace graph costs; arcs and finals the search never used have no score of the new model and are left out."""
+    """Replace graph costs; arcs and final states whose new cost is infinite were not scored and are removed.
+
+    Args:
+        graph: New graph costs, [num_arcs].
+        final_graph: New final graph costs, [num_states].
+    """
     final_acoustic = np.where(np.isinf(final_graph), np.float32(np.inf), source.final_acoustic)
     used = np.isfinite(graph)
     changed = source.with_costs(np.where(used, graph, np.float32(0)))
@@ -297,10 +307,10 @@ def with_replaced_costs(
 
 
 class BatchedLM(LanguageModel):
-    """A language model called with at most `limit` histories or words at once; None is no limit.
+    """A language model that is called with at most `limit` histories or words at once; None means no limit.
 
-    When a call runs out of memory the limit becomes half its size, for the rest of the run, and the call is made
-    again in pieces.
+    If a call runs out of memory, the limit becomes half its batch size for the rest of the run, and the call is
+    repeated in smaller batches.
     """
 
     def __init__(self, lm: LanguageModel) -> None:
@@ -311,7 +321,7 @@ class BatchedLM(LanguageModel):
         self.unk, self.unk_words = lm.unk, lm.unk_words
         self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
         self.takes_phrases = lm.takes_phrases
-        self._too_many = 0  # size of the first call that ran out of memory since one that did not
+        self._too_many = 0  # batch size of the first call that ran out of memory since the last success
 
     @property
     def end_of_ids(self) -> int:
@@ -331,7 +341,7 @@ class BatchedLM(LanguageModel):
         return self.lm.score_trie(parent, word)
 
     def advance(self, slots: Slots, words: Words) -> Slots:
-        """See `LanguageModel.advance`; if it fails, the new slots are released."""
+        """See `LanguageModel.advance`; new slots are released if this fails."""
         return self._in_pieces("advance", slots, words, np.empty(0, np.int64))
 
     def logprob(self, slots: Slots, words: Words) -> npt.NDArray[np.float32]:
@@ -341,15 +351,21 @@ class BatchedLM(LanguageModel):
     def wave(
         self, released: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
     ) -> Answers:
-        """Release slots, make histories, score words; score slots below 0 count the new histories.
+        """Release slots, extend histories and score words; if this fails, the new histories are released.
 
-        If this fails, the new histories are released.
+        Args:
+            released: Slots to release.
+            advance_slot: Slots of the histories to extend.
+            advance_word: The word that extends each of them.
+            score_slot: Slots of the histories in which words are scored; -1 - i means the i-th new history.
+                Negative entries are replaced in place.
+            score_word: The words to score.
 
         Returns:
-            Slots of the new histories, natural-log probabilities, and the seconds it took.
+            Slots of the new histories, natural-log probabilities, and the elapsed seconds.
 
         Raises:
-            ModelError: The model returned another number of values, or the memory does not even hold one history.
+            ModelError: The model returned a wrong number of values, or a single history exceeds the memory.
         """
         start = time.perf_counter()
         if released.size:
@@ -365,7 +381,7 @@ class BatchedLM(LanguageModel):
         return new_slots, logprob, time.perf_counter() - start
 
     def _in_pieces(self, method: str, slots: Slots, words: Words, empty: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Call a method with as many slots at once as memory and limit allow."""
+        """Call a method on batches of slots that are as large as the limit and the memory allow."""
         pieces: list[npt.NDArray[Scalar]] = []
         first = 0
         try:
@@ -384,8 +400,8 @@ class BatchedLM(LanguageModel):
                     )
                 if self._too_many:
                     self.notes.append(
-                        f"out of memory at {self._too_many} questions to the language model; at most {self.limit} "
-                        "from now on"
+                        f"out of memory with a language model batch of {self._too_many}; batches are limited to "
+                        f"{self.limit} from now on"
                     )
                     self._too_many = 0
                 pieces.append(np.ascontiguousarray(answer, empty.dtype))
@@ -400,21 +416,21 @@ class BatchedLM(LanguageModel):
     def _halve(self, size: int, error: BaseException) -> None:
         if size == 1:
             raise ModelError(
-                "the memory does not hold one more history of the language model; use a smaller batch_arcs, "
-                "max_active or model"
+                "out of memory for a single history of the language model; use a smaller batch_arcs, max_active "
+                "or model"
             ) from error
         self.limit = size // 2
         self._too_many = self._too_many or size
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()  # joins fragments of free memory
+            torch.cuda.empty_cache()  # reduces fragmentation
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Tell whether numpy, or torch if it is in use, ran out of memory."""
+    """Return whether the error means that numpy or torch ran out of memory."""
     torch = sys.modules.get("torch")
     return (
         isinstance(error, MemoryError)
         or (torch is not None and isinstance(error, torch.OutOfMemoryError))
-        or "DefaultCPUAllocator: can't allocate memory" in str(error)  # torch has no type for this one
+        or "DefaultCPUAllocator: can't allocate memory" in str(error)  # torch raises a plain RuntimeError here
     )

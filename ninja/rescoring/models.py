@@ -1,4 +1,4 @@
-"""Language models of a rescoring: loaded from their files, and bound to the words of lattices."""
+"""Load the language models used for rescoring, and bind them to the words of lattices."""
 
 from __future__ import annotations
 
@@ -33,36 +33,39 @@ NEW, OLD = "the language model", "the old language model"
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files of the language models of a rescoring.
+    """The language model files used for rescoring.
 
-    Without `directions` the models are mixed in one pass. With them, each model rescores the results of the previous
-    one, and its weight is the LM weight of its pass.
+    If `directions` is empty, the models are mixed in one pass. Otherwise each model rescores the results of the
+    previous one, and its weight is the LM weight of its pass.
     """
 
-    models: Sequence[str | os.PathLike[str] | None] = (None,)  # as for ninja.lm.load; empty to use only the old model
+    models: Sequence[str | os.PathLike[str] | None] = (None,)  # see ninja.lm.load; empty to use only the old model
     old_lm: str | os.PathLike[str] | None = None
     mixture: How = "loglinear"
-    weights: Sequence[float] = ()  # of the models  [default: equal, or the LM weight for each pass]
-    directions: Sequence[Direction] = ()  # how each model reads sentences
+    weights: Sequence[float] = ()  # one per model  [default: equal, or the LM weight for each pass]
+    directions: Sequence[Direction] = ()  # direction in which each model reads sentences
     device: str = "auto"  # auto, cpu, cuda, cuda:1, "cuda:0,cuda:1", …
-    load_options: LoadOptions = DEFAULTS  # its device and words are not used
+    load_options: LoadOptions = DEFAULTS  # its device and words are ignored
 
     def __post_init__(self) -> None:
-        """Refuse numbers that do not match."""
+        """Validate the number of weights and directions."""
         for name, values in (("weights", self.weights), ("directions", self.directions)):
             if values and len(values) != len(self.models):
-                raise OptionError(f"{len(values)} {name} for {len(self.models)} language models")
+                raise OptionError(f"{len(values)} {name} for {len(self.models)} language models; give one per model")
 
     def load(
         self, options: Options, words: SymbolTable | None, log: Log, old_lm: Model = None
     ) -> tuple[list[tuple[Model, Options]], Model]:
-        """Load the models; return each pass, and the old model.
+        """Load the models.
 
         Args:
-            options: Options of every pass; `weights` and `directions` override theirs.
+            options: Options of every pass; `weights` and `directions` override its `lm_weight` and `backward`.
             words: The lattices' symbol table, for models without a vocabulary.
-            log: For notes about models that use this table.
-            old_lm: The old model, if it is loaded.
+            log: Receives notes about the devices and about models that use this table.
+            old_lm: The old model, if it is loaded already.
+
+        Returns:
+            The model and the options of each pass, and the old model.
 
         Raises:
             NinjaError: A model cannot be loaded, or a weight is out of range.
@@ -87,7 +90,7 @@ class ModelFiles:
             (lm, replace(options, lm_weight=weight, backward=direction == "backward"))
             for lm, weight, direction in zip(loaded, weights, self.directions, strict=True)
         ]
-        if options.output == "best":  # of the last pass alone
+        if options.output == "best":  # applies to the last pass only
             passes[:-1] = [(lm, replace(earlier, output="lattice")) for lm, earlier in passes[:-1]]
         return list(passes), old_lm
 
@@ -95,42 +98,46 @@ class ModelFiles:
 def load_model(
     path: str | os.PathLike[str] | None, words: SymbolTable | None, log: Log, options: LoadOptions = DEFAULTS
 ) -> LanguageModel:
-    """Load a model; a model without a vocabulary uses the lattices' words."""
+    """Load a model; a model without a vocabulary uses the lattices' symbol table."""
     try:
         return open_model(path, options)
     except (ModelError, OptionError) as error:
         try:
             lm = open_model(path, replace(options, words=words))
         except (ModelError, OptionError) as other:
-            # The words were not the cause, or the model has another fault, too.
+            # The missing vocabulary was not the cause, or was not the only error.
             raise (other if isinstance(error, OptionError) else error) from None
-        log.note(f"{path}: the words are those of the lattices' symbol table")
+        log.note(f"{path}: the model has no vocabulary; its word ids are taken from the lattices' symbol table")
         return lm
 
 
 def refuse_words(lm: Model, options: EngineOptions) -> None:
-    """Refuse a model of whole sentences for a chosen algorithm that scores words.
+    """Refuse a model that scores only whole sentences if the selected algorithm scores words.
 
     Raises:
-        ModelError: The model scores whole sentences only.
+        ModelError: The algorithm scores words, and the model only whole sentences.
     """
     if options.algorithm is None or lm is None or isinstance(lm, Mixture):
         return
     if lm.whole_sentences and not options.record.scores_sentences:
-        message = f"a masked language model scores whole sentences; {options.algorithm} scores words, so use nbest"
-        raise ModelError(message)
+        raise ModelError(
+            f"a masked language model can score only whole sentences, but the algorithm {options.algorithm} scores "
+            "words; use nbest"
+        )
 
 
 class BoundModels:
-    """New and old language model, bound to the words of the lattices.
+    """The new and the old language model, bound to the words of the lattices.
 
-    with an old model       graph + λ (−ln p_new + ln p_old)
-    without                 (1 − λ) graph + λ (−ln p_new)
-    without a new one       graph + λ ln p_old
+    The new graph cost of an arc, with the LM weight λ, is
+
+    with both models        graph + λ (−ln p_new + ln p_old)
+    with a new model only   (1 − λ) graph + λ (−ln p_new)
+    with an old model only  graph + λ ln p_old
     """
 
     def __init__(self, lm: Model, old_lm: Model, options: EngineOptions, maps: Sequence[WordMap] = ()) -> None:
-        """Mix the models, the old one with weight -1; `maps`, made with the same options, are used where they fit."""
+        """Combine the models, the old one with weight -1; reuse a map in `maps` that was made for this model."""
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
@@ -142,13 +149,13 @@ class BoundModels:
         elif lm is not None:
             self._unbound = lm
         else:
-            raise OptionError("there is neither a language model nor an old one; give at least one of them")
+            raise OptionError("neither a language model nor an old language model is set; give at least one of them")
         self._lm: LanguageModel | None = None if isinstance(self._unbound, Mixture) else self._unbound
         self._map = next((word_map for word_map in maps if word_map.lm is self._unbound), None)
         self._parts: Sequence[WordMap] = ()
 
     def for_threads(self, count: int) -> list[BoundModels]:
-        """Return a copy for each thread, once words are known; see `LanguageModel.for_threads`."""
+        """Return one copy per thread, or fewer; see `LanguageModel.for_threads`. Call `bind` first."""
         copies = []
         for lm in self.lm.for_threads(count):
             bound = copy.copy(self)
@@ -160,12 +167,16 @@ class BoundModels:
 
     @property
     def lm(self) -> LanguageModel:
-        """The model of the search; a mixture is made when the first symbol table is known."""
+        """The model used in the search; a mixture exists only after `bind` or `of`."""
         assert self._lm is not None, "no symbol table is known yet"
         return self._lm
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return the model's word of each arc, -1 = none, and its cost beyond the model's score, [num_arcs] each.
+        """Map the arcs of a lattice to words of the model.
+
+        Returns:
+            The word id of each arc in the model, -1 for no word, int32 [num_arcs]; and the cost of each arc in
+            addition to the model's score, float32 [num_arcs].
 
         Raises:
             SymbolError: An arc's word id is not in the symbol table.
@@ -179,10 +190,13 @@ class BoundModels:
         return words_and_costs
 
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
-        """Return the words that an utterance adds to its recording's history: its own, and ``<s>`` if the model has it.
+        """Return the words that an utterance adds to its recording's history: its own, then ``<s>`` if it exists.
 
-        With ``<s>`` the model begins the next sentence as in training, but remembers this one; the scores of an n-gram
-        model, which ignores words before ``<s>``, do not change. Words that the model lacks are left out.
+        With ``<s>`` the model begins the next sentence as in training, but remembers this one. The scores of an n-gram
+        model do not change, as it ignores words before ``<s>``. Words that the model lacks are omitted.
+
+        Args:
+            words: Word ids of the best path, in the lattice's symbol table.
         """
         assert lattice.words is not None
         ids = self._bound(lattice, lattice.words).lm_word[words]
@@ -190,25 +204,25 @@ class BoundModels:
         return [*carried, self.lm.bos] if carried and self.lm.bos is not None else carried
 
     def bind(self, lattices: Iterable[Lattice]) -> None:
-        """Bind the models to the first symbol table of some lattices.
+        """Bind the models to the first symbol table that the lattices carry.
 
         Raises:
             VocabularyError: No lattice carries a symbol table.
         """
         named = [lattice for lattice in lattices if lattice.words is not None]
         if not named:
-            raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
+            raise VocabularyError("the lattices have no symbol table; give the words.txt that they were made with")
         assert named[0].words is not None
         alike = [lattice for lattice in named if lattice.words is named[0].words]
         self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
 
     def named_models(self) -> list[tuple[str, LanguageModel]]:
-        """Return the models, those of mixtures one by one, with their names."""
+        """Return the names and models; a mixture is split into its components."""
         unbound = self._unbound
         return [*unbound.named_models()] if isinstance(unbound, Mixture) else [(NEW, unbound)]
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
-        """Return the model's map of a symbol table that holds all words of a lattice."""
+        """Return the map from a symbol table that contains all words of a lattice to the model's words."""
         if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options
@@ -222,7 +236,7 @@ class BoundModels:
         self._parts = tuple(self._lm.parts())
         vocabulary = self._lm.vocabulary
         entries = dict(words)
-        if vocabulary is not words and vocabulary.ids(entries) != list(entries.values()):  # its ids are others
+        if vocabulary is not words and vocabulary.ids(entries) != list(entries.values()):  # the ids differ
             self._parts = tuple(
                 WordMap(words, part.lm, part.unk_penalty, map_words=tuple(part.mapped), name=part.name)
                 for part in self._parts
@@ -236,7 +250,7 @@ class BoundModels:
 
 
 def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float | None = None) -> Coverage:
-    """Count how many arcs of some lattices carry words a language model lacks.
+    """Count the arcs whose words a language model lacks.
 
     Args:
         lattices: Lattices that share one symbol table.
@@ -250,5 +264,5 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     if first is None:
         return Coverage(Counter(), frozenset(), unk_penalty or 0.0)
     if first.words is None:
-        raise VocabularyError("the lattices carry no symbol table; give the words.txt they were made with")
+        raise VocabularyError("the lattices have no symbol table; give the words.txt that they were made with")
     return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))

@@ -1,4 +1,4 @@
-"""Options of a rescoring, and the registry of its algorithms."""
+"""Rescoring options, and the registry of algorithms."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CHOICES = {"output": get_args(Output), "look_ahead": get_args(LookAhead)}
 @documented
 @dataclass(frozen=True)
 class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
-    """Options of ``ninja.rescore``: those of its scores, of its algorithms, and of the run.
+    """Options of ``ninja.rescore``.
 
-    Options of other algorithms than the chosen one have no effect.
+    Options that the selected algorithm does not use have no effect.
     """
 
     section: ClassVar[str] = "Search"
@@ -39,12 +39,12 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
         None,
         "Search algorithm: "
         f"{', '.join(f'{algorithm.name} ({algorithm.about})' for algorithm in ALGORITHMS.values())}.  "
-        f"[default: {DEFAULT_ALGORITHM}; {DEFAULT_LIST_ALGORITHM} where the first lattice is an n-best list]",
+        f"[default: {DEFAULT_ALGORITHM}; {DEFAULT_LIST_ALGORITHM} if the first lattice is an n-best list]",
         choices=tuple(ALGORITHMS),
     )
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
+        """Validate the values."""
         for setting in fields(self):
             value, low, high = getattr(self, setting.name), setting.metadata["low"], setting.metadata["high"]
             if isinstance(value, int | float) and not low <= value <= high:  # NaN fails too
@@ -59,11 +59,11 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
                 raise OptionError(f"{name} is {getattr(self, name)}, but must be finite")
         for mapping in self.map_words:
             if mapping not in get_args(WordMapping):
-                raise OptionError(f"map_words has {mapping!r}, but takes {', '.join(get_args(WordMapping))}")
+                raise OptionError(f"map_words contains {mapping!r}, but takes only {', '.join(get_args(WordMapping))}")
 
     @property
     def record(self) -> Algorithm:
-        """The chosen algorithm, or the default one for lattices."""
+        """The selected algorithm; by default the one for lattices."""
         return ALGORITHMS[self.algorithm or DEFAULT_ALGORITHM]
 
 

@@ -1,4 +1,4 @@
-"""Preparation of utterances for their rescoring: equal texts merged, words checked, context added."""
+"""Prepare utterances for rescoring: merge hypotheses with equal text, check words and add the context."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ninja.rescoring.utterances import ADVICE, Source, Utterance, is_ambiguous, 
 class ContextStage(Protocol):
     """A stage that makes phrases more probable before lattices are rescored, such as ``ninja.context.Contextual``."""
 
-    forms: LexicalForms | None  # the normalizer of the run, which the rescoring sets
+    forms: LexicalForms | None  # the normalizer of the run; set by `Rescorer`
 
     @property
     def old_model(self) -> Any:
-        """The first pass's language model, if it is loaded."""
+        """The first-pass language model, if it is loaded."""
 
     def prepare(self, utterance: Utterance, log: RescoreReport) -> None:
         """Add the context to the lattice of an utterance, and set its ``phrases``."""
@@ -31,19 +31,19 @@ class ContextStage(Protocol):
         """Load the models for the lattices' words."""
 
     def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
-        """Return the maps of a symbol table to the words of class models, which may lack any of them."""
+        """Return the maps from a symbol table to the words of class models, which may lack any number of words."""
 
     def over(self, lm: Model) -> Model:
-        """Return the language model that reads phrases; the same model if there is no context model."""
+        """Wrap a language model so that it reads phrases; return it unchanged if there is no context model."""
 
 
 class Preparation(Source):
-    """Utterances of a source with equal texts merged, words checked and context added.
+    """The prepared utterances of a source.
 
     Args:
-        check: Check of the words of all lattices; None if the caller checks them.
-        refuse: Raises an error for a submitted lattice with too many words that a model lacks.
-        forms: Returns the lexical forms of a lattice's words; None if texts are compared as they are written.
+        check: Checks the words of all lattices; None if the caller does.
+        refuse: Called with each submitted lattice; raises an error if models lack too many of its words.
+        forms: Returns the lexical forms of a lattice's words, or None to compare texts as they are written.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Preparation(Source):
         lattice = utterance.lattice
         if num_merged and not report.merged:
             report.note(
-                f"{utterance.key}: {num_merged} hypotheses have the text of another one; their probabilities add up"
+                f"{utterance.key}: {num_merged} hypotheses repeat the text of another; their probabilities are summed"
             )
         report.merged += num_merged
         report.arcs += lattice.num_arcs

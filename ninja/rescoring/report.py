@@ -1,4 +1,4 @@
-"""`RescoreReport`: the log of a rescoring, and its check that models know most words of a file."""
+"""`RescoreReport`: the log of a rescoring run, and the check that models know most words of a file."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from ninja.log import Log
 
 WordMaps = Callable[[SymbolTable], Sequence[WordMap]]
 
-ENOUGH_LATTICES = 100  # of a file, after which a model is refused before the file ends
+ENOUGH_LATTICES = 100  # lattices of a file after which a model may be refused before the file ends
 
 
 class VocabularyCheck:
-    """Count the words of lattices that models lack, by file and over the run, and refuse files.
+    """Count the words that models lack, per file and over the run, and refuse files with too many.
 
-    A file is refused if the share of arcs whose words a model lacks is too large: after its first hundred lattices, or
-    at its end. Files of one lattice are judged together, as a single lattice may have several rare words.
+    A file is refused if a model lacks the words of too large a fraction of its arcs. This is tested after the first
+    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, as one lattice
+    may have several rare words.
 
     Args:
-        word_maps: Returns the maps of a symbol table to the words of each model.
-        max_unknown: The largest share, 0 to 1.
+        word_maps: Returns the map from a symbol table to the words of each model.
+        max_unknown: The largest allowed fraction of arcs, 0 to 1.
         cover: Called with the coverage of each file's words by each model.
-        other_maps: Returns maps of models that may lack any share of the words; these are reported only.
+        other_maps: Returns further maps, whose coverage is reported but not tested.
     """
 
     def __init__(
@@ -47,16 +48,16 @@ class VocabularyCheck:
         self._max_unknown = max_unknown
         self._cover = cover
         self._words: SymbolTable | None = None
-        self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs of each word of the table since `_sum_up`
+        self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs per word of the table since `_sum_up`
         self._file: str | None = None
-        self._num_lattices = 0  # of the file
-        self._num_judged = 0  # models, the first of the coverages
-        self._all_fail = True  # each lattice of the file has a word that a model without <unk> lacks
-        self._of_file: tuple[Coverage, ...] = ()
-        self._of_single: tuple[Coverage, ...] = ()  # of all files of one lattice
+        self._num_lattices = 0  # in the current file
+        self._num_judged = 0  # number of coverages, from the first, that are tested
+        self._all_fail = True  # every lattice of the file has a word that a model without <unk> lacks
+        self._of_file: tuple[Coverage, ...] = ()  # one per model
+        self._of_single: tuple[Coverage, ...] = ()  # of all files that contain a single lattice
 
     def __call__(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
-        """Yield lattices, which are judged as one file.
+        """Yield the lattices, testing them as one file.
 
         Raises:
             VocabularyError: A model lacks too many words.
@@ -67,7 +68,7 @@ class VocabularyCheck:
         self.end_file()
 
     def read(self, inputs: Inputs) -> Iterator[Keyed]:
-        """Yield the lattices of inputs, or of one of their files, and judge the words file by file.
+        """Yield the lattices of inputs, testing each file.
 
         Raises:
             VocabularyError: A model lacks too many words.
@@ -80,7 +81,7 @@ class VocabularyCheck:
             self.close()
 
     def close(self) -> None:
-        """Judge the files of one lattice.
+        """Test the files that contain a single lattice.
 
         Raises:
             VocabularyError: A model lacks too many of their words.
@@ -88,7 +89,7 @@ class VocabularyCheck:
         self._refuse(self._of_single)
 
     def add(self, lattice: Lattice, file: str | None = None) -> None:
-        """Count the words of a lattice, and judge the previous file if this one is of another.
+        """Count the words of a lattice; test the previous file if this lattice begins another file.
 
         Raises:
             VocabularyError: A model lacks too many words.
@@ -115,7 +116,7 @@ class VocabularyCheck:
             self._refuse_without_unk(self._of_file)
 
     def _sum_up(self) -> None:
-        """Add the counts to the coverage of the file by each model."""
+        """Add the counts to each model's coverage of the file."""
         if self._words is not None and self._count.any():
             judged = self._word_maps(self._words)
             self._num_judged = len(judged)
@@ -124,7 +125,7 @@ class VocabularyCheck:
         self._count = np.zeros(self._count.size, np.int64)
 
     def end_file(self) -> None:
-        """Judge the lattices since the last file.
+        """Test the lattices of the current file.
 
         Raises:
             VocabularyError: A model lacks too many words.
@@ -146,55 +147,60 @@ class VocabularyCheck:
                 raise unknown_words(coverage, self._max_unknown, file)
 
     def _refuse_without_unk(self, coverages: Sequence[Coverage]) -> None:
-        """Refuse a model without <unk> that can score no lattice of the file; otherwise single lattices fail."""
+        """Refuse a model without <unk> if it cannot score any lattice of the file."""
         for coverage in coverages[: self._num_judged] if self._all_fail else ():
             if coverage.lacking and not coverage.has_unk:
-                raise VocabularyError(f"{coverage.facts}; it has no <unk>: {coverage.advice}", self._file)
+                raise VocabularyError(f"{coverage.facts}; the model has no <unk>: {coverage.advice}", self._file)
 
 
 def unknown_words(coverage: Coverage, max_unknown: float, file: str | None = None) -> VocabularyError:
-    """Return the error of a model that lacks too many words; the model or the symbol table is probably a wrong one."""
+    """Return the error for a model that lacks too many words."""
     return VocabularyError(
-        f"{coverage.facts}; more than max_unknown = {max_unknown:.0%}: is this the right model, and the right symbol "
-        "table? Raise max_unknown to go on all the same",
+        f"{coverage.facts}; this is more than max_unknown = {max_unknown:.0%}: check that the model and the symbol "
+        "table match the lattices, or raise max_unknown",
         file,
     )
 
 
 @dataclass(slots=True)
 class RescoreReport(Log):
-    """Log of a run of ``rescore``: its failures and notes, and the work done."""
+    """Log of a rescoring run: failures, notes and counts."""
 
-    arcs: int = 0  # read
+    arcs: int = 0  # arcs read
     arcs_written: int = 0
-    expanded_arcs: int = 0  # (hypothesis, arc) pairs the language model was asked about
+    expanded_arcs: int = 0  # (hypothesis, arc) pairs scored by the language model
     histories: int = 0  # distinct word histories, i.e. steps of the language model
     scores: int = 0  # distinct (history, word) pairs
     calls: int = 0  # batched calls of the language model
-    frames: int = 0  # alignment labels on the best paths, where the lattices carry any
-    seconds: float = 0.0
-    lm_seconds: float = 0.0  # of these, inside the language model
-    merged: int = 0  # hypotheses of n-best lists with the text of another, whose probability they were added to
-    left_out: int = 0  # hypotheses of n-best lists beyond num_best
-    coverages: tuple[Coverage, ...] = ()  # of the words of all lattices, by each language model
+    frames: int = 0  # alignment labels on the best paths, if the lattices have alignments
+    seconds: float = 0.0  # wall time
+    lm_seconds: float = 0.0  # part of `seconds` spent in the language model
+    merged: int = 0  # n-best hypotheses that were merged into another one with the same text
+    left_out: int = 0  # n-best hypotheses beyond num_best, which are dropped
+    coverages: tuple[Coverage, ...] = ()  # coverage of the words of all lattices, one per language model
     vocabulary: VocabularyCheck | None = None  # set by the caller, as stages do not know the files
 
     def cover(self, coverages: Sequence[Coverage]) -> None:
-        """Add the coverage of some lattices' words by the language models."""
+        """Add the language models' coverage of the words of a file."""
         self.coverages = added(self.coverages, coverages)
 
     def tell_coverage(self) -> None:
-        """Pass the coverage of all lattices' words on as notes."""
+        """Report the coverage of all lattices' words as notes."""
         for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
 
     def summary(self, seconds: float, frame_shift: float) -> str:
-        """Sum the run up in a line, given its wall time and the seconds of a frame."""
+        """Return a one-line summary of the run.
+
+        Args:
+            seconds: Wall time of the run.
+            frame_shift: Duration of a frame in seconds.
+        """
         audio = self.frames * frame_shift
         sound = f", {audio:.0f} s of audio (real-time factor {seconds / audio:.4f})" if audio else ""
-        lists = f", {self.merged} equal texts added up" if self.merged else ""
-        lists += f", {self.left_out} hypotheses beyond --num-best left out" if self.left_out else ""
+        lists = f", {self.merged} hypotheses with equal texts merged" if self.merged else ""
+        lists += f", {self.left_out} hypotheses beyond --num-best dropped" if self.left_out else ""
         return (
             f"{self.lattices} lattices{lists}, {self.arcs} arcs ({self.expanded_arcs} expanded), "
             f"{self.histories} histories, {self.calls} LM steps of {self.scores} scores, {seconds:.1f} s "

@@ -1,4 +1,4 @@
-"""`rescore`, and `Rescorer`: language models and options, ready for many lattices."""
+"""`rescore`, `iterate` and `Rescorer`, which rescore lattices with language models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A model, bound to the words of lattices, and the state of its pass over them."""
+    """A model that is bound to the words of lattices, and the state of its pass."""
 
     lm: Model
     models: BoundModels
@@ -47,7 +47,7 @@ class _Pass:
     queue: RecordingQueue
 
     def engine(self, source: Source, first: Utterance, report: RescoreReport, num_threads: int) -> Engine:
-        """Return the engine of the algorithm in the options, or of the default one for the first utterance."""
+        """Return the engine of the selected algorithm; by default the one for the type of the first lattice."""
         self.options = options = self.options.for_lattice(first.result or first.lattice)
         refuse_words(self.lm, options)
         engine: Engine = options.record.make_engine(source, self.models, options, self.queue, report, num_threads)
@@ -55,25 +55,25 @@ class _Pass:
 
 
 class Rescorer:
-    """Rescores lattices of threads, of coroutines or of an iterable with language models.
+    """Rescore lattices from threads, coroutines or an iterable.
 
         with ninja.Rescorer(lm, options) as rescorer:
             future = rescorer.submit(lattice)         from any thread; future.result() is the rescored lattice
             lattice = await rescorer.rescore(lattice)  in a coroutine
         for key, lattice in rescorer(pairs): ...       as `rescore`; also a stage of ``ninja.pipeline``
 
-    Submitted lattices that are in flight at once are rescored in one batch by a thread of the Rescorer. The models must
-    not be used elsewhere meanwhile. A submitted lattice is refused if models lack more than ``max_unknown`` of its
-    words, regardless of the others in flight; those of an iterable are judged as `rescore` judges them.
+    Lattices that are submitted concurrently are rescored in one batch by a thread of the Rescorer. Do not use the
+    models elsewhere at the same time. A submitted lattice is refused if a model lacks more than ``max_unknown`` of its
+    words; the lattices of an iterable are tested together, as by `rescore`.
 
     Args:
-        lm: A language model, see ``ninja.lm.load``, a mixture of several, or None to take only the old one out. Or
-            files, which are loaded for the words of the first lattice.
-        old_lm: The first pass's language model, as for `rescore`; not with files.
-        carry_over: Recordings of utterances, for a model that reads the words of earlier ones.
-        context: Stage before the rescoring, such as ``ninja.context.Contextual``.
-        max_latency: Seconds, >= 0, that a lattice submitted while nothing is in flight waits for others.
-        max_waiting: Largest number of lattices in flight, >= 1; `submit` waits while there are so many.
+        lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
+            files, which are loaded when the first lattice arrives.
+        old_lm: The first-pass language model, as for `rescore`; not allowed with model files.
+        carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
+        context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
+        max_latency: Seconds, >= 0, that a lattice waits for others if it is submitted while nothing is in flight.
+        max_waiting: Maximum number of lattices in flight, >= 1; `submit` blocks while this many are in flight.
 
     Raises:
         OptionError: ``max_latency`` or ``max_waiting`` is out of range.
@@ -99,10 +99,10 @@ class Rescorer:
         self.old_lm = old_lm
         self.carry_over = carry_over
         self.context = context
-        self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # of the last table, and its size
+        self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # last table, its size, and its maps
         self._forms: LexicalForms | None = None
         self._models: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
-        self._live_passes: list[_Pass] = []  # of the submitted lattices
+        self._live_passes: list[_Pass] = []  # for submitted lattices
         self._service: Service | None = None
         self._opening = threading.Lock()
 
@@ -110,10 +110,10 @@ class Rescorer:
     def of_passes(
         cls, passes: Sequence[Pass], *, old_lm: Model = None, carry_over: CarryOver | None = None
     ) -> Rescorer:
-        """Rescore with several models in turn, see `iterate`.
+        """Return a Rescorer that applies several models in turn; see `iterate`.
 
         Raises:
-            OptionError: There is no pass.
+            OptionError: `passes` is empty.
         """
         if not passes:
             raise OptionError("there is no language model to rescore with")
@@ -122,21 +122,22 @@ class Rescorer:
         return rescorer
 
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Return the rescored lattices in input order, computed lazily; see `rescore`.
+        """Yield the rescored lattices in input order, computed lazily; see `rescore`.
 
-        A batch waits until the source has yielded `batch_arcs` arcs or has ended; `rescore` does not wait.
+        Unlike `rescore`, this waits until the source has yielded `batch_arcs` arcs or has ended before it rescores.
         """
         return self._results(IterableSource(lattices), RescoreReport() if log is None else log)
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Rescore on several threads, which share the models' weights; the results are the same bytes.
+        """Rescore on several threads that share the model weights; the results are byte-identical to those of one.
 
-        Models without twins, see `LanguageModel.twin`, share each product among torch's threads instead.
+        If `LanguageModel.twin` returns None, lattices are rescored on one thread, and torch parallelises each matrix
+        product instead.
         """
         return self._results(IterableSource(lattices), log, num_threads)
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return the check of lattices' words for a run over files, which sets ``log.vocabulary``."""
+        """Return the check of the lattices' words, for a caller that reads files and sets ``log.vocabulary`` to it."""
         return VocabularyCheck(
             lambda words: self._word_maps(words, log),
             self.options.max_unknown,
@@ -145,22 +146,23 @@ class Rescorer:
         )
 
     def submit(self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None) -> Future[Lattice]:
-        """Rescore a lattice together with those of other callers, from any thread.
+        """Submit a lattice for rescoring; may be called from any thread.
 
         Args:
-            lattice: A lattice with its symbol table; callers should share one table, to which the model is bound.
-            entities: Phrases of this utterance, for the context: ``Entities``, or an argument of ``Entities.from_dict``
-                such as ``{"@name": ["tom chen"]}``.
+            lattice: A lattice with a symbol table. Callers should share one table, as the models are bound to it.
+            entities: Phrases of this utterance for the context stage: ``Entities``, or an argument of
+                ``Entities.from_dict`` such as ``{"@name": ["tom chen"]}``.
             timeout: Seconds to wait while ``max_waiting`` lattices are in flight.  [default: no limit]
 
         Returns:
-            A future of the rescored lattice. Errors of the lattice are raised by this future only. A lattice whose
-            future is cancelled before it is in flight is dropped.
+            A future of the rescored lattice. Errors of the lattice are raised by this future only. Cancelling the
+            future before rescoring begins drops the lattice.
 
         Raises:
             BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
             ClosedError: The Rescorer is closed.
-            OptionError: There are entities, but no context; several models take turns; or this is not a lattice.
+            OptionError: Entities are given without a context, the Rescorer has several passes, or `lattice` is not a
+                lattice.
         """
         service = self._opened(entities)
         utterance, future = service.utterance(lattice, entities)
@@ -170,10 +172,9 @@ class Rescorer:
         return future
 
     async def rescore(self, lattice: Lattice, entities: Any = None) -> Lattice:
-        """Rescore a lattice together with those of other callers, in a coroutine.
+        """Rescore a lattice in a coroutine; see `submit` for arguments and errors.
 
         While ``max_waiting`` lattices are in flight, this waits without blocking a thread. Cancelling frees the slot.
-        Arguments and errors, of the lattice too, are those of `submit`.
         """
         import asyncio  # only needed here
 
@@ -190,10 +191,10 @@ class Rescorer:
         return await asyncio.wrap_future(future)
 
     def close(self, timeout: float | None = None) -> None:
-        """Refuse further lattices and finish those in flight, as leaving ``with`` does.
+        """Refuse further lattices and finish those in flight; leaving the ``with`` block calls this.
 
         Args:
-            timeout: Seconds, after which the futures of unfinished lattices fail with ``ClosedError``.
+            timeout: Seconds after which the futures of unfinished lattices fail with ``ClosedError``.
                 [default: no limit]
         """
         with self._opening:
@@ -203,7 +204,7 @@ class Rescorer:
 
     @property
     def report(self) -> RescoreReport:
-        """Counts and notes of the submitted lattices; their errors are raised by the futures."""
+        """Counts and notes for the submitted lattices; errors are raised by their futures instead."""
         return self._opened(None).report
 
     def __enter__(self) -> Rescorer:
@@ -213,13 +214,14 @@ class Rescorer:
         self.close(None if kind is None else 0.0)
 
     def _opened(self, entities: Any) -> Service:
-        """Return the service, which is started for the first lattice."""
+        """Return the service, creating it on the first call."""
         if entities is not None and self.context is None:
-            raise OptionError(
-                "entities need a context to know their boosts; give Rescorer(..., context=Contextual(...))"
-            )
+            raise OptionError("entities need a context stage; give Rescorer(..., context=Contextual(...))")
         if len(self._models) > 1 or (self.files is not None and self.files.directions):
-            raise OptionError("several models that take turns go over an iterable; submit to a Rescorer for each")
+            raise OptionError(
+                "lattices cannot be submitted to a Rescorer with several passes; call it with an iterable, or use one "
+                "Rescorer per model"
+            )
         with self._opening:
             if self._service is None:
                 self._service = self._new_service()
@@ -241,7 +243,7 @@ class Rescorer:
             model_pass.queue = RecordingQueue(self.carry_over)
 
     def _results(self, source: Source, report: RescoreReport, num_threads: int = 1) -> Iterator[Keyed]:
-        """Return the rescored lattices of a source; options that contradict each other are refused at once."""
+        """Return an iterator over the rescored lattices; conflicting options are refused before the first one."""
         if not isinstance(report, RescoreReport):
             name = type(report).__name__
             raise OptionError(f"log is of type {name}, but a Rescorer needs a RescoreReport; give RescoreReport()")
@@ -256,7 +258,7 @@ class Rescorer:
             for utterance in utterances:
                 assert utterance.result is not None
                 report.arcs_written += utterance.result.num_arcs
-                with suppress(LatticeError):  # alignments may contradict each other
+                with suppress(LatticeError):  # the alignments of paths may differ in length
                     report.frames += num_frames(utterance.result)
                 report.seconds = time.perf_counter() - start
                 yield utterance.key, utterance.result
@@ -267,16 +269,16 @@ class Rescorer:
     def _rescored(
         self, source: Source, report: RescoreReport, passes: list[_Pass], num_threads: int = 1
     ) -> Iterator[Utterance]:
-        """Yield the utterances of a source in its order, without those that failed or are delivered.
+        """Yield the rescored utterances in input order, except those that failed or were delivered to a future.
 
         Args:
-            passes: Filled when the models are loaded, if it is empty.
+            passes: The passes; an empty list is filled in place once the models are loaded.
         """
         source = self._prepared(source, report)
         first = source.first()
         if first is None:
             return
-        if not self._models:  # not loaded by the check of words
+        if not self._models:  # the vocabulary check has not loaded them
             self._load(first.lattice.words, report)
         self._read_forms(report)
         if not passes:
@@ -301,13 +303,13 @@ class Rescorer:
         )
 
     def _forms_of(self, lattice: Lattice, report: RescoreReport) -> LexicalTable | None:
-        """Return the lexical forms of a lattice's words, unless a model reads them as they are written."""
+        """Return the lexical forms of a lattice's words; None if a model reads the words as they are written."""
         forms = self._read_forms(report)
         lms = [model for lm, _ in self._models for model in models_of(lm)]
         return forms.table(lattice) if all(isinstance(lm, LexicalLM) for lm in lms) else None
 
     def _read_forms(self, report: RescoreReport) -> LexicalForms:
-        """Let the models read the lexical forms of words."""
+        """Make the models read lexical forms where needed, and return the normalizer of the run."""
         forms, text = self._run_forms(report), self.options.lm_text
         if not forms.are_identical:
             self._models = [(with_lexical_forms(lm, forms, text), options) for lm, options in self._models]
@@ -315,7 +317,7 @@ class Rescorer:
         return forms
 
     def _run_forms(self, report: RescoreReport) -> LexicalForms:
-        """Return the normalizer of the run, which the context shares."""
+        """Return the normalizer of the run, and set it in the context stage."""
         if self._forms is None:
             self._forms = LexicalForms(self.options.normalizer, report.note)
         if self.context is not None:
@@ -323,14 +325,14 @@ class Rescorer:
         return self._forms
 
     def _new_passes(self) -> list[_Pass]:
-        old_lm, passes, maps = self.old_lm, [], () if self._maps is None else self._maps[2]  # of the check of words
+        old_lm, passes, maps = self.old_lm, [], () if self._maps is None else self._maps[2]
         for lm, options in self._models:
             if self.carry_over is not None and options.backward:
-                raise OptionError("a model that reads backwards ignores earlier utterances; leave carry_over out")
+                raise OptionError("carry_over cannot be used with a model that reads sentences backward; omit it")
             refuse_words(lm, options)
             models = BoundModels(self._over(lm), old_lm, options, maps)
             passes.append(_Pass(lm, models, options, RecordingQueue(self.carry_over)))
-            old_lm = None  # the first pass takes it out
+            old_lm = None  # the first pass subtracts it
         return passes
 
     def _over(self, lm: Model) -> Model:
@@ -346,7 +348,7 @@ class Rescorer:
         self._models, self.old_lm = self.files.load(self.options, words, report, self.old_lm)
 
     def _word_maps(self, words: SymbolTable, report: RescoreReport) -> Sequence[WordMap]:
-        """Return the maps of a symbol table to the words of each model of each pass."""
+        """Return the maps from a symbol table to the words of each model in each pass."""
         if self._maps is not None and self._maps[0] is words and self._maps[1] == len(words):
             return self._maps[2]
         if not self._models:
@@ -358,11 +360,11 @@ class Rescorer:
             for name, model in models.named_models():
                 maps.append(WordMap(words, model, options.unk_penalty, map_words=options.map_words, name=name))
             old_lm = None
-        self._maps = words, len(words), maps  # a growing table was completed where that matters
+        self._maps = words, len(words), maps
         return maps
 
     def _refuse_unknown_words(self, lattice: Lattice, report: RescoreReport) -> None:
-        """Refuse a lattice with too many words that a model lacks."""
+        """Raise an error if a model lacks too many words of a lattice."""
         assert lattice.words is not None
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:
@@ -378,35 +380,38 @@ def rescore(
     carry_over: CarryOver | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
-    """Replace the language model scores of lattices by those of another model.
+    """Replace the language model scores of lattices with those of another model.
 
-    With the old language model, whose scores the lattices hold, the graph cost of an arc becomes
-    ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Without it, its share is taken
-    out by interpolation, ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact where
-    the graph cost is the old model's alone. Final states pay for ``</s>``. Acoustic costs stay as they are.
+    If the old language model, which gave the lattices their scores, is given, the graph cost of an arc becomes
+    ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Otherwise the costs are
+    interpolated: ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact if the graph
+    cost is the cost of the old language model only. The cost of ``</s>`` is added to final states. Acoustic costs do
+    not change.
 
     Args:
-        lattices: ``(key, lattice)`` pairs with symbol tables attached, as ``ninja.read`` yields them. A thread reads
-            them one at a time; while a slow source, such as a decoder, has no next lattice yet, all earlier lattices
+        lattices: ``(key, lattice)`` pairs with symbol tables, as ``ninja.read`` yields them. They are read one at a
+            time in a thread: while a slow source, such as a decoder, computes its next lattice, all earlier lattices
             are rescored and returned.
-        lm: A language model, see ``ninja.lm.load``, a mixture of several, or None to take only the old one out.
-        carry_over: Recordings of utterances, for a model that reads the words of earlier ones.
-        report: Filled during the run with counts, notes and the coverage of the words. With its ``on_error``, failed
-            lattices are left out and reported; without it, the first failure is raised.
+        lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model.
+        old_lm: The first-pass language model.
+        carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
+        report: Filled during the run with counts, notes and the coverage of the words. If its ``on_error`` is set,
+            failed lattices are reported and omitted; otherwise the first failure is raised.
 
     Returns:
-        ``(key, lattice)`` in input order, computed lazily. Memory is bounded by ``options.batch_arcs``. Closing or
-        deleting the iterator closes the source, too.
+        An iterator over ``(key, lattice)`` in input order, computed lazily. Memory is bounded by
+        ``options.batch_arcs``. Closing or deleting the iterator also closes the source.
 
     Raises:
-        VocabularyError: More than ``options.max_unknown`` of the arcs of the first hundred lattices, or of all, carry
-            words that a model lacks.
-        ModelError: A single step of the model exceeds the memory, or a model of whole sentences is to score words.
-        OptionError: There is no model, or words are to be carried over to a model that reads backwards.
-        NinjaError: Without ``on_error``, the first failure of a lattice.
+        VocabularyError: A model lacks the words of more than ``options.max_unknown`` of the arcs, in the first hundred
+            lattices or in all.
+        ModelError: A single step of the model exceeds the memory, or the algorithm scores words but the model can
+            score only whole sentences.
+        OptionError: No model is given, or carry-over is used with a model that reads backward.
+        NinjaError: The first failure of a lattice, if ``on_error`` is not set.
 
-    Source: after Kumar et al. 2017, arXiv:1711.05448 (hypotheses kept per arc; our reading, not their definition) and
-    Sundermeyer et al. 2014 (push-forward); look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
+    Source: arc-beam after Kumar et al. 2017, arXiv:1711.05448, which does not define it exactly; push-forward after
+    Sundermeyer et al. 2014; look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
     """
     return _run(Rescorer(lm, options, old_lm=old_lm, carry_over=carry_over), lattices, report)
 
@@ -419,35 +424,34 @@ def iterate(
     carry_over: CarryOver | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
-    """Rescore lattices with several language models in turn, each on the results of the one before.
+    """Rescore lattices with several language models in turn, each of which rescores the results of the previous one.
 
     Pass j changes the graph cost of an arc to ``(1 - w_j) * graph + w_j * -log p_j(word | history)``, where ``graph``
-    is the result of pass j - 1 and ``w_j`` the ``lm_weight`` of its options. Each pass searches the lattice that the
-    previous one wrote, so that later models do not score the paths that earlier ones pruned. Models that read sentences
-    from their end have ``backward=True`` in their options.
+    is the result of pass j - 1 and ``w_j`` is the ``lm_weight`` of pass j. Each pass searches the output lattice of the
+    previous pass, so later models do not score paths that earlier passes pruned. Set ``backward=True`` in the options
+    of models that read sentences from the end.
 
     Args:
         lattices: As for `rescore`.
-        passes: Each model and its options, first to last. After ``output="best"`` later passes have one path only.
-        old_lm: The language model of the first pass, whose scores the first of these passes takes out.
+        passes: The model and the options of each pass. After ``output="best"``, later passes see only one path.
+        old_lm: The language model of the recogniser, whose scores the first of these passes subtracts.
         carry_over: As for `rescore`, in every pass.
-        report: As for `rescore`, of all passes together.
+        report: As for `rescore`, for all passes together.
 
     Returns:
-        ``(key, lattice)`` in input order, computed lazily.
+        An iterator over ``(key, lattice)`` in input order, computed lazily.
 
     Raises:
-        OptionError: There is no pass.
+        OptionError: `passes` is empty.
 
-    Source: Ogawa et al. 2023, arXiv:2312.12764 (their interpolation along the iterations is not given; this is the
-    running one).
+    Source: Ogawa et al. 2023, arXiv:2312.12764, which does not state how scores are interpolated over the iterations.
     """
     return _run(Rescorer.of_passes(passes, old_lm=old_lm, carry_over=carry_over), lattices, report)
 
 
 def _run(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
     report = RescoreReport() if report is None else report
-    results = rescorer._results(Prefetch(lattices), report)  # refuses options that contradict each other
+    results = rescorer._results(Prefetch(lattices), report)  # refuses conflicting options
 
     def counted() -> Iterator[Keyed]:
         with closing(results):  # type: ignore[type-var]

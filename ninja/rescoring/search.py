@@ -1,7 +1,7 @@
-"""Search with the language model, wave by wave: arc-beam, push-forward, Kaldi's pruned composition.
+"""Algorithms that search with the language model: arc-beam, push-forward and Kaldi's pruned composition.
 
-Half of the lattices wait for the language model, which runs in a thread of its own, while the other half is expanded;
-then they swap.
+The lattices are divided into two halves. While the language model scores one half in its own thread, the other half is
+expanded; then they swap.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class PrunedOptions(EngineOptions):
     section: ClassVar[str] = "Search: pruned"
 
     max_ngram_order: int = option(
-        3, "pruned: for N, merge histories that share their last N-1 words; 0 keeps all histories apart.", 0, LARGEST
+        3, "pruned: merge histories whose last N-1 words are equal; 0 merges no histories.", 0, LARGEST
     )
     max_arcs: int = option(
-        100_000, "pruned: stop expanding a lattice at this many arcs once a path is complete.", 1, MAX_ARCS
+        100_000, "pruned: stop expanding a lattice at this many arcs if it has a complete path.", 1, MAX_ARCS
     )
     growth_ratio: float = option(
         1.5, "pruned: re-estimate costs each time the lattice grows by this factor.", 1.01, 1e6
@@ -40,17 +40,17 @@ class PrunedOptions(EngineOptions):
 
 
 class _HalfBatch:
-    """Lattices that are scored in the same calls."""
+    """Lattices that are scored in the same language model calls."""
 
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
-        self.utterances: dict[int, Utterance] = {}  # by the expander's number for each
-        self.num_arcs = 0  # of these
+        self.utterances: dict[int, Utterance] = {}  # by the number that the expander assigned
+        self.num_arcs = 0  # of all utterances
         self.answers: Future[Answers] | None = None
 
 
 class SearchEngine(Engine):
-    """Search wave by wave; hypotheses compete in each state."""
+    """Search in which hypotheses compete in each state."""
 
     options: PrunedOptions
     competes_on_arcs: ClassVar[bool] = False
@@ -100,7 +100,7 @@ class SearchEngine(Engine):
         )
 
     def _admit(self, half: _HalfBatch, busy: bool) -> None:
-        """Add lattices up to the limit of arcs, those included that are done but wait for a slow one before them."""
+        """Add lattices up to the limit on arcs, which includes finished lattices that wait for an earlier one."""
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:
                 most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
@@ -109,7 +109,7 @@ class SearchEngine(Engine):
                     return
                 try:
                     lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
-                    lm_word, extra = self.models.of(lattice)  # within the lock: a symbol table may grow while one reads
+                    lm_word, extra = self.models.of(lattice)  # locked: a symbol table may grow in another thread
                 except NinjaError as error:
                     self.fail(utterance, error)
                     continue
@@ -140,7 +140,7 @@ class SearchEngine(Engine):
             half.expander.remove(number)
 
     def _abandon(self, half: _HalfBatch) -> None:
-        """Release every slot, also when the run is stopped."""
+        """Release all slots, for example when the run is stopped."""
         if half.answers is not None and half.answers.exception() is None:
             slots, logprob, _ = half.answers.result()
             half.expander.scatter(slots, logprob)
@@ -149,12 +149,12 @@ class SearchEngine(Engine):
     def _result(
         self, expander: _search.Expander, number: int, status: int, utterance: Utterance
     ) -> tuple[Lattice, Sequence[int]]:
-        """Return the result of a search, and the words carried over to the next utterances."""
+        """Return the result of a search, and the words to carry over to the next utterance."""
         source = expander.source(number)
         if status == _search.NO_PATH:
-            raise LatticeError("no final state can be reached from the start", key=source.key)
+            raise LatticeError("no final state can be reached from the start state", key=source.key)
         if status == _search.NOT_FINITE:
-            raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
+            raise ModelError("the language model returned NaN or probability zero for a word", key=source.key)
         if status == _search.TOO_LARGE:
             raise _too_large(source.key)
         output, words = self.options.output, list[int]()
@@ -180,7 +180,9 @@ class SearchEngine(Engine):
 
 
 def _too_large(key: str) -> LatticeError:
-    return LatticeError(f"its expansion passes {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=key)
+    return LatticeError(
+        f"the expanded lattice exceeds {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=key
+    )
 
 
 class ArcBeamEngine(SearchEngine):
@@ -190,17 +192,17 @@ class ArcBeamEngine(SearchEngine):
 
 
 class PrunedEngine(SearchEngine):
-    """Kaldi's pruned composition, in which all hypotheses of a lattice compete."""
+    """Kaldi's pruned composition, in which all hypotheses of a lattice compete with each other."""
 
     is_pruned = True
 
 
 ARCBEAM = Algorithm("arcbeam", SearchOptions, ArcBeamEngine, "hypotheses compete on each arc", max_hyps=4)
-PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "in each state", max_hyps=5)
+PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "hypotheses compete in each state", max_hyps=5)
 PRUNED = Algorithm(
     "pruned",
     PrunedOptions,
     PrunedEngine,
-    "all together: Kaldi's pruned composition",
+    "Kaldi's pruned composition",
     history_words=lambda options: max(options.max_ngram_order - 1, 0),
 )

@@ -1,8 +1,8 @@
-"""Rescoring by whole sentences: chosen on first-pass costs, then scored all at once.
+"""Algorithms that select sentences or prefixes by first-pass costs and score them all at once: nbest, cover and trie.
 
-The lattices of a batch are unfolded: states are copied so that each arc has one word history, each algorithm in its
-own way. Their words are joined into one trie, and the language model is asked about that trie. The scores
-of a lattice do not depend on the others.
+The lattices of a batch are unfolded, i.e. states are copied so that each arc has a single word history; the algorithms
+differ in which histories they keep. The words of all lattices are joined into one trie, which the language model
+scores. The scores of a lattice do not depend on the others.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ninja.rescoring.engine import BatchedLM, Engine, out_of_memory, with_replac
 from ninja.rescoring.utterances import Utterance
 
 TOO_MANY_WORDS = (
-    "the memory does not hold its words in the language model all at once; set a smaller num_best, max_trie_nodes or "
-    "prune_beam"
+    "out of memory while the language model scored the words of this lattice; set a smaller num_best, max_trie_nodes "
+    "or prune_beam"
 )
 DEFAULT_NUM_BEST = 100
-NO_NODE = -2  # an arc without a word, a state that is not final
+NO_NODE = -2  # marks arcs without a word and states that are not final
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -48,13 +48,15 @@ class SentenceOptions(EngineOptions):
     section: ClassVar[str] = "Search: nbest, cover, trie"
 
     num_best: int | None = option(
-        None, "nbest: number of sentences per lattice.  [default: 100; for n-best lists, all]", 1, LARGEST
+        None, "nbest: maximum number of sentences per lattice.  [default: 100; all for n-best lists]", 1, LARGEST
     )
     min_posterior: float = option(0.5, "cover: split states after arcs whose posterior exceeds this.", 0, 1)
-    max_trie_nodes: int = option(1000, "trie: word prefixes of each lattice; 0 for all within the beam.", 0, LARGEST)
+    max_trie_nodes: int = option(
+        1000, "trie: maximum number of word prefixes per lattice; 0 keeps all within the beam.", 0, LARGEST
+    )
 
     def sentences_of(self, lattice: Lattice) -> int:
-        """Return the largest number of sentences of a lattice that ``nbest`` scores."""
+        """Return the maximum number of sentences of a lattice that ``nbest`` scores."""
         if self.num_best is not None:
             return self.num_best
         return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_NUM_BEST
@@ -62,16 +64,16 @@ class SentenceOptions(EngineOptions):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfolded:
-    """A lattice of copies and the trie of words that its arcs are scored by."""
+    """An unfolded lattice, whose states and arcs are copies, and the word trie that scores its arcs."""
 
-    state_map: Int32s  # [num_states], state each is a copy of
+    state_map: Int32s  # [num_states], source state of each copy
     arc_begin: Int64s  # [num_states + 1]
-    dst: Int32s  # [num_arcs], > source state
-    arc_map: Int64s  # [num_arcs], arc each is a copy of
-    arc_node: Int32s  # [num_arcs], node whose score the arc takes; NO_NODE
-    final_node: Int32s  # [num_states], node of </s> after the state's history; NO_NODE
-    parent: Int32s  # [num_nodes], -1 = the empty prefix; parents come before children
-    word: Int32s  # [num_nodes], the language model's ids
+    dst: Int32s  # [num_arcs], greater than the state that the arc leaves
+    arc_map: Int64s  # [num_arcs], source arc of each copy
+    arc_node: Int32s  # [num_arcs], trie node that scores the arc, or NO_NODE
+    final_node: Int32s  # [num_states], trie node of </s> after the state's history, or NO_NODE
+    parent: Int32s  # [num_nodes], -1 for the empty prefix; parents precede children
+    word: Int32s  # [num_nodes], word ids of the language model
 
     def lattice(self, source: Lattice, graph: Floats, final_graph: Floats, *, labels: bool = True) -> Lattice:
         """Return the copies as a lattice with new graph costs; see ``copied_lattice``."""
@@ -81,14 +83,14 @@ class Unfolded:
 
 
 def unfold_prefixes(lattice: Lattice, lm_word: Int32s, eos: int, options: SentenceOptions) -> Unfolded:
-    """Unfold a lattice along the trie of its best word prefixes.
+    """Unfold a lattice into the trie of its best word prefixes.
 
     Args:
-        lm_word: The language model's word of each arc, int32 [num_arcs], -1 = none.
-        eos: Its ``</s>``.
+        lm_word: The language model's word id of each arc, -1 for no word, int32 [num_arcs].
+        eos: The language model's id of ``</s>``.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or more than ten million arcs arise.
+        LatticeError: The lattice has no path from the start to a final state, or the result exceeds ten million arcs.
     """
     return _unfolded(
         lattice,
@@ -107,7 +109,7 @@ def unfold_prefixes(lattice: Lattice, lm_word: Int32s, eos: int, options: Senten
 
 
 def unfold_cover(lattice: Lattice, lm_word: Int32s, eos: int, options: SentenceOptions) -> Unfolded:
-    """Unfold a lattice into a cover of its arcs by best paths; arguments and errors as for `unfold_prefixes`."""
+    """Unfold a lattice so that each arc has the history of the best path through it; see `unfold_prefixes`."""
     return _unfolded(
         lattice,
         lambda: _search.cover(
@@ -127,24 +129,25 @@ def _unfolded(lattice: Lattice, unfold: Callable[[], Any]) -> Unfolded:
         arrays = unfold()
     except OverflowError as error:
         raise LatticeError(
-            f"unfolding it passes {MAX_ARCS} arcs; set max_trie_nodes, a larger min_posterior or a smaller prune_beam",
+            f"the unfolded lattice exceeds {MAX_ARCS} arcs; set max_trie_nodes, a larger min_posterior or a smaller "
+            "prune_beam",
             key=lattice.key,
         ) from error
     if arrays is None:
-        raise LatticeError("no final state can be reached from the start", key=lattice.key)
+        raise LatticeError("no final state can be reached from the start state", key=lattice.key)
     return Unfolded(*arrays)
 
 
 def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int, scales: Scales) -> Unfolded:
-    """Unfold the n best paths of different words as the tree of their arcs; see `unfold_prefixes`."""
+    """Unfold the n best paths with distinct word sequences into the tree of their arcs; see `unfold_prefixes`."""
     paths = nbest(lattice, num_best, scales)
     begin = np.cumsum([0, *(path.arcs.size for path in paths)])
     arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
     tree = WordTrie()
-    branch = tree.add(arcs, begin)  # branch of the tree of each arc of each path
-    arc, above = tree.word, tree.parent  # of each branch; the state it enters has its number and one
+    branch = tree.add(arcs, begin)  # tree branch of each arc of each path
+    arc, above = tree.word, tree.parent  # of each branch; branch b enters state b + 1
 
-    # The same sequences again, as words: those of the model, and </s> behind each.
+    # The same paths as word sequences: the model's words, each followed by </s>.
     word = np.insert(lm_word[arcs], begin[1:], eos)
     spoken = word >= 0
     spoken_begin = np.concatenate([[0], np.cumsum(spoken)])[begin + np.arange(begin.size)]
@@ -173,16 +176,16 @@ def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfolding:
-    """An utterance of the batch."""
+    """An utterance of the batch with its unfolded lattice."""
 
     utterance: Utterance
-    source: Lattice  # that was unfolded
-    extra: Floats  # [num_arcs of it], cost of each word beyond the model's
+    source: Lattice  # the lattice before unfolding
+    extra: Floats  # [num_arcs of source], word costs in addition to the model's score
     unfolded: Unfolded
 
 
 class SentenceEngine(Engine):
-    """Scoring of whole sentences; subclasses choose them."""
+    """Base of the engines that score unfolded lattices."""
 
     options: SentenceOptions
 
@@ -196,7 +199,7 @@ class SentenceEngine(Engine):
                 return
 
     def _batch(self) -> list[Unfolding]:
-        """Unfold lattices until there are enough arcs, or all others wait for a lattice of their recording."""
+        """Unfold lattices until the batch has enough arcs, or no other lattice can be rescored now."""
         batch: list[Unfolding] = []
         arcs = 0
         most = 2 * self.options.batch_arcs
@@ -215,20 +218,27 @@ class SentenceEngine(Engine):
 
     def _unfold(self, utterance: Utterance) -> Unfolding:
         lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
-        with self.in_flight.lock:  # a symbol table may grow while another thread reads
+        with self.in_flight.lock:  # a symbol table may grow in another thread
             lm_word, extra = self.models.of(lattice)
         return self.unfold(utterance, lattice, lm_word, extra)
 
     @abstractmethod
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
-        """Unfold the lattice of an utterance, reversed if the model reads backwards."""
+        """Unfold a lattice.
+
+        Args:
+            utterance: The utterance.
+            lattice: Its lattice, reversed if the model reads backward.
+            lm_word: The model's word id of each arc, -1 for no word, int32 [num_arcs].
+            extra: Cost of each arc in addition to the model's score, float32 [num_arcs].
+        """
 
     def prune(self, result: Lattice) -> Lattice:
-        """Remove states of a result that are on no path, or paths of little probability."""
+        """Remove states of a result that are not on a path from the start to a final state."""
         return connect(result)
 
     def _rescore(self, batch: list[Unfolding], lm: BatchedLM) -> None:
-        """Score the words of a batch and rescore its lattices; split the batch in halves if memory runs out."""
+        """Score the words of a batch and rescore its lattices; halve the batch if memory runs out."""
         forest = WordTrie()
         nodes = [
             forest.add_trie(unfolding.unfolded.parent, unfolding.unfolded.word, self._below(forest, unfolding))
@@ -244,7 +254,7 @@ class SentenceEngine(Engine):
             if len(batch) == 1:
                 self.fail(batch[0].utterance, LatticeError(TOO_MANY_WORDS, key=batch[0].source.key))
                 return
-            lm.notes.append(f"out of memory at {len(batch)} lattices; trying them half by half")
+            lm.notes.append(f"out of memory with a batch of {len(batch)} lattices; retrying with half as many")
             self.note(lm.notes)
             self._rescore(batch[: len(batch) // 2], lm)
             self._rescore(batch[len(batch) // 2 :], lm)
@@ -261,7 +271,7 @@ class SentenceEngine(Engine):
                 self.fail(unfolding.utterance, error)
 
     def _below(self, forest: WordTrie, unfolding: Unfolding) -> int:
-        """Return the node after the context words of an utterance, -1 if there are none."""
+        """Return the trie node of the words that precede an utterance; -1 if there are none."""
         context = np.array(unfolding.utterance.first_words, np.int32)
         return int(forest.add(context, np.array([0, context.size]))[-1]) if context.size else -1
 
@@ -270,10 +280,10 @@ class SentenceEngine(Engine):
             self.report.calls += 1
 
     def _result(self, unfolding: Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
-        """Return a lattice with its new costs, and the words carried over to the next utterances."""
+        """Return a lattice with its new costs, and the words to carry over to the next utterance."""
         options, unfolded, source = self.options, unfolding.unfolded, unfolding.source
         if not np.isfinite(score).all():
-            raise ModelError("the language model gave NaN, or probability zero, for a word", key=source.key)
+            raise ModelError("the language model returned NaN or probability zero for a word", key=source.key)
         scales = options.scales
         with self.in_flight.lock:
             self.report.expanded_arcs += int(np.count_nonzero(unfolded.arc_node != NO_NODE))
@@ -307,7 +317,7 @@ class SentenceEngine(Engine):
 
 
 def _best(unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Floats, scales: Scales) -> Lattice:
-    """Return the best path as a lattice, without making the alignments of the others."""
+    """Return the best path as a lattice, without copying the alignments of other paths."""
     whole = unfolded.lattice(source, graph, final_graph, labels=False)
     arcs = best_path(whole, scales).arcs
     states = np.concatenate([[0], unfolded.dst[arcs]])
@@ -325,7 +335,7 @@ def _best(unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Float
 
 
 class NBestEngine(SentenceEngine):
-    """Scoring of the n best sentences."""
+    """Score the n best sentences."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
@@ -338,7 +348,7 @@ class NBestEngine(SentenceEngine):
 
 
 class CoverEngine(SentenceEngine):
-    """Scoring of each arc on the best path through it."""
+    """Score each arc with the history of the best path through it."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
@@ -349,15 +359,15 @@ class CoverEngine(SentenceEngine):
 
 
 class TrieEngine(SentenceEngine):
-    """Scoring of the best word prefixes."""
+    """Score the best word prefixes."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
         return Unfolding(utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options))
 
     def prune(self, result: Lattice) -> Lattice:
-        """See `SentenceEngine.prune`."""
-        return prune(result, self.options.search_beam, self.options.scales)  # paths beyond the trie are many
+        """See `SentenceEngine.prune`; this also removes paths outside the beam, of which a trie may have many."""
+        return prune(result, self.options.search_beam, self.options.scales)
 
 
 def _trie_history(options: SentenceOptions) -> int:

@@ -1,4 +1,4 @@
-"""`Service`: lattices of many callers, rescored in one batch by a separate thread."""
+"""`Service`: batches the lattices of concurrent callers and rescores them in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ninja.lattice.lattice import check
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import Source, Utterance
 
-NO_TABLE = "the lattice has no symbol table; attach the words.txt it was made with, see Lattice.with_words"
-IDLE_SECONDS = 5.0  # after which the thread ends; the next lattice starts another
-CLOSED = "this Rescorer was closed before the lattice was rescored; open another"
+NO_TABLE = "the lattice has no symbol table; attach the words.txt that it was made with, see Lattice.with_words"
+IDLE_SECONDS = 5.0  # idle time after which the thread ends; the next lattice starts a new one
+CLOSED = "this Rescorer was closed before the lattice was rescored; create another"
 
 
 class Service(Source):
-    """Slots for lattices in flight, and the thread that rescores them; it is the source of its own run.
+    """Slots for lattices in flight, and the thread that rescores them; also the source that its run reads.
 
     Args:
-        run: Rescores the utterances of a source and delivers them to their futures.
+        run: Rescores the utterances of a source and sets the results of their futures.
         reset: Called when a run has failed, before its utterances are rescored one by one.
-        batch_arcs: A waiting batch of so many arcs starts at once.
+        batch_arcs: Number of arcs at which a waiting batch starts immediately.
         max_latency: Seconds that a batch waits for more lattices if none is in flight.
         max_waiting: Number of slots.
     """
@@ -51,26 +51,26 @@ class Service(Source):
         self._batch_arcs = batch_arcs
         self._max_latency = max_latency
         self._max_waiting = max_waiting
-        self._changed = threading.Condition()  # the lock of all attributes below
+        self._changed = threading.Condition()  # guards all attributes below
         self._free = max_waiting  # slots
-        self._for_slot: dict[Future[None], None] = {}  # callers that wait for a slot, in order
-        self._waiting: dict[Future[Lattice], tuple[Utterance, float]] = {}  # with the time of submission
+        self._for_slot: dict[Future[None], None] = {}  # callers waiting for a slot, in order
+        self._waiting: dict[Future[Lattice], tuple[Utterance, float]] = {}  # utterance and time of submission
         self._running: dict[Future[Lattice], Utterance] = {}
         self._thread: threading.Thread | None = None
         self._closed = self._aborted = False
 
-    # Called by any thread.
+    # May be called from any thread.
 
     def utterance(self, lattice: Lattice, entities: Any) -> tuple[Utterance, Future[Lattice]]:
-        """Return a new utterance and its future; an unusable lattice fails its future.
+        """Return a new utterance and its future, which fails if the lattice cannot be used.
 
         Raises:
-            OptionError: The lattice is of another type.
+            OptionError: `lattice` is not a `Lattice`.
         """
         refuse_pair(lattice)
         if not isinstance(lattice, Lattice):
             name = type(lattice).__name__
-            raise OptionError(f"lattice is of type {name}, but a Lattice is needed; read files with ninja.read")
+            raise OptionError(f"lattice must be a Lattice, not {name}; read files with ninja.read")
         future: Future[Lattice] = Future()
         utterance = Utterance(lattice, entities, future)
         try:
@@ -82,18 +82,18 @@ class Service(Source):
         return utterance, future
 
     def slot(self) -> Future[None]:
-        """Return a future that is done when a slot is free; pass it to `release`, or `put` an utterance.
+        """Return a future that is done when a slot is reserved; then `put` an utterance, or `release` the slot.
 
         Raises:
-            ClosedError: The service is closed, or belongs to the process that this one was forked from.
+            ClosedError: The service is closed, or was created before this process was forked.
         """
         if os.getpid() != self._process:
-            raise ClosedError("this Rescorer was opened before this process was forked; open another here")
+            raise ClosedError("this Rescorer was created before this process was forked; create another here")
         slot: Future[None] = Future()
         with self._changed:
             if self._closed:
                 raise ClosedError(CLOSED)
-            # Callbacks of futures run in the thread that rescores, which must not wait for itself.
+            # Callbacks of futures run in the service's thread, which must not wait for itself.
             if (self._free <= 0 or self._for_slot) and threading.current_thread() is not self._thread:
                 self._for_slot[slot] = None
                 return slot
@@ -102,11 +102,11 @@ class Service(Source):
         return slot
 
     def wait_for_slot(self, timeout: float | None) -> None:
-        """Wait until a slot is free, and take it.
+        """Wait until a slot is free, and reserve it.
 
         Raises:
-            BusyError: No slot was free for `timeout` seconds.
-            ClosedError: The service is closed, or was closed meanwhile.
+            BusyError: No slot became free within `timeout` seconds.
+            ClosedError: The service is closed, or was closed in the meantime.
         """
         slot = self.slot()
         try:
@@ -114,8 +114,8 @@ class Service(Source):
         except FutureTimeout:
             self.release(slot)
             raise BusyError(
-                f"{self._max_waiting} lattices are in flight, and none was done within {timeout} s; "
-                "submit fewer, or wait longer"
+                f"{self._max_waiting} lattices are in flight, and none finished within {timeout} s; "
+                "submit fewer, or use a longer timeout"
             ) from None
         except BaseException:  # Ctrl-C, for example
             self.release(slot)
@@ -129,10 +129,10 @@ class Service(Source):
             self._free_slot()
 
     def put(self, utterance: Utterance) -> None:
-        """Rescore an utterance in a slot, which is freed when the future is done.
+        """Rescore an utterance in a reserved slot, which is freed when the future is done.
 
         Raises:
-            ClosedError: The service was closed meanwhile.
+            ClosedError: The service was closed in the meantime.
         """
         future = utterance.future
         assert future is not None
@@ -149,8 +149,8 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Refuse further lattices; finish those in flight, and fail those that are not done in time."""
-        if os.getpid() != self._process:  # the lattices belong to the other process, and its lock may be locked here
+        """Refuse further lattices, and finish those in flight; fail those that exceed the timeout in seconds."""
+        if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:
             self._closed = True
@@ -173,11 +173,11 @@ class Service(Source):
             unfinished += [(future, utterance) for future, (utterance, _) in self._waiting.items()]
             self._changed.notify_all()
         for future, utterance in unfinished:
-            with suppress(InvalidStateError):  # the service's thread may deliver the result now
+            with suppress(InvalidStateError):  # the service's thread may have set the result meanwhile
                 future.set_exception(ClosedError(CLOSED, key=utterance.key))
 
     def _forget(self, future: Future[Lattice]) -> None:
-        """Remove an utterance that is done or cancelled, and free its slot."""
+        """Remove an utterance whose future is done or cancelled, and free its slot."""
         with self._changed:
             self._waiting.pop(future, None)
             self._running.pop(future, None)
@@ -196,7 +196,7 @@ class Service(Source):
         for slot in slots:  # outside the lock: callbacks of futures run here
             slot.set_result(None)
 
-    # Called by the service's thread.
+    # Called from the service's thread.
 
     def _serve(self) -> None:
         while self._has_work():
@@ -205,33 +205,33 @@ class Service(Source):
                 self._finish(self)
             except _Aborted:
                 return
-            except BaseException as error:  # any error, as all futures must be done
+            except BaseException as error:  # any error, as every future must complete
                 failure = error
             if failure is not None:
                 self._rescore_alone(failure)
 
     def _has_work(self) -> bool:
-        """Return whether an utterance waits; if not, the service has no thread any more."""
+        """Return whether an utterance is waiting; if not, mark the thread as ended."""
         with self._changed:
             if not self._waiting:
                 self._thread = None
             return bool(self._waiting)
 
     def _finish(self, source: Source) -> None:
-        """Rescore the utterances of a source, which are delivered to their futures."""
+        """Rescore the utterances of a source; the engine sets their futures."""
         run = self._run(source, self.report)
         with closing(run):  # type: ignore[type-var]
             for _ in run:
                 pass
 
     def wait(self) -> bool:
-        """Wait for a lattice while the engine is idle; return False if none is submitted for a while."""
+        """Wait for a lattice while the engine is idle; return False if none arrives within `IDLE_SECONDS`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed, IDLE_SECONDS)
             return bool(self._waiting)
 
     def _poll(self) -> Utterance | None:
-        """Return the utterance that has waited longest; None if none waits."""
+        """Return the utterance that has waited longest; None if none is waiting."""
         with self._changed:
             if not self._running:
                 self._gather()
@@ -246,7 +246,7 @@ class Service(Source):
         return None
 
     def _gather(self) -> None:
-        """Wait until there are enough lattices for a batch, or the first one has waited long enough."""
+        """Wait until the batch is large enough, or its first lattice has waited for `max_latency`."""
 
         def is_enough() -> bool:
             if not self._waiting or self._closed or self._free <= 0:
@@ -258,7 +258,7 @@ class Service(Source):
             self._changed.wait_for(is_enough, max(0.0, submitted + self._max_latency - time.monotonic()))
 
     def _rescore_alone(self, error: BaseException) -> None:
-        """Rescore each utterance of a failed run alone, so that the fault of one does not fail the others."""
+        """Rescore the utterances of a failed run one by one, so that an error fails only its own utterance."""
         with self._changed:
             unfinished = [*self._running.items()]
         for future, utterance in unfinished:
@@ -269,13 +269,13 @@ class Service(Source):
                 try:
                     self._finish(_Single(utterance))
                     continue
-                except BaseException as own_error:
-                    error = own_error
+                except BaseException as utterance_error:
+                    error = utterance_error
             utterance.finish(error=error)
 
 
 class _Single(Source):
-    """One utterance of a failed run."""
+    """Source of a single utterance of a failed run."""
 
     def __init__(self, utterance: Utterance) -> None:
         super().__init__()
@@ -288,4 +288,4 @@ class _Single(Source):
 
 
 class _Aborted(Exception):
-    """The service was closed before its work was done; the futures of all utterances have failed."""
+    """The service was closed before all utterances were rescored; their futures have failed."""

@@ -1,4 +1,4 @@
-"""Utterances in flight, the sources that they are read from, and the preparation of their lattices."""
+"""Utterances in flight, the sources that yield them, and the merging of equal texts in n-best lists."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from ninja.lattice.symbols import EPSILON
 from ninja.lattice.text import LexicalTable
 from ninja.lm.protocol import PhraseMark
 
-PATIENCE = 0.005  # seconds that a batch waits for one more utterance
-SECONDS_TO_STOP = 0.5  # for a source that is still busy when its lattices are no longer wanted
+PATIENCE = 0.005  # seconds that a batch waits for the next utterance
+SECONDS_TO_STOP = 0.5  # how long to wait for the reading thread when a source is closed
 RELEASED = Lattice.from_arrays("", [0, 0], [], [], [], [], [0.0])
-MIN_ARCS = 500  # of ambiguous lattices; smaller ones take little time
-MAX_SHARE = 0.5  # of ambiguous arcs; determinized lattices have none
+MIN_ARCS = 500  # smaller lattices are never reported as ambiguous
+MAX_SHARE = 0.5  # fraction of ambiguous arcs; determinized lattices have none
 ADVICE = (
-    "some lattices are not determinized: half of their arcs have no word, or repeat a word of their state, so that a "
-    "rescoring takes many times as long; first ninja prune, then ninja determinize-pruned"
+    "some lattices are not determinized: more than half of their arcs have no word, or have the same word as another "
+    "arc of the same state, so rescoring takes many times as long; run ninja prune and ninja determinize-pruned first"
 )
 
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """A lattice from when it is read or submitted until its result is delivered."""
+    """A lattice in flight, from when it is read or submitted until its result is returned."""
 
     lattice: Lattice
-    entities: Any = None  # phrases of this utterance alone, for the context stage
-    future: Future[Lattice] | None = None  # of the caller who submitted it
-    phrases: PhraseMark | None = None  # all its phrases, for a model that reads them
-    recording: str | None = None  # whose words are carried over
-    history: Sequence[int] = ()  # the language model's words of the utterances before it
-    num_arcs: int = 0  # counted in the limit of arcs in flight
-    is_prepared: bool = False  # by the context stage
+    entities: Any = None  # phrases of this utterance, for the context stage
+    future: Future[Lattice] | None = None  # set if the lattice was submitted
+    phrases: PhraseMark | None = None  # all phrases of the utterance, for a model that reads them
+    recording: str | None = None  # set if words are carried over
+    history: Sequence[int] = ()  # language model word ids of the recording's earlier utterances
+    num_arcs: int = 0  # arcs that count towards the limit on arcs in flight
+    is_prepared: bool = False  # see `ninja.rescoring.preparation`
     is_done: bool = False
     result: Lattice | None = None
     error: BaseException | None = None
@@ -59,7 +59,7 @@ class Utterance:
 
     @property
     def first_words(self) -> tuple[int, ...]:
-        """Words that the language model reads first: the mark of the phrases, and the history."""
+        """Word ids that the language model reads first: the id of the phrase list, then the history."""
         return (*(() if self.phrases is None else (self.phrases.number,)), *self.history)
 
     def finish(self, result: Lattice | None = None, error: BaseException | None = None) -> None:
@@ -67,7 +67,7 @@ class Utterance:
         if isinstance(error, NinjaError):
             error.key = error.key or self.key
         self.result, self.error, self.is_done = result, error, True
-        with suppress(InvalidStateError):  # set already, when the service was closed
+        with suppress(InvalidStateError):  # the future failed when the service was closed
             if self.future is not None and error is not None:
                 self.future.set_exception(error)
             elif self.future is not None:
@@ -75,24 +75,24 @@ class Utterance:
                 self.future.set_result(result)
 
     def release(self) -> None:
-        """Drop the lattices of a delivered utterance, which keeps its place behind slower ones."""
+        """Free the lattices of a delivered utterance, which remains in the queue until earlier ones are done."""
         self.lattice, self.result, self.phrases, self.future = RELEASED, None, None, None
 
 
 class Source(ABC):
-    """Utterances in order, the next of which may not be there yet."""
+    """An ordered stream of utterances, the next of which may not be available yet."""
 
     def __init__(self) -> None:
-        self.has_ended = False  # no utterance follows those read ahead
-        self.is_dry = False  # the last `poll` found none, but more may follow
+        self.has_ended = False  # no utterance follows those that were read ahead
+        self.is_dry = False  # the last `poll` returned None, but more utterances may follow
         self._ahead: deque[Utterance] = deque()
 
     @abstractmethod
     def _poll(self) -> Utterance | None:
-        """Return the next utterance; None if it is not there yet, or `has_ended`."""
+        """Return the next utterance; None if it is not available yet or `has_ended` is true."""
 
     def wait(self) -> bool:
-        """Wait until `poll` may return an utterance; return False if none follows."""
+        """Wait until `poll` may return an utterance; return False if none will follow."""
         return not self.has_ended
 
     def close(self) -> None:
@@ -100,15 +100,15 @@ class Source(ABC):
         return
 
     def poll(self) -> Utterance | None:
-        """Return the next utterance; None if it is not there yet, or `has_ended`."""
+        """Return the next utterance; None if it is not available yet or `has_ended` is true."""
         utterance = self._ahead.popleft() if self._ahead else self._poll()
         self.is_dry = utterance is None and not self.has_ended
         return utterance
 
     def read_ahead(self, num_arcs: int = 0) -> Sequence[Utterance]:
-        """Return the next utterances, which `poll` returns again: one, or more up to a number of arcs.
+        """Return the next utterances without consuming them.
 
-        There are fewer if the next is not there yet.
+        Reads at least one utterance, and more until they have `num_arcs` arcs in total, as far as they are available.
         """
         arcs = sum(utterance.lattice.num_arcs for utterance in self._ahead)
         while not self._ahead or arcs < num_arcs:
@@ -120,14 +120,14 @@ class Source(ABC):
         return self._ahead
 
     def first(self) -> Utterance | None:
-        """Wait for the next utterance, which `poll` returns again; None if there is none."""
+        """Wait for the next utterance and return it without consuming it; None if none will follow."""
         while not self.read_ahead():
             if self.has_ended or not self.wait():
                 return None
         return self._ahead[0]
 
     def __iter__(self) -> Iterator[Utterance]:
-        """Yield the utterances, waiting for each."""
+        """Yield the utterances, waiting until each is available."""
         while True:
             utterance = self.poll()
             if utterance is not None:
@@ -137,7 +137,7 @@ class Source(ABC):
 
 
 class IterableSource(Source):
-    """The utterances of an iterable; `poll` waits for each."""
+    """The utterances of an iterable; `poll` blocks until the next one is available."""
 
     def __init__(self, lattices: Iterable[Keyed]) -> None:
         super().__init__()
@@ -151,10 +151,10 @@ class IterableSource(Source):
 
 
 class Prefetch(Source):
-    """The utterances of an iterable that may be slow, read in a thread.
+    """The utterances of a possibly slow iterable, which is read in a thread.
 
-    The thread reads a lattice when one is polled for, never more. It ends with the iterable, its error or `close`.
-    `wait` raises the errors of the iterable.
+    The thread reads one lattice per request and never reads ahead. It ends when the iterable ends or raises an error,
+    or on `close`. Errors of the iterable are raised by `wait`.
     """
 
     def __init__(self, lattices: Iterable[Keyed]) -> None:
@@ -162,12 +162,12 @@ class Prefetch(Source):
         self._pairs = pairs(lattices)
         self._requests: SimpleQueue[bool] = SimpleQueue()  # True: one more lattice; False: close
         self._items: SimpleQueue[Keyed | BaseException] = SimpleQueue()
-        self._requested = 0.0  # when; 0: no request is open
-        self._item: Keyed | BaseException | None = None  # the answer to the open request
+        self._requested = 0.0  # time of the pending request, 0 if there is none
+        self._item: Keyed | BaseException | None = None  # the reply to the pending request
         self._thread: threading.Thread | None = None
 
     def _poll(self) -> Utterance | None:
-        """Return the next utterance; None if it is not read within some milliseconds of the request."""
+        """Return the next utterance; None if it is not read within `PATIENCE` seconds of the request."""
         self._request()
         if self._item is None:
             try:
@@ -182,7 +182,7 @@ class Prefetch(Source):
         return Utterance(lattice)
 
     def wait(self) -> bool:
-        """Wait until the next lattice is read, or raise the error of the iterable."""
+        """Wait until the next lattice is read; raise the error of the iterable if it failed."""
         self._request()
         if self._item is None:
             self._item = self._items.get()
@@ -191,7 +191,7 @@ class Prefetch(Source):
         return True
 
     def close(self) -> None:
-        """End the thread; one that waits for the iterable ends after its next lattice."""
+        """End the thread; if it is waiting for the iterable, it ends after the next lattice."""
         self._requests.put(False)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(SECONDS_TO_STOP)
@@ -200,7 +200,7 @@ class Prefetch(Source):
         if self._requested:
             return
         if self._thread is None:
-            arguments = (self._pairs, self._requests, self._items)  # not `self`, which may be dropped without `close`
+            arguments = (self._pairs, self._requests, self._items)  # not `self`, so that it can be garbage-collected
             self._thread = threading.Thread(target=_read, args=arguments, name="ninja-prefetch", daemon=True)
             self._thread.start()
         self._requested = time.monotonic()
@@ -208,11 +208,11 @@ class Prefetch(Source):
 
 
 class _End(Exception):
-    """The end of an iterable."""
+    """Marks the end of the iterable."""
 
 
 def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQueue[Keyed | BaseException]) -> None:
-    """Put a lattice into a queue for each request; in the end `_End`, or the error."""
+    """Put a lattice into a queue for each request, and finally `_End` or the error."""
     try:
         while requests.get():
             items.put(next(lattices))
@@ -225,7 +225,7 @@ def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQ
 
 
 def is_ambiguous(lattice: Lattice) -> bool:
-    """Tell whether most arcs have no word, or most repeat a word of another arc that leaves their state."""
+    """Return whether most arcs have no word, or most have the same word as another arc that leaves the same state."""
     if lattice.num_arcs < MIN_ARCS:
         return False
     num_epsilons = int(np.count_nonzero(lattice.word == EPSILON))
@@ -238,21 +238,22 @@ def is_ambiguous(lattice: Lattice) -> bool:
 
 
 def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | None = None) -> tuple[Lattice, int]:
-    """Merge the hypotheses of an n-best list that have the same words; their probabilities add up.
+    """Merge the hypotheses of an n-best list that have equal text, summing their probabilities.
 
-    The cost of a hypothesis is ``acoustic scale · acoustic + LM scale · graph``; that of the merged one is
-    ``-log Σ exp(-cost)``. The best of the hypotheses remains, and the difference is added to its acoustic cost, or to
-    its graph cost at an acoustic scale of 0.
+    The cost of a hypothesis is ``acoustic scale · acoustic + LM scale · graph``; the merged cost is
+    ``-log Σ exp(-cost)``. The best hypothesis is kept, and the difference is added to its acoustic cost, or to its
+    graph cost if the acoustic scale is 0.
 
     Args:
-        lattice: Any lattice; one that is not of an n-best list is returned unchanged.
-        forms: Lexical forms, by which words are compared; by default, words are compared as they are.
+        lattice: Any lattice; only n-best lists are changed.
+        scales: Scales of the costs.
+        forms: Lexical forms by which words are compared.  [default: compare words as they are written]
 
     Returns:
         The lattice and the number of hypotheses that were merged into others.
     """
     if not isinstance(lattice, ListLattice) or np.unique(lattice.dst).size < lattice.num_arcs:
-        return lattice, 0  # none of a list, or not its tree any more
+        return lattice, 0  # not an n-best list, or no longer a tree
     groups = _paths_by_words(lattice, forms)
     num_merged = sum(len(states) - 1 for states, _, _ in groups)
     if num_merged <= 0:
@@ -276,10 +277,10 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
 
 
 def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[list[int], list[float], list[float]]]:
-    """Group the paths of a tree by their words: their final states, graph costs and acoustic costs."""
+    """Group the paths of a tree by their words; return the final states, graph and acoustic costs of each group."""
     arrays = (lattice.src, lattice.dst, lattice.word, lattice.graph, lattice.acoustic)
     arcs = zip(*(array.tolist() for array in arrays), strict=True)
-    history = [0] * lattice.num_states  # number of the words that lead to each state
+    history = [0] * lattice.num_states  # id of the word sequence that leads to each state
     graph_cost = [0.0] * lattice.num_states
     acoustic_cost = [0.0] * lattice.num_states
     longer: dict[tuple[int, int], int] = {}

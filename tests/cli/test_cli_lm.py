@@ -173,7 +173,7 @@ def test_info_tells_of_a_checkpoint_what_its_card_does(ninja, bed):
 def test_a_model_that_is_none_is_refused(ninja, tmp_path):
     code, _, errors = ninja("lm", "info", tmp_path)
     assert code == 1
-    assert errors.startswith(f"ninja: error: {tmp_path}: a directory of unknown kind")
+    assert errors.startswith(f"ninja: error: {tmp_path}: this is a directory of an unknown format")
 
 
 @pytest.mark.parametrize("name", group.commands)

@@ -126,7 +126,7 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
     arguments = ["rescore", bed / "lat.ark", "--rnnlm", bed / "loud.arpa", "-o", tmp_path / "out.ark"]
     code, _, errors = ninja(*arguments)
     assert code == 1
-    assert "100.0% of arcs carry words unknown" in errors
+    assert "100.0% of arcs have words unknown" in errors
     code, _, errors = ninja(*arguments, "--map-words", "case", "--map-words", "unk")
     assert code == 0, errors
     assert "words found by case; " in errors
@@ -171,7 +171,9 @@ def test_a_model_without_words_takes_the_lattices_and_says_so(monkeypatch):
     found = Rescorer(ModelFiles(("wordless",)), options)(pairs, report)
     expected = rescore(pairs, FakeLM(), options)
     assert [lattice.identical(other) for (_, lattice), (_, other) in zip(found, expected, strict=True)] == [True]
-    assert report.notes == ["wordless: the words are those of the lattices' symbol table"]
+    assert report.notes == [
+        "wordless: the model has no vocabulary; its word ids are taken from the lattices' symbol table"
+    ]
     assert notes == [*report.notes, f"vocabulary: {report.coverages[0]}"]
     with pytest.raises(OptionError, match="broken"):
         list(Rescorer(ModelFiles(("broken",)), options)(pairs))

@@ -88,8 +88,8 @@ def test_a_model_of_other_words_is_refused_and_the_commonest_named(ninja, bed, t
     for jobs in (1, 2):
         code, _, errors = ninja(*arguments, "--jobs", jobs)
         assert code == 1
-        assert "of arcs carry words unknown to the language model" in errors
-        assert "commonest: " in errors
+        assert "of arcs have words unknown to the language model" in errors
+        assert "most frequent: " in errors
         assert not (tmp_path / "out.ark").exists()
     assert ninja(*arguments, "--max-unknown", 1)[0] == 0
 

@@ -61,7 +61,7 @@ def npy() -> bytes:
 
 
 CALLS: dict[str, tuple[type[NinjaError], Call]] = {
-    "no context model; `ninja train context` makes those": (
+    "not a context model; train one with ninja train context": (
         ModelError,
         lambda at: PhraseEncoder.load(saved(at / "x.pt", {"format": "another"})),
     ),
@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         FormatError,
         lambda at: Confusion.read(text(at / "x", json.dumps({"format": "ninja phone confusion 1", "phones": ["a"]}))),
     ),
-    "context takes n-gram models: ARPA, const-arpa or G.fst": (
+    "context needs an n-gram model; give an ARPA, const-arpa or G.fst file": (
         ModelError,
         lambda at: load_ngram(str(ENGLISH), symbols(), Log()),
     ),
@@ -104,7 +104,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     "leave it out, or set scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
     "shard 4/3: shards are counted from 1 to their number": (OptionError, lambda at: Shard(4, 3)),
     "shard 0/3: shards are counted": (OptionError, lambda at: Shard(0, 3)),
-    "this language model scores no tries": (
+    "this language model cannot score tries directly": (
         OptionError,
         lambda at: FakeLM().score_trie(np.zeros(1, np.int32), np.zeros(1, np.int32)),
     ),
@@ -116,7 +116,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         OptionError,
         lambda at: TrainOptions(architecture="transformer", projection=8),
     ),
-    "truncated in KenLM's header": (
+    "the file is truncated in KenLM's header": (
         ModelError,
         lambda at: (pytest.importorskip("kenlm"), KenLM(str(text(at / "x.bin", "mmap lm http://kheafield.com"))))[1],
     ),
@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         InputError,
         lambda at: read_transition_model(str((text(at / "a.mdl", ""), text(at / "b.mdl", ""), at / "*.mdl")[2])),
     ),
-    "an ONNX file without a graph; it is damaged or truncated": (
+    "the ONNX file has no graph, so it is damaged or truncated": (
         ModelError,
         lambda at: (pytest.importorskip("onnx"), onnx_check.check(str(text(at / "x.onnx", ""))))[1],
     ),

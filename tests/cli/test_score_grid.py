@@ -152,8 +152,8 @@ def test_filters_change_each_hypothesis_of_a_grid(ninja: Ninja, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("script", "error", "message"),
     [
-        ("s:x", InputError, "ended with exit code 1: .*chmod"),
-        ("1d\n", FormatError, "the output does not have the keys of the 2 input lines"),
+        ("s:x", InputError, "ended with exit code 1: .*make a program executable"),
+        ("1d\n", FormatError, "the output of the script does not have the keys of the 2 input lines"),
         (None, InputError, "no such file"),
     ],
 )
@@ -209,5 +209,5 @@ def test_a_script_of_sed_runs_and_writes_nothing(
     (tmp_path / "filter").write_text(f"{command}\n")
     code, printed, errors = ninja("score", *texts, "--filter", "filter")
     assert (code, printed) == (1, "")
-    assert "without its commands e, r and w" in errors
+    assert "without e, r and w" in errors
     assert not (tmp_path / "ran").exists()

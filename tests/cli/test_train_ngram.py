@@ -41,10 +41,10 @@ def test_a_model_is_trained_written_and_summarised(ninja, text, tmp_path):
         "ninja: 6 sentences, 19 words, 0 of them unknown; 12 words in the vocabulary",
         "ninja: 1-grams: 12; discounts 0.6364, 1.273, 1.909",
         "ninja: 2-grams: 16; discounts 0.28, 0.56, 0.84",
-        "ninja: 7, 2, 0, 0 of the 1-grams count 1, 2, 3, 4 times, too few to estimate discounts; using 0.6364, "
-        "1.273, 1.909, continued from counts 1 and 2",
-        "ninja: 7, 9, 0, 0 of the 2-grams count 1, 2, 3, 4 times, too few to estimate discounts; using 0.28, 0.56, "
-        "0.84, continued from counts 1 and 2",
+        "ninja: the numbers of 1-grams that occur 1, 2, 3 and 4 times, 7, 2, 0, 0, do not allow discounts to be "
+        "estimated; using 0.6364, 1.273, 1.909 (extrapolated from counts 1 and 2)",
+        "ninja: the numbers of 2-grams that occur 1, 2, 3 and 4 times, 7, 9, 0, 0, do not allow discounts to be "
+        "estimated; using 0.28, 0.56, 0.84 (extrapolated from counts 1 and 2)",
         f"ninja: {output}: 12 + 16 n-grams, perplexity 6.80 on the held-out text, "
         "4.61 without unknown words (1, 20.00%)",
     ]
@@ -70,9 +70,9 @@ def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, enti
     output = tmp_path / "lm.arpa"
     code, _, errors = ninja("train", "ngram", text, "--classes", entities, "--dev", text, "-o", output)
     assert code == 0
-    assert "ninja: @name: phrases in the lists 2, found in the text 3" in errors
-    assert "ninja: @place: phrases in the lists 2, found in the text 1" in errors
-    assert "ninja: phrases of several classes 1: 'ann' (@name, @place); found 2, tagged in turn" in errors
+    assert "ninja: @name: 2 phrases in the lists, 3 found in the text" in errors
+    assert "ninja: @place: 2 phrases in the lists, 1 found in the text" in errors
+    assert "ninja: 1 phrases belong to several classes: 'ann' (@name, @place); 2 occurrences were" in errors
     assert "11 words in the vocabulary, 2 of them classes (@name, @place)" in errors
     assert "unknown words" not in errors.splitlines()[-1]
     assert unigrams(output)[3:] == ["@name", "@place", "again", "call", "it", "now", "play", "please"]
@@ -119,25 +119,25 @@ def bad(tmp_path):
 
 BAD = {
     "nothing": (("nowhere",), 1, "nowhere: cannot be read: No such file or directory"),
-    "an empty text": (("empty",), 1, "empty: no sentence in this text"),
-    "marks in the text": (("marked",), 1, "marked:2: <s> or </s> in the text; remove them, they are implied"),
+    "an empty text": (("empty",), 1, "empty: this text contains no sentence"),
+    "marks in the text": (("marked",), 1, "marked:2: the text contains <s> or </s>; remove them, as they are added"),
     "another encoding": (("latin1",), 1, "latin1:3: not UTF-8 (unexpected end of data); convert it with iconv"),
     "damaged gzip": (("cut.gz",), 1, "the gzip stream ends too early"),
-    "an empty held-out text": (("good", "--dev", "empty"), 1, "empty: no sentence in this text"),
+    "an empty held-out text": (("good", "--dev", "empty"), 1, "empty: this text contains no sentence"),
     "three fields": (
         ("good", "--vocabulary", "three"),
         1,
         "three:2: expected a word, or a word and its id, found 'a b c'",
     ),
     "no words": (("good", "--vocabulary", "empty"), 1, "empty: no word in this list"),
-    "another language": (("good", "--vocabulary", "words"), 1, "good: no word of the text is in the vocabulary; is it"),
+    "another language": (("good", "--vocabulary", "words"), 1, "good: no word of the text is in the vocabulary; give"),
     "no entities": (("good", "--classes", "nowhere"), 1, "nowhere"),
     "no classes": (
         ("good", "--classes", "classless.json"),
         1,
-        "classless.json: no class has any phrase; omit the classes",
+        "classless.json: the classes have no phrases; omit the classes",
     ),
-    "order 0": (("good", "--order", "0"), 2, "order is 0; it must be 1 … 16"),
+    "order 0": (("good", "--order", "0"), 2, "--order is 0, but must be in [1, 16]"),
     "words as cutoffs": (
         ("good", "--cutoffs", "a"),
         2,
@@ -151,7 +151,7 @@ BAD = {
     "two vocabularies": (
         ("good", "--vocabulary", "good2", "--min-count", "2"),
         2,
-        "a vocabulary and a --min-count were",
+        "--vocabulary and --min-count both select",
     ),
 }
 

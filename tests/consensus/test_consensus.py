@@ -19,7 +19,7 @@ from strategies import costs, lattices
 from strategies_graph import SCALES, scaled, timed_lattices
 
 from ninja.consensus import Consensus, mbr_decode, sentence_confidence
-from ninja.consensus.decode import decoded
+from ninja.consensus.decode import decode_with_limits
 from ninja.errors import LatticeError, OptionError
 from ninja.graph import best_path, from_arcs, nbest, path_lattice, to_compact
 from ninja.io import read
@@ -256,10 +256,10 @@ def test_a_scale_that_is_no_number_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([-1], "the hypothesis holds -1, but word ids are 0 to"),
-        ([2**31], "the hypothesis holds 2147483648, but word ids are 0 to"),
-        ([1.5], "a hypothesis is a row of word ids, not float64"),
-        ([[1]], "a hypothesis is a row of word ids, not int64"),
+        ([-1], "the hypothesis contains -1, but word ids are 0 to"),
+        ([2**31], "the hypothesis contains 2147483648, but word ids are 0 to"),
+        ([1.5], "hypothesis must be a sequence of word ids, but is float64"),
+        ([[1]], "hypothesis must be a sequence of word ids, but is int64"),
     ],
 )
 def test_a_hypothesis_of_other_than_word_ids_is_refused(words: list[float], message: str) -> None:
@@ -331,7 +331,7 @@ def test_real_lattices_decode_in_narrow_bands_to_the_bit_as_in_the_whole(languag
 def within(lattice: Lattice, limits: tuple[int, ...], hypothesis: Any = None, scales: Scales = Scales()) -> Consensus:
     """Decode a lattice, or only build the network around a hypothesis, within limits of the comparison."""
     start = None if hypothesis is None else [hypothesis]
-    return decoded(Batch.of([lattice]), start, scales, hypothesis is None, False, *limits)[0]
+    return decode_with_limits(Batch.of([lattice]), start, scales, hypothesis is None, False, *limits)[0]
 
 
 def bin_of(found: Consensus, entry: int) -> int:

@@ -208,7 +208,7 @@ def test_a_lattice_without_words_has_no_ctm_lines() -> None:
 def test_ctm_of_a_lattice_without_times_is_refused() -> None:
     lattice = from_arcs("u", [0], [1], [5], [0.0], finals={1: 0.0})
     for make in (lambda: path_ctm(lattice), lambda: consensus_ctm(mbr_decode(lattice))):
-        with pytest.raises(LatticeError, match=r"neither labels nor times.*give a lattice with alignments") as caught:
+        with pytest.raises(LatticeError, match=r"neither labels nor times.*use a lattice with alignments") as caught:
             make()
         assert caught.value.key == "u"
 
@@ -222,7 +222,7 @@ def test_ctm_of_a_lattice_without_times_is_refused() -> None:
     ],
 )
 def test_lattices_of_several_paths_are_refused(lattice: Lattice) -> None:
-    with pytest.raises(LatticeError, match=r"it is not a single path; take the best one first \(ninja 1best\)"):
+    with pytest.raises(LatticeError, match=r"not a single path; find the best path first \(ninja 1best\)"):
         path_ctm(lattice)
 
 

@@ -303,8 +303,8 @@ def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
     first, second = augment.left_out([strange])
     assert (first.cls, first.phrase) == ("@name", "xq one")
-    assert first.reason == "'xq one': 'xq' has no pronunciation; give one"
-    assert second.reason == "there are no confusion costs for the phone 'Q'; there are for A B C …"
+    assert first.reason == "'xq one': 'xq' has no pronunciation; give one in the phrase list or lexicon"
+    assert second.reason == "no confusion costs for the phone 'Q'; known phones are A B C …"
     assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
 
 
@@ -316,7 +316,7 @@ def test_the_symbol_table_is_extended_by_what_it_lacks() -> None:
 
 def test_a_table_that_was_not_extended_is_refused() -> None:
     augment = Augmenter(WORDS, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
-    with pytest.raises(SymbolError, match=r"'onto' of the phrase 'onto' is not in the symbol table; extend it, see"):
+    with pytest.raises(SymbolError, match=r"'onto' in the phrase 'onto' is not in the symbol table; extend it, see"):
         augment(chain_lattice("one"), [phrases("onto")])
 
 
@@ -341,7 +341,7 @@ def test_a_lattice_too_large_to_be_searched_is_refused() -> None:
     count = 200_000
     lattice = from_arcs("big", range(count), range(1, count + 1), [1] * count, [0.0] * count, finals={count: 0.0})
     lists = [PhraseList("", {"": (Phrase("one", pronunciations=(" ".join(["A"] * 100),)),)})]
-    with pytest.raises(LatticeError, match="key 'big': too large to be searched for phrases; prune it"):
+    with pytest.raises(LatticeError, match="key 'big': the lattice is too large to search for phrases; prune it"):
         augmenter()(lattice, lists)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reference_ngram import SlowNgram, write_arpa
 
-from ninja.context.augmentation.class_costs import ClassCosts, Place
+from ninja.context.augmentation.class_costs import ClassCosts, ClassEntry
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
@@ -38,8 +38,8 @@ def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
                         words=TABLE)  # fmt: skip
     given = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
     costs = ClassCosts(class_lm, WordMap(TABLE, class_lm), {"@name": class_lm.vocabulary.id("@name")}, **given)
-    places = [Place(0, "@name", 1, 4), Place(1, "@name", 2, 4), Place(3, "@name", 1, 8), Place(4, "@name", 1, 2),
-              Place(3, "@place", 1, 4)]  # fmt: skip
+    places = [ClassEntry(0, "@name", 1, 4), ClassEntry(1, "@name", 2, 4), ClassEntry(3, "@name", 1, 8),
+              ClassEntry(4, "@name", 1, 2), ClassEntry(3, "@place", 1, 4)]  # fmt: skip
     ln10 = np.log(10.0)
     paid = costs.of(lattice, 1.0, places)
     expected = [

@@ -193,14 +193,14 @@ def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
     other._embedding = other._embedding + 1.0
     with pytest.raises(ModelError, match="trained for another language model \\(tiny\\)"):
         loaded.refuse_other(other)
-    with pytest.raises(ModelError, match="does not give its hidden state"):
+    with pytest.raises(ModelError, match="has no hidden state"):
         loaded.refuse_other(FakeLM())
     loaded.encoder.save(tmp_path / "encoder.pt")
     with pytest.raises(ModelError, match="but no pointer for a language model"):
         ContextPointer.load(tmp_path / "encoder.pt")
-    with pytest.raises(OptionError, match="needs exactly one language model, but there is a mixture"):
+    with pytest.raises(OptionError, match="needs a single language model, but a mixture is given"):
         stage(entities([])).over(Mixture(((BASE, 1.0),)))
-    with pytest.raises(OptionError, match="count the same phrases twice"):
+    with pytest.raises(OptionError, match="would both boost the phrases"):
         Context(entities([]), "class.arpa", context_model="default")
 
 
@@ -302,4 +302,4 @@ def test_long_lists_and_foreign_letters_are_read():
     assert np.exp(logprobs.astype(np.float64)).sum() <= 1 + 1e-5
     report = RescoreReport(on_note=(notes := []).append)
     stage(entities([("김민수",), ("Кузнецова",), ("w8",)])).bind(TABLE, report)
-    assert sum("letters that the context model does not know" in note for note in notes) == 1
+    assert sum("the context model ignores letters that it does not know" in note for note in notes) == 1

@@ -132,12 +132,13 @@ def test_a_stage_says_what_is_odd_about_its_files(file):
     notes = report.notes
     assert len(notes) == 4  # once, not for every lattice
     assert "'b'" in notes[0]
-    assert "@name: 1 of 2 phrases have words that the symbol table lacks: 'zebra'" in notes[1]
+    assert "@name: 1 of 2 phrases have words that are not in the symbol table: 'zebra'" in notes[1]
     assert (
-        f"{file('c.arpa', write_arpa(CLASSES))}: @place has no phrases in {entities}, and is never entered" == notes[2]
+        f"{file('c.arpa', write_arpa(CLASSES))}: the class @place is not used, as {entities} has no phrases for it"
+        == notes[2]
     )
-    assert notes[3].endswith("c.arpa; its phrases are boosted anywhere")
-    assert "@artist is not a word of" in notes[3]
+    assert notes[3].endswith("c.arpa has no class @artist; its phrases are boosted after any history")
+    assert "has no class @artist" in notes[3]
 
 
 def test_a_class_model_without_classes_is_named(file):
@@ -145,7 +146,8 @@ def test_a_class_model_without_classes_is_named(file):
     context = Context(file("e.json", '{"@name": ["b"]}'), file("c.arpa", write_arpa(UNIGRAM)))
     list(Contextual(context)([("one", choice("one"))], report))
     assert report.notes == [
-        f"{context.class_lm}: no class words such as @name, $name or <name>; phrases are boosted anywhere"
+        f"{context.class_lm}: the model has no classes such as @name, $name or <name>; phrases are boosted after any "
+        "history"
     ]
 
 
@@ -193,7 +195,7 @@ def test_context_goes_with_one_pass_forward_that_leaves_it_a_share(file):
     backward = RescoreOptions(backward=True)
     with pytest.raises(OptionError, match="single forward pass"):
         Contextual.before(context, ModelFiles(), backward)
-    with pytest.raises(OptionError, match="lm_weight 1 leaves nothing"):
+    with pytest.raises(OptionError, match="lm_weight is 1, so rescoring would remove"):
         list(Contextual(context, None, 1.0)([("one", choice("one"))]))
 
 

@@ -79,9 +79,7 @@ def test_groups_come_from_a_kaldi_table_too(tmp_path: Path) -> None:
     content = {"groups": {"anna": {"@name": ["tom"]}}, "utterances": {"u3": {"group": "anna"}}}
     entities = Entities.from_dict(content, groups=groups)
     assert [bool(entities.of(key)) for key in ("u1", "u2", "u3", "u4")] == [True, False, True, False]
-    with pytest.raises(
-        FormatError, match="utterance 'u3': its group is 'anna' here, but 'bert' in the table of groups"
-    ):
+    with pytest.raises(FormatError, match="utterance 'u3': the group is 'anna' here, but 'bert' in the group file"):
         Entities.from_dict(content, groups={"u3": "bert"})
 
 
@@ -95,9 +93,9 @@ def test_phrases_that_stand_twice_are_merged_and_counted(tmp_path: Path) -> None
     assert entities.num_phrases == 4
     (problem,) = entities.problems
     assert problem == (
-        f"{path}: 3 phrases occur twice in a list, the second without effect: 'tom' of @name in utterance 'u' at line 1"
-        " and line 2; 'tom' of @name in utterance 'u' at line 1 and line 3; 'x' of no class in utterance 'v' at line 6 "
-        "and line 7"
+        f"{path}: 3 phrases occur twice in a list; the second occurrence is ignored: 'tom' of @name in utterance 'u' "
+        "at line 1 and line 2; 'tom' of @name in utterance 'u' at line 1 and line 3; 'x' of no class in utterance 'v' "
+        "at line 6 and line 7"
     )
 
 
@@ -131,7 +129,7 @@ def test_lists_and_groups_that_nobody_uses_are_named() -> None:
 @pytest.mark.parametrize("content", ["", "# nothing\n", "{}", '{"@name": []}', '{"utt": "u"}'])
 def test_a_file_without_phrases_is_reported(content: str, tmp_path: Path) -> None:
     (tmp_path / "e").write_text(content)
-    assert Entities.read(tmp_path / "e").problems == (f"{tmp_path}/e: there are no phrases",)
+    assert Entities.read(tmp_path / "e").problems == (f"{tmp_path}/e: no phrases are given",)
 
 
 def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:
@@ -146,7 +144,7 @@ def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:
     assert (name.class_name, name.num_phrases) == ("@name", 3)
     assert name.phrases == (("kathi chen", ("kathi",)), ("<eps> x", ("<eps>",)))
     assert str(name) == (
-        "@name: 2 of 3 phrases have words that the symbol table lacks: 'kathi chen' ('kathi'), '<eps> x' ('<eps>')"
+        "@name: 2 of 3 phrases have words that are not in the symbol table: 'kathi chen' ('kathi'), '<eps> x' ('<eps>')"
     )
     assert str(place).endswith("'a' ('a'), 'b' ('b'), 'c' ('c'), …")
     assert entities.num_phrases == 9

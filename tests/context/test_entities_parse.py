@@ -210,7 +210,7 @@ def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) ->
         entities = Entities.read(folder / "e")
         assert entities.num_phrases == found
         assert [problem.removeprefix(str(folder)) for problem in entities.problems] == (
-            ["/pools/p.tsv.gz has 4 phrases, fewer than the first 7 that list 'p' asks for"] if first > found else []
+            ["/pools/p.tsv.gz has only 4 phrases, but list 'p' requests the first 7"] if first > found else []
         )
 
 
@@ -223,9 +223,9 @@ def test_of_a_file_the_first_phrases_can_be_taken(content: str, folder: Path) ->
         ),
         ({"file": 3}, "list 'p': \"file\" must name a file, not 3"),
         ({"file": "a\0b"}, "list 'p': \"file\" must name a file"),
-        ({"file": "pools/p.tsv.gz", "first": 0}, "the number of phrases to take must be a whole number from 1, not 0"),
-        ({"file": "pools/p.tsv.gz", "first": True}, "must be a whole number from 1, not True"),
-        ({"first": 3}, 'list \'p\': "first" needs "file", of which it takes the first phrases'),
+        ({"file": "pools/p.tsv.gz", "first": 0}, "the number of phrases must be an integer of at least 1, not 0"),
+        ({"file": "pools/p.tsv.gz", "first": True}, "must be an integer of at least 1, not True"),
+        ({"first": 3}, "list 'p': \"first\" is the number of phrases to read from a file"),
     ],
 )
 def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, folder: Path) -> None:
@@ -263,49 +263,58 @@ LONG = "9" * 5000
     ("content", "message"),
     [
         # JSON
-        ("[1]", r'e: a list at the top; entities are an object, \{"@name": \[\.\.\.\]\}, or one object a line'),
-        ('{"@name": ["tom"', r"e:1: no JSON: .*, column 17"),
-        ('{\n"@name": ["tom"],,\n}', r"e:2: no JSON: .*, column 18"),
-        ('{"@name": ["tom"], "@name": ["luc"]}', "e:1: the key '@name' is twice in one object; merge the two"),
-        ('{\n"utterances": {"u": {}, "u": {}}}', "e: the key 'u' is twice in one object; merge the two"),
+        ("[1]", r'e: the top level is a list, but must be an object, \{"@name": \[\.\.\.\]\}, or one object per line'),
+        ('{"@name": ["tom"', r"e:1: not valid JSON: .*, column 17"),
+        ('{\n"@name": ["tom"],,\n}', r"e:2: not valid JSON: .*, column 18"),
+        (
+            '{"@name": ["tom"], "@name": ["luc"]}',
+            "e:1: the key '@name' occurs twice in an object; merge the occurrences",
+        ),
+        ('{\n"utterances": {"u": {}, "u": {}}}', "e: the key 'u' occurs twice in an object; merge the occurrences"),
         (
             '{"@name": ' + "[" * 100_000,
-            r"e: no JSON of ours: nested too deeply|e:1: no JSON of ours: nested too deeply",
+            r"e: the JSON is nested too deeply|e:1: the JSON is nested too deeply",
         ),
         (
             '{"@name": [{"text": "tom", "weight": ' + LONG + "}]}",
-            "no JSON: Exceeds the limit|is not a number, or too large",
+            "not valid JSON: Exceeds the limit|is not a number or is too large",
         ),
         (
             '{"names": ["tom"]}',
-            r"e: unknown key 'names'; there are classes \(@…, \$…, <…>\), \"phrases\", \"entities\", \"all\"",
+            r"e: unknown key 'names'; allowed are classes \(@…, \$…, <…>\), \"phrases\", \"entities\", \"all\"",
         ),
         ('{"@na me": []}', "unknown key '@na me'"),
         ('{"<s>": []}', "unknown key '<s>'"),
-        ('{"lists": ["a"]}', "e: 'lists' must be an object by name, not a list"),
-        ('{"utterances": {"u": ["tom"]}}', "e: utterance 'u': expected an object by class, found a list"),
-        ('{"utterances": {"": {}}}', "e: the name of an utterance must be text, not ''"),
+        ('{"lists": ["a"]}', "e: 'lists' must be an object with names as keys, not a list"),
+        ('{"utterances": {"u": ["tom"]}}', "e: utterance 'u': expected an object with classes as keys, found a list"),
+        ('{"utterances": {"": {}}}', "e: the name of an utterance must be a string, not ''"),
         (
             '{"utterances": {"u": {"name": []}}}',
-            "utterance 'u': unknown key 'name'; there are .*, \"group\", \"lists\"",
+            "utterance 'u': unknown key 'name'; allowed are .*, \"group\", \"lists\"",
         ),
-        ('{"lists": {"l": {"lists": []}}}', "list 'l': unknown key 'lists'; there are .*, \"file\", \"first\""),
-        ('{"groups": {"g": {"group": "h"}}}', "group 'g': unknown key 'group'; there are .*, \"lists\""),
-        ('{"all": {"@name": ["tom"]}, "@name": ["luc"]}', "are both at the top and under 'all'; move them there"),
+        ('{"lists": {"l": {"lists": []}}}', "list 'l': unknown key 'lists'; allowed are .*, \"file\", \"first\""),
+        ('{"groups": {"g": {"group": "h"}}}', "group 'g': unknown key 'group'; allowed are .*, \"lists\""),
+        (
+            '{"all": {"@name": ["tom"]}, "@name": ["luc"]}',
+            "are both at the top level and under 'all'; move all of them",
+        ),
         ('{"@name": "tom"}', "all utterances: '@name' must be a list of phrases, not 'tom'"),
         (
             '{"@name": ["tom", 3]}',
             'all utterances, @name, entry 2: expected a phrase or an object with "text", found 3',
         ),
-        ('{"@name": [{"txt": "tom"}]}', "@name, entry 1: unknown key 'txt'; there are text, weight, pronunciations"),
+        ('{"@name": [{"txt": "tom"}]}', "@name, entry 1: unknown key 'txt'; allowed are text, weight, pronunciations"),
         ('{"@name": [{"weight": 1}]}', '@name, entry 1: "text" must be the phrase, not null'),
         ('{"@name": [{"text": "tom", "weight": "2"}]}', "\"weight\" must be a number, not '2'"),
         ('{"@name": [{"text": "tom", "weight": true}]}', '"weight" must be a number, not True'),
-        ('{"@name": [{"text": "tom", "weight": NaN}]}', "@name, entry 1: 'tom' has the weight nan; it must be finite"),
-        ('{"@name": [{"text": "tom", "weight": -Infinity}]}', "'tom' has the weight -inf; it must be finite"),
+        (
+            '{"@name": [{"text": "tom", "weight": NaN}]}',
+            "@name, entry 1: 'tom' has the weight nan, but weights must be in",
+        ),
+        ('{"@name": [{"text": "tom", "weight": -Infinity}]}', "'tom' has the weight -inf, but weights must be in"),
         (
             '{"@name": [{"text": "tom", "weight": 1e7}]}',
-            r"has the weight 1e\+07; it must be finite, and 100 is the most",
+            r"has the weight 1e\+07, but weights must be in \[-100, 100\]",
         ),
         (
             '{"@name": [{"text": "tom", "weight": ' + "9" * 400 + "}]}",
@@ -313,47 +322,53 @@ LONG = "9" * 5000
         ),
         (
             '{"@name": [{"text": "tom", "pronunciations": "T"}]}',
-            "\"pronunciations\" must be a list of texts .*, not 'T'",
+            "\"pronunciations\" must be a list of strings .*, not 'T'",
         ),
         ('{"@name": [{"text": "tom", "pronunciations": [" "]}]}', "entry 1: a pronunciation of 'tom' has no phones"),
         (
             '{"@name": [{"text": "tom", "pronunciations": ["' + "T " * 600 + '"]}]}',
-            "has 1199 characters; 1000 are the most",
+            "has 1199 characters; at most 1000 are allowed",
         ),
         (
             '{"entities": ["tom"]}',
             'all utterances, entities, entry 1: expected .* an object with "class" and "text", found',
         ),
         ('{"entities": [{"text": "tom"}]}', '"class" must be "", @…, .*, not null'),
-        ('{"@name": ["tom", " "]}', "e: all utterances, @name, entry 2: the phrase is empty; take it out"),
-        ('{"@name": ["?!"]}', "@name, entry 1: '\\?!' is only punctuation; take it out"),
+        ('{"@name": ["tom", " "]}', "e: all utterances, @name, entry 2: the phrase is empty; remove it"),
+        ('{"@name": ["?!"]}', "@name, entry 1: '\\?!' is only punctuation; remove it"),
         ('{"phrases": [""]}', "all utterances, phrases, entry 1: the phrase is empty"),
-        ('{"@name": ["tom\\u0000"]}', "@name, entry 1: 'tom\\\\x00' has a control character"),
-        ('{"@name": ["\\ud800"]}', "has a control character; take it out"),
-        (json.dumps({"@name": ["a " * (MAX_WORDS + 1)]}), "@name, entry 1: a phrase of 33 words; 32 are the most"),
-        (json.dumps({"@name": ["a" * 1001]}), "@name, entry 1: a phrase of 1001 characters; 1000 are the most"),
+        ('{"@name": ["tom\\u0000"]}', "@name, entry 1: 'tom\\\\x00' contains a control character"),
+        ('{"@name": ["\\ud800"]}', "contains a control character; remove it"),
+        (
+            json.dumps({"@name": ["a " * (MAX_WORDS + 1)]}),
+            "@name, entry 1: the phrase has 33 words; at most 32 are allowed",
+        ),
+        (
+            json.dumps({"@name": ["a" * 1001]}),
+            "@name, entry 1: the phrase has 1001 characters; at most 1000 are allowed",
+        ),
         (
             '{"@name": ["tom", {"text": "tom", "weight": 2}]}',
-            "@name, entry 2: 'tom' of @name has the weight 2, but 1 at entry 1; take one out",
+            "@name, entry 2: 'tom' of @name has the weight 2, but 1 at entry 1; remove one of them",
         ),
-        ('{"utterances": {"u": {"lists": ["l"]}}}', "e: utterance 'u': the list 'l' is defined nowhere"),
+        ('{"utterances": {"u": {"lists": ["l"]}}}', "e: utterance 'u': the list 'l' is not defined"),
         ('{"utterances": {"u": {"lists": "l"}}}', "utterance 'u': \"lists\" must be a list of names, not 'l'"),
-        ('{"utterances": {"u": {"group": "g"}}}', "e: utterance 'u': its group 'g' is defined nowhere"),
+        ('{"utterances": {"u": {"group": "g"}}}', "e: utterance 'u': the group 'g' is not defined"),
         ('{"utterances": {"u": {"group": null}}}', "utterance 'u': \"group\" must be a name, not null"),
         # JSONL
-        ('{"utt": "u"}\n{"utt": "v",}', "e:2: no JSON: .*, column 13"),
+        ('{"utt": "u"}\n{"utt": "v",}', "e:2: not valid JSON: .*, column 13"),
         ('{"utt": "u"}\n3', "e:2: expected an object, found 3"),
-        ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' is twice in one object"),
+        ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' occurs twice in an object"),
         (
             '{"@name": ["a"]}\n{"@name": ["b"]}',
             'e:1: a line needs "utt", "group", "list", or "all": true',
         ),
-        ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true in a line, not 1'),
-        ('{"utt": 3}', "e:1: the name of an utterance must be text, not 3"),
-        ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; there are"),
-        ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': occurs twice, first in line 1; merge the two"),
-        ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': occurs twice, first in line 1; merge the two"),
-        ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; take it out"),
+        ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true, not 1'),
+        ('{"utt": 3}', "e:1: the name of an utterance must be a string, not 3"),
+        ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; allowed are"),
+        ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': occurs twice, first in line 1; merge the occurrences"),
+        ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': occurs twice, first in line 1; merge the occurrences"),
+        ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; remove it"),
         # TSV
         (
             "u\t@name\ttom\ntom chen\n",
@@ -362,19 +377,19 @@ LONG = "9" * 5000
         ("u\t@name\tt\t1\tT\tx\n", "e:1: expected 3 to 5 columns"),
         ("# c\n\t@name\ttom\n", "e:2: the first column must name an utterance, not ''"),
         ("list:\t@name\ttom\n", "e:1: the first column must name an utterance, not 'list:'"),
-        ("u\tname\ttom\n", "e:1: unknown class 'name'; there are @…, .*, '-' for none, 'group', 'lists'"),
-        ("*\tgroup\ttom\n", "e:1: unknown class 'group'; there are @…, .*, '-' for none, 'lists'$"),
+        ("u\tname\ttom\n", "e:1: unknown class 'name'; allowed are @…, .*, '-' for no class, 'group', 'lists'"),
+        ("*\tgroup\ttom\n", "e:1: unknown class 'group'; allowed are @…, .*, '-' for no class, 'lists'$"),
         ("u\t@name\ttom\tmuch\n", "e:1: the weight 'much' is not a number"),
-        ("u\t@name\ttom\tinf\n", "e:1: 'tom' has the weight inf; it must be finite"),
-        ("u\t@name\t\n", "e:1: the phrase is empty; take it out"),
+        ("u\t@name\ttom\tinf\n", "e:1: 'tom' has the weight inf, but weights must be in"),
+        ("u\t@name\t\n", "e:1: the phrase is empty; remove it"),
         (
             "u\t@name\ttom\n\nu\t@name\t tom \t2\n",
-            "e:3: 'tom' of @name has the weight 2, but 1 at line 1; take one out",
+            "e:3: 'tom' of @name has the weight 2, but 1 at line 1; remove one of them",
         ),
         ("u\tgroup\tg\nu\tgroup\th\n", "e:2: utterance 'u' is in two groups, 'g' and 'h'"),
-        ("u\tlists\tl\t2\n", "e:1: a row with 'lists' has three columns"),
-        ("u\tlists\tl\n", "e:1: utterance 'u': the list 'l' is defined nowhere"),
-        ("list:l\tfile\tp\tmany\n", "e:1: the number of phrases to take must be a whole number from 1, not 'many'"),
+        ("u\tlists\tl\t2\n", "e:1: a row with 'lists' must have three columns"),
+        ("u\tlists\tl\n", "e:1: utterance 'u': the list 'l' is not defined"),
+        ("list:l\tfile\tp\tmany\n", "e:1: the number of phrases must be an integer of at least 1, not 'many'"),
         # encodings
         (b"u\t@name\ttom\nu\t@name\tJos\xe9\n", r"e:2: not UTF-8 \(.*\); convert it with iconv"),
         (b"\xff\xfe{\0", r"e:1: not UTF-8 \(invalid start byte\); convert it with iconv"),
@@ -390,12 +405,12 @@ def test_entries_that_break_a_rule_are_refused_with_their_place(
 
 
 def test_a_list_in_the_place_of_an_object_is_refused() -> None:
-    with pytest.raises(FormatError, match="entities are an object by class, not a list"):
+    with pytest.raises(FormatError, match="entities must be an object with classes as keys, not a list"):
         Entities.from_dict(["tom"])  # type: ignore[arg-type]
 
 
 def test_an_epsilon_in_a_phrase_is_refused() -> None:
-    with pytest.raises(FormatError, match="@name, entry 1: '<eps>' in 'tom <eps>' is not a word; take it out"):
+    with pytest.raises(FormatError, match="@name, entry 1: '<eps>' in 'tom <eps>' is not a word; remove it"):
         Entities.from_dict({"@name": ["tom <eps>"]}, words=WORDS)
 
 
@@ -418,6 +433,6 @@ def test_the_places_of_doubles_in_a_list_name_its_file(folder: Path) -> None:
     assert f"in list 'p' at {folder}/pools/p.tsv.gz, line 3 and line 1, entry 1" in duplicates
     (folder / "e").write_text('{"list": "p", "file": "pools/p.tsv.gz", "@place": ["rome"]}')
     with pytest.raises(
-        FormatError, match=r"e:1: list 'p', @place, entry 1: .* 1, but 2 at .*p\.tsv\.gz, line 3; take one"
+        FormatError, match=r"e:1: list 'p', @place, entry 1: .* 1, but 2 at .*p\.tsv\.gz, line 3; remove one"
     ):
         Entities.read(folder / "e")

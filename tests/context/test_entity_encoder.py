@@ -121,15 +121,15 @@ def test_encoders_are_read_as_they_were_written(tmp_path, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "ninja-lm"}, "no context model"),
+        ({"format": "ninja-lm"}, "not a context model"),
         ({"version": 2}, "version 2"),
-        ({"letters": "abc"}, "does not fit its symbols"),
+        ({"letters": "abc"}, "does not match the letters and phones"),
         ({"card": None}, "'card' is missing"),
-        ({"config": {"hidden": 10**9}}, "absurd hidden"),
+        ({"config": {"hidden": 10**9}}, "hidden in the configuration is 1000000000"),
         ({"config": {"extractor": "oracle"}}, "'oracle'"),
         ({"state": {"sharpness": torch.tensor(torch.nan)}}, "NaN"),
-        ({"state": {"sharpness": torch.zeros(2)}}, "not of the shape"),
-        ({"state": {"more": torch.zeros(2)}}, "not expected: more"),
+        ({"state": {"sharpness": torch.zeros(2)}}, "does not match the configuration"),
+        ({"state": {"more": torch.zeros(2)}}, "missing or unexpected: more"),
     ],
 )
 def test_a_damaged_model_is_refused(tmp_path, change, message):
@@ -146,7 +146,7 @@ def test_a_damaged_model_is_refused(tmp_path, change, message):
 def test_a_file_that_is_no_model_is_refused(tmp_path):
     path = tmp_path / "context.pt"
     path.write_bytes(b"no zip")
-    with pytest.raises(ModelError, match="no context model, or a damaged one"):
+    with pytest.raises(ModelError, match="not a context model, or damaged"):
         PhraseEncoder.load(path)
 
 

@@ -121,14 +121,15 @@ def test_an_encoder_that_lacks_letters_takes_the_others_and_says_so(tmp_path):
     texts = ["москва", *(f"ыыы{chr(0x430 + at % 30)}{chr(0x430 + at // 30)}ъъъ" for at in range(1000))]
     made = stage(texts, tmp_path, context_model=saved("letters"))
     assert "москва" in [each.phrase for each in made.add_context(heard()) and made.added]
-    (note,) = (each for each in made._notes() if "does not know" in each)
-    assert "letters.pt: does not know ы ъ" in note
-    with pytest.raises(ModelError, match="knows phones only"):
+    (note,) = (each for each in made._notes() if "ignores unknown letters" in each)
+    assert "letters.pt: the model ignores unknown letters in " in note
+    assert ": ы ъ" in note
+    with pytest.raises(ModelError, match="reads only phones"):
         stage(texts, tmp_path, context_model=saved("phones"))
 
 
 def test_letters_leave_no_use_for_a_lexicon():
-    with pytest.raises(OptionError, match="leave the lexicon"):
+    with pytest.raises(OptionError, match="with a lexicon or a transition model"):
         Augmentation(letters_only=True, lexicon="lexicon.txt")
 
 

@@ -83,8 +83,8 @@ def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
 @pytest.mark.parametrize(
     ("phrase", "message"),
     [
-        (Phrase("a zz"), "'a zz': 'zz' has no pronunciation; give one"),
-        (Phrase("a", pronunciations=(" ".join("A" * 129),)), "'a' has 129 phones, but 1 to 128 are needed"),
+        (Phrase("a zz"), "'a zz': 'zz' has no pronunciation; give one in the phrase list or lexicon"),
+        (Phrase("a", pronunciations=(" ".join("A" * 129),)), "'a' has 129 phones, but must have 1 to 128"),
         (Phrase(""), "'' has 0 phones"),
     ],
 )
@@ -179,14 +179,14 @@ def test_costs_that_are_written_are_read_again(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "else"}, 'there is no "format": "ninja phone confusion 1"'),
+        ({"format": "else"}, '"format": "ninja phone confusion 1" is missing'),
         ({"insertion": None}, "invalid phone confusion table"),
         ({"insertion": [1.0]}, r"insertion has shape \[1\], but \[2\] is needed for 2 phones"),
-        ({"deletion": [1.0, 0.0]}, "the deletion cost of B is 0.0, but costs are positive"),
-        ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but costs are positive"),
-        ({"substitution": [[0, 1], [1, 0.5]]}, "B costs 0.5 as itself, but must cost 0"),
+        ({"deletion": [1.0, 0.0]}, "the deletion cost of B is 0.0, but must be finite and > 0"),
+        ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but must be finite and >= 0"),
+        ({"substitution": [[0, 1], [1, 0.5]]}, "substituting B by itself costs 0.5, but must cost 0"),
         ({"substitution": [[0, 1], [1]]}, "invalid phone confusion table"),
-        ({"phones": ["A", "A"]}, "2 phones, 1 of them different"),
+        ({"phones": ["A", "A"]}, "2 phones, of which 1 are distinct"),
         ({"phones": 7}, "invalid phone confusion table"),
     ],
 )
@@ -202,7 +202,7 @@ def test_damaged_costs_are_refused(tmp_path, change: dict[str, object], message:
 def test_malformed_files_of_costs_are_refused(tmp_path, content: str) -> None:
     path = tmp_path / "costs.json"
     path.write_text(content)
-    with pytest.raises(FormatError, match=r"no JSON|no phone confusions"):
+    with pytest.raises(FormatError, match=r"not valid JSON|not a phone confusion file"):
         Confusion.read(path)
     content = json.loads(json.dumps({"format": "ninja phone confusion 1"}))
     path.write_text(json.dumps(content))

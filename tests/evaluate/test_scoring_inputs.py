@@ -14,7 +14,7 @@ from strategies import lattices
 import ninja as package
 from ninja.errors import FormatError, NinjaWarning, OptionError
 from ninja.evaluate import WordFilter, oracle_score, read_glm, read_text, score
-from ninja.evaluate.filtered_lattices import relabelled
+from ninja.evaluate.filtered_lattices import relabel
 from ninja.formats.nbest.espnet import read_espnet
 from ninja.formats.nbest.nemo import manifest_keys
 from ninja.lattice.symbols import SymbolTable
@@ -79,7 +79,7 @@ def test_filters_that_look_at_neighbours_are_refused_beside_the_oracle(ninja: Ru
 def test_paths_of_a_relabelled_lattice_are_those_of_the_lattice_with_other_words(lattice, words) -> None:
     used = {word for word in lattice.word.tolist() if word}
     mapping = {word: words.get(word, (word,)) for word in used}
-    changed = relabelled(lattice, mapping)
+    changed = relabel(lattice, mapping)
     package.lattice.check(changed)
     expected = {tuple(label for word in words_of(lattice, path) for label in mapping[word]) for path in paths(lattice)}
     assert {words_of(changed, path) for path in paths(changed)} == expected

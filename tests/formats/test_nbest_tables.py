@@ -205,6 +205,54 @@ def test_a_truncated_table_is_an_error(tmp_path):
             lattices(tmp_path / name)
 
 
+def repeated(text, count):
+    """Return a row with a list of one string, which is encoded once."""
+    strings = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
+    return pa.table({"id": ["a"], "nbest": pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), strings)})
+
+
+LARGE = {
+    "nulls in a list": (
+        lambda: pa.table(
+            {"id": ["a"], "nbest": pa.ListArray.from_arrays(pa.array([0, 2_000_000]), pa.nulls(2_000_000))}
+        ),
+        r"'nbest(\.list\.element)?' has 2000000 values in a file of \d+ bytes",
+    ),
+    "rows of nulls": (
+        lambda: pa.table({"id": pa.nulls(2_000_000, pa.string()), "text": pa.nulls(2_000_000, pa.string())}),
+        r"'id' has 2000000 values in a file of \d+ bytes",
+    ),
+    "one string many times": (
+        lambda: repeated("x" * 100_000, 1000),
+        r"rows 1 to 1 of the column 'nbest' needs 100000000 bytes, the file has \d+",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_table_that_needs_far_more_memory_than_its_file_has_bytes_is_refused(name, tmp_path):
+    make, message = LARGE[name]
+    path = tmp_path / "x.parquet"
+    pq.write_table(make(), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 1 << 16
+    with pytest.raises(FormatError, match=message):
+        lattices(path)
+
+
+def test_rows_of_arrow_without_bytes_are_refused(tmp_path):
+    make, message = LARGE["nulls in a list"]
+    feather.write_feather(make(), tmp_path / "x", compression="zstd")
+    with pytest.raises(FormatError, match=message):
+        lattices(tmp_path / "x")
+
+
+def test_a_column_of_one_value_is_read(tmp_path):
+    table = pa.table({"id": [f"u{row}" for row in range(5000)], "text": ["Yes."] * 5000, "split": ["train"] * 5000})
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path, compression="zstd", row_group_size=700)
+    assert [lattice.key for lattice in lattices(path)] == table["id"].to_pylist()
+
+
 def test_rows_of_other_columns_are_not_joined(tmp_path):
     for name in ("structs", "texts"):
         pq.write_table(pa.table(TABLES[name]), tmp_path / f"{name}.parquet")

@@ -140,5 +140,5 @@ def test_a_tokenizer_that_joins_words_is_refused_by_name() -> None:
     begin, count = spelling.places(words[:1], np.array([False]))
     assert [chr(each) for each in spelling.piece[begin[0] : begin[0] + count[0]]] == [" ", "b", "y"]
     spelling.places(words, np.array([True, True]))  # nothing comes before the first
-    with pytest.raises(ModelError, match="its tokenizer joins 'a' and 'xy' in one piece, so words have no scores"):
+    with pytest.raises(ModelError, match="the tokenizer merges 'a' and 'xy' into one piece, so words cannot be scored"):
         spelling.places(words, np.array([False, False]))

@@ -93,16 +93,16 @@ def test_lattices_of_another_model_or_without_alignments_are_refused(model):
     heard = ArcPhones(model, PHONES, KNOWN)
     with pytest.raises(LatticeError, match=r"key 'k': .* has the label 11, but the transition ids of .* are 1 to 10"):
         heard.of_arcs(line([11]))
-    with pytest.raises(LatticeError, match="no alignments to tell phones by"):
+    with pytest.raises(LatticeError, match="no alignments, which the transition model needs"):
         heard.of_arcs(from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}))
 
 
 def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
     with pytest.raises(SymbolError, match="5"):
         ArcPhones(model, SymbolTable.from_words(NAMES[:5]), KNOWN)
-    with pytest.raises(VocabularyError, match="the phone 'M_E' is none that words are spelled with"):
+    with pytest.raises(VocabularyError, match="the phone 'M_E' is neither silence nor a phone"):
         ArcPhones(model, PHONES, ["AA", "T", "SH"])
-    with pytest.raises(OptionError, match="go together"):
+    with pytest.raises(OptionError, match="must be given together"):
         Augmentation(transition_model="final.mdl")
 
 

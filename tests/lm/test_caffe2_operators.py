@@ -167,20 +167,20 @@ def test_constants_are_filled():
         ("ConstantFill", [], {"shape": (2**20, 2**20)}, "more than"),
         ("ConstantFill", [], {"shape": (-1,)}, "negative size"),
         ("ConstantFill", [], {"shape": (1,), "dtype": 4}, "dtype 4"),
-        ("GivenTensorIntFill", [], {"shape": (2**40,), "values": (1, 2)}, "2 values for the shape"),
-        ("Softmax", [np.zeros((2, 2))], {"axis": 5}, "axis 5 of a tensor with 2 dimensions"),
-        ("Split", [np.zeros((2, 3))], {"axis": 1, "split": (1, 1)}, "cannot split 3"),
-        ("Slice", [np.zeros((2, 3))], {"starts": (2,), "ends": (1,)}, "cannot take 2 … 1 of 2"),
-        ("Slice", [np.zeros(2)], {"starts": (0, 0), "ends": (1, 1)}, "2 starts and 2 ends for 1 dimensions"),
-        ("Reshape", [np.zeros(2)], {"shape": (2, 0)}, "cannot keep sizes"),
+        ("GivenTensorIntFill", [], {"shape": (2**40,), "values": (1, 2)}, "2 values do not fit the shape"),
+        ("Softmax", [np.zeros((2, 2))], {"axis": 5}, "axis 5 is out of range for a tensor with 2 dimensions"),
+        ("Split", [np.zeros((2, 3))], {"axis": 1, "split": (1, 1)}, "cannot split size 3"),
+        ("Slice", [np.zeros((2, 3))], {"starts": (2,), "ends": (1,)}, "cannot slice from 2 to 1 in size 2"),
+        ("Slice", [np.zeros(2)], {"starts": (0, 0), "ends": (1, 1)}, "2 starts and 2 ends do not fit 1 dimensions"),
+        ("Reshape", [np.zeros(2)], {"shape": (2, 0)}, "copies a size that the input"),
         ("Cast", [np.zeros(2)], {"to": 4}, "cannot cast"),
         ("Dropout", [np.zeros(2)], {}, "is_test is not set"),
-        ("LSTMUnit", [np.zeros((1, 1, 1))] * 3, {}, "3 inputs, not 5"),
-        ("LSTMUnit", [np.zeros((1, 1, 1))] * 5, {}, "there must be four a cell"),
+        ("LSTMUnit", [np.zeros((1, 1, 1))] * 3, {}, "3 inputs, expected 5"),
+        ("LSTMUnit", [np.zeros((1, 1, 1))] * 5, {}, "do not fit cells of shape"),
     ],
 )
 def test_an_operator_that_cannot_run_is_named(kind, arrays, arguments, reason):
-    with pytest.raises(ModelError, match=rf"net.pb: operator 1, {kind}, which makes 'out0': .*{reason}"):
+    with pytest.raises(ModelError, match=rf"net.pb: operator 1, {kind}, which computes 'out0': .*{reason}"):
         run(kind, arrays, **arguments)
 
 
@@ -189,5 +189,5 @@ def test_a_weight_without_numbers_is_refused_when_it_is_used(kind):
     operator = Operator(kind, ("x", "w", "b"), ("y",), {}, "net.pb", 1)
     blobs = {"x": torch.zeros(2, 3), "w": torch.zeros(0, 3), "b": torch.zeros(0)}
     function = runner(operator, blobs)
-    with pytest.raises(ModelError, match=rf"operator 1, {kind}, which makes 'y': cannot reshape"):
+    with pytest.raises(ModelError, match=rf"operator 1, {kind}, which computes 'y': cannot reshape"):
         _run(operator, blobs, function)

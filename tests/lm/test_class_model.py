@@ -92,8 +92,8 @@ def test_classes_are_no_words_and_expansions_are(files):
 def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
     assert read_classes(files / "classes") == EXPANSIONS
     for text, message in {
-        "CITY 0.5\n": ":1: class CITY expands to no words",
-        "CITY york\nCITY 2 york\n": ":2: the probability 2 is outside",
+        "CITY 0.5\n": ":1: class CITY has an empty expansion",
+        "CITY york\nCITY 2 york\n": ":2: the probability 2 is not in",
         "CITY york\nCITY 0.5 york\n": ":2: class CITY has the expansion 'york' twice",
         "\n": "no class definitions",
     }.items():
@@ -104,7 +104,7 @@ def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
 
 def test_definitions_that_no_model_uses_are_refused(files, tmp_path):
     (tmp_path / "other").write_text("COLOUR red\n")
-    with pytest.raises(OptionError, match="no language model has any of its classes"):
+    with pytest.raises(OptionError, match="no language model contains any of these classes"):
         load(files / "lm.arpa", classes=tmp_path / "other")
 
 

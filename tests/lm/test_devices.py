@@ -56,7 +56,7 @@ def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
     lm, _ = on_two_devices()
     alone = make_lm(2)
     monkeypatch.setattr(type(alone), "twin", lambda self: None)
-    with pytest.raises(OptionError, match="works on one device only; name one in --device"):
+    with pytest.raises(OptionError, match="cannot be copied to several devices; give only one in --device"):
         run(Mixture([(lm, 0.6), (alone, 0.4)]))
 
 
@@ -101,7 +101,7 @@ def test_auto_is_the_gpu_where_torch_can_use_it(monkeypatch):
 def test_gpus_in_use_are_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "H200")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert describe_devices("auto", ["cuda:0", None]) == "computing on cuda:0 (H200); 1 more could be named by --device"
+    assert describe_devices("auto", ["cuda:0", None]) == "computing on cuda:0 (H200); 1 more available with --device"
     line = describe_devices("cuda:0,cuda:1", ["cuda:1", "cuda:0"])
     assert line == "computing on cuda:0 (H200), cuda:1 (H200)"
 
@@ -113,7 +113,7 @@ def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
     driver.touch()
     monkeypatch.setattr(torch.version, "cuda", None)
     assert describe_devices("auto", ["cpu"]) == (
-        "computing on the CPU: torch cannot use the GPU, as it is built for the CPU only"
+        "computing on the CPU: torch cannot use the GPU (it is built for the CPU only)"
     )
     assert describe_devices("cpu", ["cpu"]) is None  # as was asked for
     assert describe_devices("auto", [None]) is None  # an n-gram model

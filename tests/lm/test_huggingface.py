@@ -284,7 +284,7 @@ def test_a_masked_model_rescores_the_sentences_of_n_best_lists(bert, lattice):
     assert {cost.words for cost in found} == {cost.words for cost in exact}
     assert all(any(close([cost], [other]) for other in exact) for cost in found)
     for algorithm in ("arcbeam", "cover", "trie"):
-        with pytest.raises(ModelError, match=f"scores whole sentences; {algorithm} scores words, so use nbest"):
+        with pytest.raises(ModelError, match=f"but the algorithm {algorithm} scores words; use nbest"):
             run(lattice, bert, algorithm)
 
 
@@ -308,7 +308,9 @@ def test_a_masked_model_sees_a_window_around_a_piece_of_a_long_sentence(bert):
 
 
 def test_a_masked_model_refuses_what_is_no_whole_sentence(bert):
-    with pytest.raises(ModelError, match="scores whole sentences, not words after a history; use nbest"):
+    with pytest.raises(
+        ModelError, match="can score only whole sentences, not words after a history; use --algorithm nbest"
+    ):
         bert.start(1)
     for call in (bert.advance, bert.logprob):
         with pytest.raises(ModelError, match="whole sentences"):

@@ -53,21 +53,21 @@ def test_a_missing_piece_is_named(copy):
     path = copy("gpt2")
     weights = (path / "model.safetensors").read_bytes()
     (path / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    refused(path, "transformers cannot load it")
+    refused(path, "transformers cannot load this model")
     (path / "model.safetensors").unlink()
-    refused(path, "no weights; the directory needs one of model.safetensors")
+    refused(path, "this directory has no weights file; it needs one of model.safetensors")
     (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
-    refused(path, "model-1.safetensors is missing, which model.safetensors.index.json names")
+    refused(path, "model-1.safetensors, to which model.safetensors.index.json refers, is missing")
     (path / "model.safetensors.index.json").write_text("[]")
-    refused(path, "not an index of weights")
+    refused(path, "not a weight index")
     (path / "tokenizer.json").unlink()
     (path / "model.safetensors").write_bytes(weights)
     (path / "model.safetensors.index.json").unlink()
-    refused(path, "no tokenizer; the directory needs one of")
+    refused(path, "this directory has no tokenizer file; it needs one of")
     (path / "config.json").write_text("{")
-    refused(path, "not JSON")
+    refused(path, "not valid JSON")
     (path / "config.json").write_text("{}")
-    refused(path, "no model_type")
+    refused(path, "model_type is missing")
 
 
 def test_weights_that_are_missing_are_not_drawn_at_random(copy):
@@ -76,7 +76,7 @@ def test_weights_that_are_missing_are_not_drawn_at_random(copy):
     state = model.state_dict()
     del state["lm_head.weight"]
     model.save_pretrained(path, state_dict=state)
-    refused(path, "its weights lack lm_head.weight, which LlamaForCausalLM needs")
+    refused(path, "weights that LlamaForCausalLM needs are missing or have wrong shapes: lm_head.weight")
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -98,7 +98,7 @@ def test_pickled_weights_are_read_but_run_no_code(copy):
     for write in (lambda stream: pickle.dump(Bomb(), stream), lambda stream: torch.save({"a": Bomb()}, stream)):
         with open(path / "pytorch_model.bin", "wb") as stream:
             write(stream)
-        refused(path, "transformers cannot load it")
+        refused(path, "transformers cannot load this model")
         assert not (path / "ran").exists()
 
 
@@ -108,19 +108,19 @@ def test_code_that_comes_with_a_model_is_not_run(copy):
     change(
         path / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.E"}
     )
-    refused(path, "a model of type 'evil'")
+    refused(path, "unsupported model type 'evil'")
     assert not (path / "ran").exists()
 
 
 def test_models_of_other_families_are_named():
-    refused(folder("t5"), r"a model of type 't5' \(T5ForConditionalGeneration\); Ninja runs causal and masked")
+    refused(folder("t5"), r"unsupported model type 't5' \(T5ForConditionalGeneration\); Ninja runs causal and masked")
 
 
 def test_a_model_without_an_end_of_text_is_refused(copy):
     path = copy("gpt2")
     change(path / "tokenizer_config.json", eos_token=None, bos_token=None)
     change(path / "config.json", eos_token_id=None, bos_token_id=None)
-    refused(path, "names a piece that ends a text")
+    refused(path, "defines an end-of-text piece")
     change(path / "config.json", eos_token_id=[0, 3], bos_token_id=None)
     lm = load(path)
     assert spelled(lm, "<s>") == spelled(lm, "</s>") == [0]
@@ -134,7 +134,7 @@ def test_a_tokenizer_with_more_pieces_than_the_network_is_refused(copy):
     lm = load(path)
     slots = lm.start(2)
     assert np.isfinite(lm.logprob(slots, np.array(lm.vocabulary.ids(["the", "mat"]), np.int32))).all()
-    with pytest.raises(ModelError, match=r"its tokenizer has a piece \d+, but its network only"):
+    with pytest.raises(ModelError, match=r"the tokenizer returns piece \d+, but the network has only"):
         lm.logprob(slots[:1], np.array(lm.vocabulary.ids(["zebra"]), np.int32))
 
 
@@ -164,4 +164,4 @@ def test_the_command_finds_the_words_of_the_lattices(tmp_path, ninja):
     assert (code, "words unknown to the language model" in said) == (0, True)
     code, _, said = ninja(*command, "--rnnlm", folder("bert"))
     assert code == 1
-    assert "arcbeam scores words, so use nbest" in said
+    assert "arcbeam scores words; use nbest" in said

@@ -176,7 +176,7 @@ def test_words_in_lower_case_are_those_that_a_transform_gives():
     found = package.lm.sentence_logprobs(lower, [lower.vocabulary.ids(said)])
     wanted = package.lm.sentence_logprobs(plain, [plain.vocabulary.ids([word.lower() for word in said])])
     assert found == pytest.approx(wanted, abs=1e-5)
-    with pytest.raises(OptionError, match="text_transform is 'upper'; it must be lower"):
+    with pytest.raises(OptionError, match="text_transform is 'upper', but must be lower"):
         load(folder("gpt2"), text_transform="upper")
 
 
@@ -185,7 +185,7 @@ def test_words_in_upper_case_are_noticed(transform, warned):
     report = RescoreReport()
     lattice = upper_case_lattice()
     list(rescore([("k", lattice)], load(folder("gpt2"), text_transform=transform), RescoreOptions(), report=report))
-    assert ("give text_transform lower" in str(report.coverages[0])) == warned
+    assert ("set text_transform to lower" in str(report.coverages[0])) == warned
     small = SymbolTable((word.lower(), number) for word, number in lattice.words)
     report = RescoreReport()
     list(rescore([("k", replace(lattice, words=small))], load(folder("gpt2")), RescoreOptions(), report=report))

@@ -148,13 +148,13 @@ def test_a_text_made_from_patterns_gets_continued_discounts_and_a_note():
     assert model.discounts[2].source == "fallback"
     assert model.discounts[2].of_count == FALLBACK
     assert model.notes[-1] == (
-        "0, 0, 0, 6 of the 3-grams count 1, 2, 3, 4 times, too few to estimate discounts; using 0.5, 1, 1.5, the "
-        "fallback"
+        "the numbers of 3-grams that occur 1, 2, 3 and 4 times, 0, 0, 0, 6, do not allow discounts to be estimated; "
+        "using 0.5, 1, 1.5 (the fallback)"
     )
     model = train_ngram([["a"], ["b"], ["c"], ["c"]], NgramOptions(order=2))
     assert (model.discounts[1].source, model.discounts[1].counts_of_counts) == ("continued", (4, 2, 0, 0))
     assert model.discounts[1].of_count == (0.5, 1.0, 1.5)
-    assert model.notes[-1].endswith("using 0.5, 1, 1.5, continued from counts 1 and 2")
+    assert model.notes[-1].endswith("using 0.5, 1, 1.5 (extrapolated from counts 1 and 2)")
 
 
 def test_an_order_beyond_the_longest_sentence_is_lowered_with_a_note():
@@ -171,23 +171,23 @@ def test_progress_tells_what_was_counted():
         "2 sentences, 1 million words",
         "3 sentences, 2 million words",
         "4 sentences, 3 million words",
-        "3 different 2-grams",
-        "2 different 3-grams",
+        "3 distinct 2-grams",
+        "2 distinct 3-grams",
     ]
 
 
 BAD_TEXTS = {
-    "nothing": ([], FormatError, "t: no sentence in this text"),
-    "empty sentences": ([[], []], FormatError, "t: no sentence in this text"),
-    "a mark": ([["a"], ["b", "<s>"]], FormatError, "t: <s> or </s> in sentence 2; remove them, they are implied"),
-    "a string": (["a b"], OptionError, "t: sentence 1 is a string; give its words, as from text.split()"),
+    "nothing": ([], FormatError, "t: this text contains no sentence"),
+    "empty sentences": ([[], []], FormatError, "t: this text contains no sentence"),
+    "a mark": ([["a"], ["b", "<s>"]], FormatError, "t: sentence 2 contains <s> or </s>; remove them"),
+    "a string": (["a b"], OptionError, "t: sentence 1 is a string; give a list of words, such as text.split()"),
     "a blank": (
         [["a b"]],
         FormatError,
-        "t: 'a b' is not a word; it is empty, or contains white space or a lone surr",
+        "t: the word 'a b' is empty, or contains white space or a lone surrogate",
     ),
-    "no word": ([["a", ""]], FormatError, "t: '' is not a word"),
-    "lone surrogate": ([["\udce9"]], FormatError, "is not a word"),
+    "no word": ([["a", ""]], FormatError, "t: the word '' is empty"),
+    "lone surrogate": ([["\udce9"]], FormatError, "or a lone surrogate"),
 }
 
 
@@ -200,17 +200,17 @@ def test_bad_text_is_refused(case):
 
 
 BAD_OPTIONS = {
-    "order is 0; it must be 1 … 16": {"order": 0},
-    "order is 17; it must be 1 … 16": {"order": 17},
-    "min_count is 0; it must be at least 1": {"min_count": 0},
-    "cutoffs are none; they must be at least 1 and never fall": {"cutoffs": ()},
-    "cutoffs are 0; they": {"cutoffs": (0,)},
-    "cutoffs are 2, 1; they": {"cutoffs": (2, 1)},
-    "3 cutoffs, but n-grams of 2 … 3 words": {"cutoffs": (1, 1, 1)},
-    "2 discounts; give one, or three: of counts 1, 2, and above": {"discounts": (0.5, 0.5)},
-    "the discount of count 2 is 2.5; it must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
-    "the discount of count 1 is nan; it": {"discounts": (math.nan,)},
-    "unk_share is 0; it must be in (0, 1]": {"unk_share": 0.0},
+    "order is 0, but must be in [1, 16]": {"order": 0},
+    "order is 17, but must be in [1, 16]": {"order": 17},
+    "min_count is 0, but must be at least 1": {"min_count": 0},
+    "cutoffs are empty, but must be at least 1 and not decrease": {"cutoffs": ()},
+    "cutoffs are 0, but": {"cutoffs": (0,)},
+    "cutoffs are 2, 1, but": {"cutoffs": (2, 1)},
+    "3 cutoffs, but cutoffs are for n-grams of 2 to 3 words": {"cutoffs": (1, 1, 1)},
+    "2 discounts; give one, or three for counts 1, 2, and 3 or more": {"discounts": (0.5, 0.5)},
+    "the discount of count 2 is 2.5, but must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
+    "the discount of count 1 is nan, but": {"discounts": (math.nan,)},
+    "unk_share is 0, but must be in (0, 1]": {"unk_share": 0.0},
 }
 
 
@@ -222,11 +222,13 @@ def test_options_out_of_range_are_refused(message):
 
 
 def test_contradictions_are_refused():
-    with pytest.raises(OptionError, match="a vocabulary and a min_count were given; one of them says which"):
+    with pytest.raises(OptionError, match="vocabulary and min_count both select the words of the model"):
         train_ngram([["a"]], NgramOptions(min_count=2), vocabulary=["a"])
-    with pytest.raises(VocabularyError, match="no word of the text is in the vocabulary; is it the right one"):
+    with pytest.raises(
+        VocabularyError, match="no word of the text is in the vocabulary; give the vocabulary of this language"
+    ):
         train_ngram([["a"]], vocabulary=["b"])
-    with pytest.raises(OptionError, match=r"^2 words \(b, c\) would have probability 0; choose an unk_share below 1"):
+    with pytest.raises(OptionError, match=r"^2 words \(b, c\) would have probability 0; set unk_share below 1"):
         train_ngram([["a", "a", "d"]], NgramOptions(unk_share=1.0), vocabulary=["a", "b", "c"])
 
 
@@ -247,13 +249,13 @@ def test_measuring_separates_unknown_words():
     assert found.perplexity == pytest.approx(math.exp(-sum(expected) / 6), rel=1e-6)
     known = [expected[at] for at in (0, 3, 4, 5)]
     assert found.known_perplexity == pytest.approx(math.exp(-sum(known) / 4), rel=1e-6)
-    with pytest.raises(FormatError, match="t: no sentence in this text"):
+    with pytest.raises(FormatError, match="t: this text contains no sentence"):
         measure(lm, [], "t")
 
 
 def test_measuring_needs_a_word_for_unknown_ones(tmp_path):
     (tmp_path / "lm.arpa").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 a\n\n\\end\\\n")
-    with pytest.raises(VocabularyError, match="t: words are unknown, but the model has no <unk> for them"):
+    with pytest.raises(VocabularyError, match="t: the text has unknown words, but the model has no <unk>"):
         measure(load(tmp_path / "lm.arpa"), [["b"]], "t")
 
 
@@ -296,10 +298,11 @@ def test_a_phrase_of_several_classes_stands_for_them_by_turns():
         ["ring", "@place"],
     ]
     assert tagger.notes() == [
-        "@place: phrases in the lists 2, found in the text 3",
-        "@name: phrases in the lists 1, found in the text 1",
-        "<title>: phrases in the lists 1, found in the text 1",
-        "phrases of several classes 1: 'paris' (@place, @name, <title>); found 4, tagged in turn",
+        "@place: 2 phrases in the lists, 3 found in the text",
+        "@name: 1 phrases in the lists, 1 found in the text",
+        "<title>: 1 phrases in the lists, 1 found in the text",
+        "1 phrases belong to several classes: 'paris' (@place, @name, <title>); 4 occurrences were assigned to "
+        "these in turn",
     ]
 
 
@@ -307,24 +310,27 @@ def test_classes_without_phrases_and_phrases_never_found_are_named():
     tagger = Tagger({"@name": ["tom chen"], "$song": ["x"], "@empty": []})
     assert tagger.tag(["@name", "and", "@stranger", "tom", "x"]) == ["@name", "and", "@stranger", "tom", "$song"]
     assert tagger.notes() == [
-        "@name: phrases in the lists 1, found in the text 0; tokens already in it 1",
-        "$song: phrases in the lists 1, found in the text 1",
-        "@empty: phrases in the lists 0, found in the text 0",
-        "never in the text, so the model learns little about them: @empty",
-        "class tokens in the text that have no list: @stranger",
+        "@name: 1 phrases in the lists, 0 found in the text, 1 tokens already in the text",
+        "$song: 1 phrases in the lists, 1 found in the text",
+        "@empty: 0 phrases in the lists, 0 found in the text",
+        "classes that do not occur in the text, so they are poorly trained: @empty",
+        "class tokens in the text without a phrase list: @stranger",
     ]
 
 
 @pytest.mark.parametrize(
     ("phrases", "message"),
     [
-        ({"name": ["a"]}, "'name' is not a class; classes are spelled @name, $name or <name>"),
+        ({"name": ["a"]}, "'name' is not a class name; write @name, $name or <name>"),
         ({"<s>": ["a"]}, "'<s>' is not a class"),
-        ({"@name": []}, "no class has any phrase; omit the classes"),
-        ({}, "no class has any phrase"),
-        ({"@name": [" "]}, "a phrase of @name is empty; remove it"),
-        ({"@name": ["tom @place"]}, "'tom @place' of @name contains @place; phrases consist of words"),
-        ({"@name": ["tom <s>"]}, "'tom <s>' of @name contains <s>"),
+        ({"@name": []}, "the classes have no phrases; omit the classes"),
+        ({}, "the classes have no phrases"),
+        ({"@name": [" "]}, "the class @name contains an empty phrase; remove it"),
+        (
+            {"@name": ["tom @place"]},
+            "the phrase 'tom @place' of @name contains @place; phrases must consist of plain words",
+        ),
+        ({"@name": ["tom <s>"]}, "the phrase 'tom <s>' of @name contains <s>"),
     ],
 )
 def test_bad_phrases_are_refused(phrases, message):

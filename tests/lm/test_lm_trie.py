@@ -133,9 +133,9 @@ def test_a_model_that_answers_too_little_is_named(method, monkeypatch):
     [
         ([0], [3], "node 0 precedes its parent 0"),
         ([-1, 2, 1], [3, 3, 3], "node 1 precedes its parent 2"),
-        ([-1], [99], "outside the model's"),
-        ([-1], [-1], "outside the model's"),
-        ([-1, 0], [3], "one of each per node"),
+        ([-1], [99], "not in the model's range"),
+        ([-1], [-1], "not in the model's range"),
+        ([-1, 0], [3], "both must have shape"),
     ],
 )
 def test_malformed_tries_are_refused(parent, word, message):

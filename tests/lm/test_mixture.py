@@ -113,7 +113,7 @@ class Short(FakeLM):
 @pytest.mark.parametrize(("kind", "error"), [(Failing, ValueError), (Short, ModelError)])
 def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error: type[Exception]) -> None:
     good, bad = FakeLM(), kind(salt=1)
-    with pytest.raises(error, match=r"a bug|language model 2: its advance returned shape \(0,\) for a batch of 1"):
+    with pytest.raises(error, match=r"a bug|language model 2: advance returned shape \(0,\) for a batch of 1"):
         run(random_lattice(1), Mixture(((good, 0.5), (bad, 0.5))))
     assert not good.history
 
@@ -121,8 +121,8 @@ def test_a_failing_model_undoes_the_step_in_the_others(kind: type[FakeLM], error
 @pytest.mark.parametrize(
     ("weights", "how", "message"),
     [
-        ((0.5, 0.6), "linear", r"above 0 and sum to 1, but are \[0.5, 0.6\]"),
-        ((1.5, -0.5), "linear", "above 0"),
+        ((0.5, 0.6), "linear", r"positive and sum to 1, but are \[0.5, 0.6\]"),
+        ((1.5, -0.5), "linear", "positive"),
         ((1.0, math.nan), "loglinear", "finite"),
         ((), "loglinear", "at least one model"),
         ((0.5, 0.5), "geometric", "one of loglinear, linear"),
@@ -156,7 +156,7 @@ def test_an_unknown_word_without_unk_costs_its_lattice_only_once_others_are_done
     )
     assert list(results) == ["good"]
     assert [str(error) for error in errors] == [
-        "key 'bad': the other has neither 'unheard-of' nor <unk>; map_words may find it"
+        "key 'bad': the other has neither 'unheard-of' nor <unk>; set map_words if the model spells it differently"
     ]
     assert isinstance(errors[0], VocabularyError)
 
@@ -168,7 +168,9 @@ def test_each_model_says_how_well_it_knows_the_words_and_refuses_by_name() -> No
     big, small = report.coverages
     assert (big.model, small.model) == ("big", "small")
     assert big.unknown_words < small.unknown_words
-    assert str(big).startswith(f"{big.share:.1%} of arcs carry words unknown to big (1 of 8 words; commonest: unheard")
+    assert str(big).startswith(
+        f"{big.share:.1%} of arcs have words unknown to big (1 of 8 words; most frequent: unheard"
+    )
     with pytest.raises(VocabularyError, match="unknown to small"):
         list(rescore([("a", random_lattice(7))], mixture, RescoreOptions()))
 
@@ -259,7 +261,7 @@ def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked(
         "k", [0, 5, 5], [1] * 5, [1, 2, 3, 4, 5], [0] * 5, [0] * 5, [np.inf, 0], words=table
     )  # fmt: skip
     lm = Named("tom", "Paris", "PARIS", "zoë", "<UNK>")
-    with pytest.raises(VocabularyError, match=r"commonest: Tom.* it has no <unk>: map_words"):
+    with pytest.raises(VocabularyError, match=r"most frequent: Tom.* the model has no <unk>: set map_words"):
         run(lattice, lm)
     report = RescoreReport()
     options = replace(EXACT, map_words=("case", "unk"), unk_penalty=0.0, lm_weight=1.0)
@@ -276,5 +278,5 @@ def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked(
     assert str(report.coverages[0]) == (
         "the language model knows all 5 words of the lattices; 2 words found by case; 1 words found by unk"
     )
-    with pytest.raises(OptionError, match="map_words has 'stem'"):
+    with pytest.raises(OptionError, match="map_words contains 'stem'"):
         replace(EXACT, map_words=("stem",))

@@ -130,12 +130,12 @@ def test_words_that_are_not_utf_8_are_refused(path):
 
 def test_a_model_that_cannot_end_a_sentence_is_refused(path):
     without = write_arpa(type(TRIGRAM)(1, {("<s>",): (-1.0, 0.0), ("a",): (-1.0, 0.0)}))
-    refused(path, without, "it lacks </s>", read_arpa)
+    refused(path, without, "the model has no </s>", read_arpa)
 
 
 def test_a_line_without_end_is_not_taken_in(path, monkeypatch):
     monkeypatch.setattr(ngram_module, "CHUNK", 1000)
-    refused(path, changed(b"-0.5\ta b", b"-0.5\ta " + b"b" * 2000), "a line of more than 1000 bytes", read_arpa)
+    refused(path, changed(b"-0.5\ta b", b"-0.5\ta " + b"b" * 2000), "a line has more than 1000 bytes", read_arpa)
 
 
 @pytest.fixture

@@ -148,12 +148,12 @@ def test_the_vocabulary_may_lie_beside_or_be_given(tmp_path):
     model = onnx.load(path)
     del model.metadata_props[:]
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="no vocabulary: neither in the model nor as"):
+    with pytest.raises(ModelError, match="the model contains no vocabulary"):
         load(path)
     assert load(path, words=tiny_lstm.VOCABULARY).vocabulary == tiny_lstm.VOCABULARY
     (tmp_path / "words.txt").write_text(tiny_lstm.WORDS_TXT)
     assert load(path).vocabulary == tiny_lstm.VOCABULARY
-    with pytest.raises(ModelError, match="2 words in the vocabulary, but the network scores 11"):
+    with pytest.raises(ModelError, match="the vocabulary has 2 words, but the network scores 11"):
         load(path, words=SymbolTable.from_words(["<s>", "</s>"]))
 
 
@@ -170,20 +170,24 @@ I64, F32 = TensorProto.INT64, TensorProto.FLOAT
         (
             {"x": ["n"]},
             {"y": "x"},
-            r"inputs x tensor\(float\) \['n'\]; outputs y .*; expected `word` \[batch\] and states",
+            r"the inputs are x tensor\(float\) \['n'\] and the outputs y .*; expected `word` \[batch\] and states",
         ),
         ({"word": ["n"], "words": ["n", "t"]}, {"logits": "word"}, "expected `word`"),
         ({"word": ["n"]}, {"y": "word"}, "expected `word`"),
         ({"word": ["n", 3]}, {"logits": "word"}, "expected `word`"),
-        ({"word": ["n"], "h": ["n", 2]}, {"logits": "word", "y": "h"}, "no output for the state h, such as new_h"),
-        ({"word": ["n"], "h": ["n", "k"]}, {"logits": "word", "new_h": "h"}, "all sizes but the batch's must be fixed"),
-        ({"word": ["n"], "h": [2, 2]}, {"logits": "word", "new_h": "h"}, "has no dimension for a batch of n"),
-        ({"word": ["n"]}, {"logits": "word"}, r"its scores have the shape \[1\] for 1 words, not \[batch, words\]"),
+        ({"word": ["n"], "h": ["n", 2]}, {"logits": "word", "y": "h"}, "the state h has no output, such as new_h"),
+        (
+            {"word": ["n"], "h": ["n", "k"]},
+            {"logits": "word", "new_h": "h"},
+            "all dimensions except the batch must have a fixed size",
+        ),
+        ({"word": ["n"], "h": [2, 2]}, {"logits": "word", "new_h": "h"}, "has no dimension of the batch size n"),
+        ({"word": ["n"]}, {"logits": "word"}, r"the scores have shape \[1\] for 1 words, expected \[batch, words\]"),
         ({"words": ["n", 7]}, {"logits": "words"}, "expected `word`"),
         (
             {"words": ["n", "t"]},
             {"logits": "words"},
-            r"have the shape \[1, 2\] for words \[1, 2\], not \[batch, time, words\]",
+            r"have shape \[1, 2\] for words \[1, 2\], expected \[batch, time, words\]",
         ),
         ({"words": ["n", "t"], "mask": ["n", "t"]}, {"logits": "words"}, "expected `word`"),
     ],
@@ -200,7 +204,9 @@ def test_other_inputs_and_outputs_are_refused(tmp_path, inputs, outputs, reason)
 
 
 def test_pairs_that_are_not_there_are_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"pairs 'h=x'; inputs are state_s, count_in, outputs new_state_s, count_out"):
+    with pytest.raises(
+        ModelError, match=r"contains 'h=x', but the inputs are state_s, count_in and the outputs new_state_s, count_out"
+    ):
         load(counting(tmp_path / "model.onnx", metadata={"states": "h=x"}))
 
 
@@ -212,18 +218,18 @@ def test_a_new_state_of_another_shape_is_refused(tmp_path):
     inputs = [value("word", ["n"], I64), value("h", ["n", 2])]
     outputs = [value("logits", ["n", NUM_WORDS]), value("new_h", ["n", 4])]
     path = save(tmp_path / "m.onnx", nodes, inputs, outputs, {"e": np.zeros((NUM_WORDS, NUM_WORDS), np.float32)})
-    with pytest.raises(ModelError, match=r"the state h comes back with the shape \[1, 4\]"):
+    with pytest.raises(ModelError, match=r"the network returns the state h with shape \[1, 4\]"):
         load(path)
 
 
 def test_a_model_that_fails_when_it_runs_is_told(tmp_path):
     path = summing(tmp_path / "model.onnx", metadata={"words": "\n".join([*WORDS, "one-too-many"])})
-    with pytest.raises(ModelError, match="12 words in the vocabulary, but the network scores 11"):
+    with pytest.raises(ModelError, match="the vocabulary has 12 words, but the network scores 11"):
         load(path)
     nodes = [helper.make_node("Gather", ["e", "words"], ["logits"])]  # it knows one word only
     save(path, nodes, [value("words", ["n", "t"], I64)], [value("logits", ["n", "t", NUM_WORDS])], {"e": OUT[:1]})
     lm = load(path)
-    with pytest.raises(ModelError, match=r"onnxruntime cannot run it: .*indices"):
+    with pytest.raises(ModelError, match=r"onnxruntime cannot run this model: .*indices"):
         sentence_logprobs(lm, [[5]])
 
 
@@ -242,7 +248,7 @@ def test_weights_outside_the_models_directory_are_refused(tmp_path, location):
     (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
     model = external(folder / "model.onnx", location)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="the weight 'embedding' lies outside the model's directory"):
+    with pytest.raises(ModelError, match=r"the weight 'embedding' is stored in .*, outside the model's directory"):
         load(folder / "model.onnx")
 
 
@@ -252,7 +258,7 @@ def test_weights_outside_are_found_in_constants_too(tmp_path):
     constant = helper.make_node("Constant", [], ["c"], value=tensor)
     model = helper.make_model(helper.make_graph([constant], "g", [], []), ir_version=8)
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="lies outside the model's directory"):
+    with pytest.raises(ModelError, match="outside the model's directory"):
         load(tmp_path / "model.onnx")
 
 
@@ -266,9 +272,9 @@ def test_every_truncation_is_noticed(tmp_path, exported):
 
 
 def test_a_device_that_onnxruntime_lacks_is_refused(exported):
-    with pytest.raises(OptionError, match="no such device, 'nonsense'"):
+    with pytest.raises(OptionError, match="'nonsense' is not a device"):
         load(exported, "nonsense")
-    with pytest.raises(OptionError, match="onnxruntime here cannot use the device 'mps'"):
+    with pytest.raises(OptionError, match="the installed onnxruntime cannot use the device 'mps'"):
         load(exported, "mps")
     with pytest.raises(OptionError, match="max_batch is 0"):
         load(exported, max_batch=0)
@@ -292,7 +298,7 @@ def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
         assert load(output).unk_words == 77
     code, _, error = ninja("lm", "convert", source, "-o", tmp_path / "other.bin")
     assert code == 1
-    assert "cannot be written as" in error
+    assert "cannot be converted to" in error
     code, _, error = ninja("lm", "convert", tmp_path / "model.onnx", "-o", tmp_path / "x.onnx")
     assert code == 1
 

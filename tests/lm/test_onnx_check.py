@@ -25,24 +25,24 @@ SUBGRAPH = helper.make_graph([helper.make_node("Identity", ["words"], ["y"])], "
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        (helper.make_node("Strange", ["words"], ["logits"], domain="my.own"), r"node 1 '', my\.own\.Strange: an"),
+        (helper.make_node("Strange", ["words"], ["logits"], domain="my.own"), r"node 1 '', my\.own\.Strange: Ninja"),
         (helper.make_node("EPContext", ["words"], ["logits"], domain="com.microsoft"), r"com\.microsoft\.EPContext: "),
-        (helper.make_node("Gather", ["words"], ["logits"], domain="com.microsoft"), r"com\.microsoft\.Gather: an"),
-        (helper.make_node("Loop", ["", "", "words"], ["logits"], name="l", body=SUBGRAPH), "node 1 'l', Loop: an"),
-        (helper.make_node("Scan", ["words"], ["logits"], body=SUBGRAPH, num_scan_inputs=1), "Scan: an operator"),
-        (helper.make_node("If", ["w"], ["logits"], then_branch=SUBGRAPH, else_branch=SUBGRAPH), "If: an op"),
-        (helper.make_node("SequenceAt", ["words", "words"], ["logits"]), "SequenceAt: an operator"),
-        (helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH), "its attribute 'x' contains g; only"),
-        (helper.make_node("Identity", ["words"], ["logits"], x=[SUBGRAPH]), "its attribute 'x' contains graphs; only"),
-        (helper.make_node("OneHot", ["words", "words", "words"], ["logits"]), "OneHot: an operator"),
-        (helper.make_node("Max", ["words", ""], ["logits"]), "Max: an input is absent"),
-        (helper.make_node("Split", ["words"], ["logits"], num_outputs=0), "Split: an input is absent, or"),
+        (helper.make_node("Gather", ["words"], ["logits"], domain="com.microsoft"), r"com\.microsoft\.Gather: Ninja"),
+        (helper.make_node("Loop", ["", "", "words"], ["logits"], name="l", body=SUBGRAPH), "node 1 'l', Loop: Ninja"),
+        (helper.make_node("Scan", ["words"], ["logits"], body=SUBGRAPH, num_scan_inputs=1), "Scan: Ninja does not run"),
+        (helper.make_node("If", ["w"], ["logits"], then_branch=SUBGRAPH, else_branch=SUBGRAPH), "If: Ninja"),
+        (helper.make_node("SequenceAt", ["words", "words"], ["logits"]), "SequenceAt: Ninja does not run"),
+        (helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH), "the attribute 'x' contains g; only"),
+        (helper.make_node("Identity", ["words"], ["logits"], x=[SUBGRAPH]), "the attribute 'x' contains graphs; only"),
+        (helper.make_node("OneHot", ["words", "words", "words"], ["logits"]), "OneHot: Ninja does not run"),
+        (helper.make_node("Max", ["words", ""], ["logits"]), "Max: an input is missing"),
+        (helper.make_node("Split", ["words"], ["logits"], num_outputs=0), "Split: an input is missing, or"),
         (helper.make_node("Split", ["words", "words"], ["logits"], num_outputs=1), "Split: an input is"),
         (
             helper.make_node("Constant", [], ["logits"], sparse_value=helper.make_sparse_tensor(
                 helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]),
                 helper.make_tensor("i", TensorProto.INT64, [1], [0]), [2])),
-            "Constant: its attribute 'sparse_value' contains sparse_tensor; only",
+            "Constant: the attribute 'sparse_value' contains sparse_tensor; only",
         ),
     ],
 )  # fmt: skip
@@ -55,7 +55,7 @@ def test_operators_outside_the_list_and_bodies_are_refused_by_name(tmp_path, nod
 def test_an_attribute_that_hides_its_type_is_refused(tmp_path):
     node = helper.make_node("Identity", ["words"], ["logits"], x=SUBGRAPH)
     node.attribute[0].ClearField("type")
-    with pytest.raises(ModelError, match="its attribute 'x' contains g"):
+    with pytest.raises(ModelError, match="the attribute 'x' contains g"):
         load(save(tmp_path / "model.onnx", [node], WORDS_IN, SCORES_OUT))
 
 
@@ -93,15 +93,15 @@ def weight(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (function, "it defines the function 'F'; inline functions"),
+        (function, "the model defines the function 'F'; inline functions"),
         (sparse, "the weight 'embedding' is sparse"),
-        (lambda model: model.training_info.add(), "it contains training information"),
+        (lambda model: model.training_info.add(), "the model contains training information"),
         (weight(dims=[2**31, 2**31]), r"the weight 'embedding' has 132 bytes, but its shape needs \d{20}"),
         (weight(dims=[-11, -3]), r"the weight 'embedding' has the shape \[-11, -3\]"),
         (weight(dims=[NUM_WORDS, 4]), "has 132 bytes, but its shape needs 176"),
         (weight(raw_data=b"1234"), "has 4 bytes, but its shape needs 132"),
-        (weight(data_type=TensorProto.STRING), "the weight 'embedding' is of the type STRING; Ninja reads FLOAT"),
-        (weight(data_type=77), "the weight 'embedding' is of the type 77"),
+        (weight(data_type=TensorProto.STRING), "the weight 'embedding' has the type STRING; supported types are FLOAT"),
+        (weight(data_type=77), "the weight 'embedding' has the type 77"),
     ],
 )
 def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path, change, message):
@@ -112,16 +112,16 @@ def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path,
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"offset": "4"}, "needs 132 bytes, and lies in bytes 4 to 136 of 'weights.bin', which has 132"),
+        ({"offset": "4"}, "needs 132 bytes, but is stored in bytes 4 to 136 of 'weights.bin', which has 132"),
         ({"offset": "1" * 19}, "which has 132"),
-        ({"offset": "1" * 5000}, "not by a location, an offset and a length"),
-        ({"length": "4"}, "needs 132 bytes, and lies in bytes 0 to 4"),
-        ({"offset": "-4"}, "not by a location, an offset and a length"),
-        ({"address": "4"}, "not by a location, an offset and a length"),
-        ({"location": ""}, "lies outside the model's directory, in ''"),
-        ({"location": "absent.bin"}, "in 'absent.bin', which is not a file of the model's directory"),
-        ({"location": "."}, "in '.', which is not a file"),
-        ({"location": "weights.bin\0"}, "lies outside"),
+        ({"offset": "1" * 5000}, "expected a location, offset and length"),
+        ({"length": "4"}, "needs 132 bytes, but is stored in bytes 0 to 4"),
+        ({"offset": "-4"}, "expected a location, offset and length"),
+        ({"address": "4"}, "expected a location, offset and length"),
+        ({"location": ""}, "is stored in '', outside the model's directory"),
+        ({"location": "absent.bin"}, "in 'absent.bin', which is missing from the model's directory"),
+        ({"location": "."}, "in '.', which is missing"),
+        ({"location": "weights.bin\0"}, "outside the model's directory"),
     ],
 )
 def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message):
@@ -145,7 +145,7 @@ def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
     tensor.external_data.add(key="offset", value=str(secret.ctypes.data))
     tensor.external_data.add(key="length", value=str(secret.nbytes))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="which is not a file of the model's directory"):
+    with pytest.raises(ModelError, match="which is missing from the model's directory"):
         load(tmp_path / "model.onnx")
 
 

@@ -149,7 +149,7 @@ def test_a_rescoring_takes_the_score_and_says_so_once(ninja, inputs):
         out = inputs / "out.ark"
         code, _, errors = ninja("rescore", inputs / "lat.ark", *options, score, "-o", out, "--output", "lattice")
         assert code == 0
-        assert errors.count(f"it has no <unk>: scored with --oov-score {score}") == 1
+        assert errors.count(f"the model has no <unk>, so they are scored with --oov-score {score}") == 1
         (_, lattice), _ = package.read(out)
         found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
         assert found[3, 2] == pytest.approx(cost - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
@@ -160,10 +160,10 @@ def test_lmrescore_takes_the_score_and_names_it(ninja, inputs):
     given = ["lmrescore", inputs / "lat.ark", "--lm", inputs / "lm.arpa", "-o", inputs / "out.ark"]
     code, _, errors = ninja(*given)
     assert code == 1
-    assert "give --oov-score (skip, spread or a log-probability)" in errors
+    assert "set --oov-score (skip, spread or a log-probability)" in errors
     code, _, errors = ninja(*given, "--oov-score", "skip")
     assert code == 0
-    assert errors.count("it has no <unk>: scored with --oov-score skip") == 1
+    assert errors.count("the model has no <unk>, so they are scored with --oov-score skip") == 1
     (_, lattice), _ = package.read(inputs / "out.ark")
     found = {tuple(int(lattice.word[arc]) for arc in path): costs_of(lattice, path)[0] for path in paths(lattice)}
     assert found[3, 2] == pytest.approx(5.5 - slow_score(CLOSED, ["zebra", "b"], 0.0), abs=1e-4)
@@ -177,5 +177,5 @@ def test_lmrescore_refuses_another_kind_of_model_once(ninja, inputs):
 
 def test_in_python_a_model_that_lacks_words_is_refused_with_advice(inputs):
     lattices_read = list(package.read(inputs / "lat.ark", words=inputs / "words.txt"))
-    with pytest.raises(VocabularyError, match="give oov_score"):
+    with pytest.raises(VocabularyError, match="set oov_score"):
         list(package.rescore(lattices_read, load(inputs / "lm.arpa"), package.RescoreOptions(max_unknown=1.0)))

@@ -116,21 +116,31 @@ def method(name, result):
             Stepping,
             {},
             ModelError,
-            r"initial_state\(1\) gives \[2, 1, 6\]: dimension 0 is no batch of 1; set batch_dim",
+            r"initial_state\(1\) returns shape \[2, 1, 6\], whose dimension 0 is not 1; set batch_dim",
         ),
-        (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "2 parts of the state, but 3 batch dimensions"),
-        (Stepping, {"batch_dim": 7}, ModelError, "dimension 7 is no batch"),
+        (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "the state has 2 tensors, but batch_dim 3 dimensions"),
+        (Stepping, {"batch_dim": 7}, ModelError, "dimension 7 is not 1"),
         (Stepping, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
         (Stepping, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),
-        (method("initial_state", lambda batch: 3), {}, ModelError, "the state is int, not a tensor or a tuple"),
-        (method("step", lambda w, s: (w, s)), {"batch_dim": 1}, ModelError, r"shape \[1\] for 1 words, not \[batch"),
+        (
+            method("initial_state", lambda batch: 3),
+            {},
+            ModelError,
+            "the state must be a tensor or a tuple of tensors, not int",
+        ),
+        (
+            method("step", lambda w, s: (w, s)),
+            {"batch_dim": 1},
+            ModelError,
+            r"shape \[1\] for 1 words, expected \[batch",
+        ),
         (
             method("step", lambda w, s: (torch.zeros(len(w), NUM_WORDS), s[:1] * 2)),
             {"batch_dim": 1},
             ModelError,
-            r"the state 1 comes back with the shape \[2, 1, 6\]",
+            r"the network returns the state 1 with shape \[2, 1, 6\]",
         ),
-        (torch.nn.Identity, {}, ModelError, r"shape \[1, 2\] for words \[1, 2\], not \[batch, time, words\]"),
+        (torch.nn.Identity, {}, ModelError, r"shape \[1, 2\] for words \[1, 2\], expected \[batch, time, words\]"),
     ],
 )
 def test_a_module_of_another_kind_is_refused(build, options, error, message):
@@ -143,9 +153,9 @@ def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
         def step(self, word, state):
             return word, state
 
-    with pytest.raises(ModelError, match=r"Endless has step but no initial_state"):
+    with pytest.raises(ModelError, match=r"Endless has step but not initial_state"):
         from_module(Endless(), VOCABULARY)
-    with pytest.raises(ModelError, match="2 words in the vocabulary, but the network scores 11"):
+    with pytest.raises(ModelError, match="the vocabulary has 2 words, but the network scores 11"):
         from_module(Whole(), SymbolTable.from_words(["<s>", "</s>"]))
 
 
@@ -169,8 +179,8 @@ def exported_by_older_torch(path):
     ("save", "kind"),
     [
         (scripted, "a TorchScript archive"),
-        (exported, r"an archive of torch\.export"),
-        (exported_by_older_torch, r"an archive of torch\.export"),
+        (exported, r"a torch\.export archive"),
+        (exported_by_older_torch, r"a torch\.export archive"),
     ],
 )
 def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind, ninja):
@@ -179,7 +189,7 @@ def test_programs_of_torch_are_refused_with_the_way_to_onnx(tmp_path, save, kind
         warnings.simplefilter("ignore")
         save(path)
     (tmp_path / "words.txt").write_text(WORDS_TXT)
-    with pytest.raises(ModelError, match=rf"model\.pt: {kind}, .*torch\.onnx\.export\(module, "):
+    with pytest.raises(ModelError, match=rf"model\.pt: {kind} is not loaded, .*torch\.onnx\.export\(module, "):
         load(path)
     code, _, error = ninja("lm", "info", path)
     assert code == 1

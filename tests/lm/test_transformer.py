@@ -277,7 +277,7 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(tmp_path, entry, value,
 
 
 def test_vocabulary_and_network_must_fit():
-    with pytest.raises(ModelError, match="3 words in the vocabulary, but the network scores 40"):
+    with pytest.raises(ModelError, match="the vocabulary has 3 words, but the network scores 40"):
         TransformerLM(make_module(), SymbolTable(zip(text.SPECIAL, range(3), strict=True)))
     with pytest.raises(ModelError, match="the vocabulary lacks </s>"):
         TransformerLM(make_module(), SymbolTable(zip(["<s>", "x", *WORDS[2:]], range(40), strict=True)))

@@ -61,7 +61,7 @@ def test_a_list_of_entities_lies_in_the_folder_of_its_file(name, tmp_path):
     entities.write_text("list:a\tfile\tbelow/list\n*\tlists\ta\n")
     assert Entities.read(entities).num_phrases == 1
     entities.write_text(f"list:a\tfile\t{name.format(absolute=tmp_path / 'secret')}\n*\tlists\ta\n")
-    with pytest.raises(FormatError, match="is not in the folder of the entity file or below") as caught:
+    with pytest.raises(FormatError, match="is not in the directory of the entity file or a subdirectory") as caught:
         Entities.read(entities)
     assert "password" not in str(caught.value)
 

@@ -79,7 +79,7 @@ def test_code_beside_a_model_of_a_known_kind_is_not_run(model):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attn_implementation": "evil/kernel"}, "attn_implementation is 'evil/kernel', downloaded code"),
+        ({"attn_implementation": "evil/kernel"}, "attn_implementation is 'evil/kernel', which is downloaded code"),
         ({"_attn_implementation": {"": "evil/kernel"}}, "downloaded code"),
         ({"text_config": {"_experts_implementation": "evil/kernel@v1"}}, "downloaded code"),
     ],
@@ -92,7 +92,7 @@ def test_kernels_of_a_hub_are_not_fetched(model, changes, message):
 
 def test_an_adapter_that_names_another_model_is_refused(model):
     (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/etc", "peft_type": "LORA"}))
-    with pytest.raises(ModelError, match=r"adapter_config\.json names another model"):
+    with pytest.raises(ModelError, match=r"this is an adapter \(adapter_config\.json\)"):
         load(model)
 
 
@@ -103,12 +103,12 @@ def test_an_index_names_weights_beside_it(model, tmp_path_factory, shard):
     (model / "model.safetensors").unlink()
     names = {"weight_map": {"transformer.wte.weight": shard.format(outside=outside)}}
     (model / "model.safetensors.index.json").write_text(json.dumps(names))
-    with pytest.raises(ModelError, match="which is not a file of its directory"):
+    with pytest.raises(ModelError, match="which is not in this directory"):
         load(model)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
 def test_a_deep_configuration_is_refused(model, name):
     (model / name).write_text('{"a":' * 100_000)
-    with pytest.raises(ModelError, match=r"not JSON|not an index of weights"):
+    with pytest.raises(ModelError, match=r"not valid JSON|not a weight index"):
         load(model)

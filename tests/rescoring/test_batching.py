@@ -56,9 +56,9 @@ def test_batches_are_halved_once_for_the_rest_of_the_run_and_nothing_else_change
     assert not lm.history
     assert room / 2 <= lm.largest <= room
     assert told == [*report.notes, f"vocabulary: {report.coverages[0]}"]
-    limits = [int(note.split("at most ")[1].split()[0]) for note in report.notes]
+    limits = [int(note.split("limited to ")[1].split()[0]) for note in report.notes]
     assert limits == sorted(set(limits), reverse=True)  # each is said once
-    assert told[-2].startswith("out of memory at ")
+    assert told[-2].startswith("out of memory with ")
     assert 1 <= limits[-1] <= room
 
 
@@ -79,7 +79,7 @@ def test_a_model_that_does_not_even_hold_one_history_ends_the_run_and_leaves_not
     lm = Small(0)
     other = "logprob" if method == "advance" else "advance"
     monkeypatch.setattr(Small, other, getattr(FakeLM, other))
-    with pytest.raises(ModelError, match="the memory does not hold one more history") as caught:
+    with pytest.raises(ModelError, match="out of memory for a single history") as caught:
         list(rescore(MANY, lm, OPTIONS))
     assert isinstance(caught.value.__cause__, MemoryError)
     assert not lm.history
@@ -99,7 +99,9 @@ def test_histories_made_before_the_memory_ran_out_for_good_are_given_back(calls:
     slots = lm.start(5)
     batched = BatchedLM(lm)
     batched.limit = 2
-    with pytest.raises(ModelError, match="the memory does not hold"):  # in the third piece of advance, or in logprob
+    with pytest.raises(
+        ModelError, match="out of memory for a single history"
+    ):  # in the third piece of advance, or in logprob
         batched.wave(np.empty(0, np.int64), slots, np.full(5, 3, np.int32), slots, np.full(5, 4, np.int32))
     assert set(lm.history) == set(slots.tolist())
 
@@ -127,7 +129,7 @@ def test_torchs_ways_of_lacking_memory_are_known_without_importing_it(monkeypatc
     )
     assert (len(set(made.tolist())), logprob.shape, batched.limit) == (5, (5,), 2)
     assert emptied == [True]
-    assert batched.notes == ["out of memory at 5 questions to the language model; at most 2 from now on"]
+    assert batched.notes == ["out of memory with a language model batch of 5; batches are limited to 2 from now on"]
     assert out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried …"))
     monkeypatch.delitem(sys.modules, "torch")
     assert not out_of_memory(OutOfMemoryError())

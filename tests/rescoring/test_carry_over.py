@@ -142,13 +142,15 @@ def test_an_utterance_of_no_recording_fails_alone() -> None:
         == 11
     )
     assert [str(error) for error in errors] == [
-        "key 'utt4': the list of recordings for carry-over lacks this utterance"
+        "key 'utt4': this utterance is missing from the utt2spk or segments file for carry-over"
     ]
 
 
 def test_utterances_out_of_time_are_refused() -> None:
     carry_over = CarryOver(UTTERANCES, {"utt0": 1.5, "utt3": 1.0, "utt6": 2.0})
-    with pytest.raises(LatticeError, match=r"'utt3': it begins at 1.00 s of rec0, but comes after an utterance.*1.50"):
+    with pytest.raises(
+        LatticeError, match=r"'utt3': this utterance begins at 1.00 s in rec0, but the previous one begins at 1.50"
+    ):
         list(rescore(SMALL, FakeLM(), EXACT, carry_over=carry_over))
 
 
@@ -172,7 +174,7 @@ def test_kaldis_lists_are_read(tmp_path: Path) -> None:
 
 
 def test_carry_over_refuses_models_that_cannot_use_it() -> None:
-    with pytest.raises(OptionError, match="reads backwards ignores earlier utterances"):
+    with pytest.raises(OptionError, match="with a model that reads sentences backward"):
         rescore([], FakeLM(), replace(OPTIONS, backward=True), carry_over=CarryOver())
     with pytest.raises(OptionError, match="max_words is -1"):
         CarryOver(max_words=-1)

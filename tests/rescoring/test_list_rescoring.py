@@ -87,7 +87,7 @@ def test_a_list_of_more_than_a_hundred_hypotheses_comes_back_whole():
     report = RescoreReport()
     [row] = rescored("in.jsonl", "few.jsonl", options=replace(OPTIONS, num_best=7, algorithm="nbest"), report=report)
     assert (len(row["nbest"]), report.left_out) == (7, 143)
-    assert "143 hypotheses beyond --num-best left out" in report.summary(1.0, 0.01)
+    assert "143 hypotheses beyond --num-best dropped" in report.summary(1.0, 0.01)
 
 
 def test_a_manifest_comes_back_as_a_manifest():
@@ -202,7 +202,7 @@ def test_a_service_keeps_the_fields_and_the_algorithm_of_a_list():
 def test_options_that_contradict_each_other_are_refused_before_the_first_lattice():
     from ninja.rescoring.carry_over import CarryOver
 
-    with pytest.raises(OptionError, match="leave carry_over out"):
+    with pytest.raises(OptionError, match="omit it"):
         package.rescore([], FakeLM(), RescoreOptions(backward=True), carry_over=CarryOver())
 
 
@@ -247,8 +247,8 @@ def test_equal_texts_come_back_once_and_the_log_says_so():
     assert set(both) == {"w1 w2", "w3"}
     assert both["w1 w2"]["am_score"] == pytest.approx(np.logaddexp(-3.0, -3.5), abs=1e-6)
     assert both["w1 w2"]["id"] == 1
-    assert "u: 1 hypotheses have the text of another one; their probabilities add up" in notes
-    assert "1 equal texts added up" in report.summary(1.0, 0.01)
+    assert "u: 1 hypotheses repeat the text of another; their probabilities are summed" in notes
+    assert "1 hypotheses with equal texts merged" in report.summary(1.0, 0.01)
 
 
 def test_lattices_of_no_list_keep_their_paths():

@@ -113,4 +113,4 @@ def test_copies_count_in_the_limit_of_arcs(monkeypatch: pytest.MonkeyPatch) -> N
     errors: list[Exception] = []
     assert list(rescore([("k", many)], FakeLM(), replace(EXACT, algorithm="arcbeam"), report=report)) == []
     assert isinstance(errors[0], LatticeError)
-    assert "expansion passes 15 arcs" in str(errors[0])
+    assert "the expanded lattice exceeds 15 arcs" in str(errors[0])

@@ -69,7 +69,7 @@ def test_a_written_list_is_not_refused_as_unknown():
     report = RescoreReport(on_note=notes.append)
     list(rescore([("utt", lattice)], FakeLM(), report=report))
     assert LOOKS_WRITTEN in notes
-    with pytest.raises(VocabularyError, match="carry words unknown"):
+    with pytest.raises(VocabularyError, match="have words unknown"):
         list(rescore([("utt", lattice)], FakeLM(), RescoreOptions(normalizer="none", max_unknown=0.5)))
 
 

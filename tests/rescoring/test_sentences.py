@@ -332,7 +332,7 @@ def test_a_model_that_gives_nan_costs_one_lattice_only(algorithm: str) -> None:
     options = replace(OPTIONS, algorithm=algorithm)
     assert len(list(rescore(pairs, Broken(), options, report=RescoreReport(on_error=errors.append)))) == 2
     assert isinstance(errors[0], ModelError)
-    assert "'bad': the language model gave NaN" in str(errors[0])
+    assert "'bad': the language model returned NaN" in str(errors[0])
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -353,7 +353,7 @@ def test_a_lattice_without_a_path_or_with_foreign_words_is_an_error_of_its_own(a
 def test_an_unfolding_that_explodes_is_given_up(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ninja.rescoring.sentences.MAX_ARCS", 3000)
     options = replace(EVERYTHING, algorithm=algorithm)
-    with pytest.raises(LatticeError, match=r"'seed-1': unfolding it passes 3000 arcs; set max_trie_nodes"):
+    with pytest.raises(LatticeError, match=r"'seed-1': the unfolded lattice exceeds 3000 arcs; set max_trie_nodes"):
         run(random_lattice(1, num_states=60), options)
 
 
@@ -370,12 +370,12 @@ def test_memory_that_runs_out_halves_the_batch() -> None:
     notes: list[str] = []
     options = replace(OPTIONS, algorithm="trie")
     assert len(list(rescore(many, Small(), options, report=RescoreReport(on_note=notes.append)))) == 8
-    assert "out of memory at 8 lattices; trying them half by half" in notes
+    assert "out of memory with a batch of 8 lattices; retrying with half as many" in notes
     failures: list[ninja.NinjaError] = []
     large = replace(options, max_trie_nodes=700, merge_order=0)
     assert len(list(rescore(many, Small(), large, report=RescoreReport(on_error=failures.append)))) + len(failures) == 8
     assert failures
-    assert "the memory does not hold its words" in str(failures[0])
+    assert "out of memory while the language model scored the words" in str(failures[0])
 
 
 def test_carried_over_words_are_the_history_of_the_next_lattice() -> None:

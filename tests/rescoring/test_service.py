@@ -165,7 +165,7 @@ def test_submit_waits_for_a_place_or_gives_up() -> None:
     with Rescorer(lm, OPTIONS, max_waiting=2) as rescorer:
         futures = [rescorer.submit(lattice) for lattice in MANY[:2]]
         for timeout in (0, 0.01):
-            with pytest.raises(BusyError, match="2 lattices are in flight, and none was done within"):
+            with pytest.raises(BusyError, match="2 lattices are in flight, and none finished within"):
                 rescorer.submit(MANY[2], timeout=timeout)
         with ThreadPoolExecutor(1) as caller:
             third = caller.submit(rescorer.submit, MANY[2])
@@ -239,7 +239,7 @@ def test_closing_finishes_what_is_in_flight() -> None:
     assert all(future.done() for future in futures)
     assert all(f.result().identical(each) for f, each in zip(futures, expected(), strict=True))
     rescorer.close()
-    with pytest.raises(ClosedError, match="open another"):
+    with pytest.raises(ClosedError, match="create another"):
         rescorer.submit(MANY[0])
     with pytest.raises(ClosedError):
         asyncio.run(rescorer.rescore(MANY[0]))
@@ -444,10 +444,10 @@ def test_submit_refuses_invalid_arguments_at_once() -> None:
             rescorer.submit(MANY[0], {"@name": ["a"]})
         with pytest.raises(OptionError, match="pass only the lattice"):
             rescorer.submit((MANY[0].key, MANY[0]))  # type: ignore[arg-type]
-        with pytest.raises(OptionError, match="lattice is of type str"):
+        with pytest.raises(OptionError, match="lattice must be a Lattice, not str"):
             rescorer.submit("lat.ark")  # type: ignore[arg-type]
     passes = Rescorer.of_passes([(FakeLM(), OPTIONS), (FakeLM(salt=1), OPTIONS)])
-    with pytest.raises(OptionError, match="several models that take turns"):
+    with pytest.raises(OptionError, match="to a Rescorer with several passes"):
         passes.submit(MANY[0])
 
 

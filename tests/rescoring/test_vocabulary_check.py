@@ -72,12 +72,12 @@ def test_each_file_of_a_folder_is_judged_by_itself_and_the_share_is_that_of_all(
     assert code == 1
     assert sorted(path.name for path in out.glob("*.ark")) == ["lat.1.ark"]
     for name in ("2", "3"):
-        assert re.search(rf"failed: .*lat\.{name}\.ark: 100\.0% of arcs carry words unknown to the", errors), errors
+        assert re.search(rf"failed: .*lat\.{name}\.ark: 100\.0% of arcs have words unknown to the", errors), errors
     assert "66.7% of arcs" in errors
     code, _, errors = ninja(command, folder, *options, "--max-unknown", 1, "-o", f"{out}/")
     assert code == 0
     assert len([*out.glob("*.ark")]) == 3
-    assert re.findall(r"vocabulary: (\S+) of arcs carry words unknown to the (?:old )?language model", errors) == (
+    assert re.findall(r"vocabulary: (\S+) of arcs have words unknown to the (?:old )?language model", errors) == (
         ["66.7%"] * (2 if verb == "iterate" else 1)
     )
 
@@ -90,7 +90,7 @@ def test_a_file_of_unknown_words_behind_others_is_refused(ninja, model, folder, 
             output.write(chain(f"1-{number}", KNOWN))
     code, _, errors = ninja(verb, folder, *commands(model, tmp_path)[verb], "-o", out)
     assert code == 1
-    assert re.search(r"lat\.2\.ark: 100\.0% of arcs carry words unknown to the", errors)
+    assert re.search(r"lat\.2\.ark: 100\.0% of arcs have words unknown to the", errors)
     assert not out.exists()
 
 
@@ -102,12 +102,12 @@ def test_files_of_one_lattice_are_judged_together(ninja, model, tmp_path):
     arguments = ["rescore", place, "--rnnlm", model, "-o", tmp_path / "out.ark"]
     code, _, errors = ninja(*arguments)
     assert code == 0, errors
-    assert "vocabulary: 33.3% of arcs carry words unknown to the language model (2 of 5 words" in errors
+    assert "vocabulary: 33.3% of arcs have words unknown to the language model (2 of 5 words" in errors
     for number in range(2, 4):
         write_all(place / f"{number}.slf", [chain(str(number), UNKNOWN)])
     code, _, errors = ninja(*arguments)
     assert code == 1
-    assert "66.7% of arcs carry words unknown" in errors
+    assert "66.7% of arcs have words unknown" in errors
 
 
 def lattices(num_known: int, num_unknown: int) -> list[tuple[str, Lattice]]:
@@ -126,7 +126,7 @@ def test_words_far_behind_the_first_batch_are_judged_too(how: str) -> None:
         results = iterate(source, [(lm, options)] * 2, report=report)
     else:
         results = Rescorer(lm, options)(source, report)
-    with pytest.raises(VocabularyError, match=r"57\.1% of arcs carry words unknown .* more than max_unknown = 50%"):
+    with pytest.raises(VocabularyError, match=r"57\.1% of arcs have words unknown .* more than max_unknown = 50%"):
         list(results)
     report = RescoreReport()
     assert len(list(rescore(lattices(200, 150), lm, options, report=report))) == 350

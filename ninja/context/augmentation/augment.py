@@ -1,4 +1,4 @@
-"""Add arcs to lattices for phrases that sound like recognised words, which rescoring cannot find otherwise."""
+"""Add arcs to lattices for phrases that sound like recognised words, so that rescoring can find them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _context
-from ninja.context.augmentation.class_costs import ClassCosts, Place
+from ninja.context.augmentation.class_costs import ClassCosts, ClassEntry
 from ninja.context.augmentation.insertion import insert
 from ninja.context.augmentation.old_costs import OldCosts
 from ninja.context.augmentation.options import AugmentOptions
@@ -41,44 +41,44 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE
 from ninja.lattice.times import state_times
 
-FORMS = 4  # spans of a phrase that are looked at for each that is added, as some differ in written form only
-# Silent words of recognisers, besides epsilons.
+FORMS = 4  # spans of a phrase examined per span added, as some differ only in their written form
+# Silent words of recognisers, in addition to epsilons.
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A phrase added to a lattice, and the path that it sounds like."""
+    """A phrase that was added to a lattice, and the path that it sounds like."""
 
-    cls: str  # class of the phrase, "" for none
-    phrase: str  # as it is written in the lattice
-    start: int  # states of the lattice before the addition
-    end: int
-    replaced: tuple[str, ...]  # words of the path that it sounds like
+    cls: str  # class of the phrase, "" for no class
+    phrase: str  # as written in the lattice
+    start: int  # first state of the path, in the original lattice
+    end: int  # last state of the path
+    replaced: tuple[str, ...]  # words of the path
     distance: float  # in units of the confusion costs
-    cost: float  # acoustic cost added to that of the path replaced, nats, unscaled
-    excess: float  # of the path replaced
+    cost: float  # acoustic cost added to that of the path, nats, unscaled
+    excess: float  # cost of the best sentence with the path beyond the lattice's best, nats
     frames: tuple[int, int] | None  # begin and end, if the lattice has times
 
 
 class _Span(NamedTuple):
-    """A place for a phrase; the first fields order spans, likelier ones first."""
+    """A part of a lattice that sounds like a phrase; the first fields order spans by decreasing probability."""
 
-    rank: float  # the excess with the penalty
+    rank: float  # excess plus penalty
     text: str
     start: int
     end: int
     variant: Variant
     distance: float
     excess: float
-    arcs: npt.NDArray[np.int64]  # the path that the phrase replaces
-    is_cased: bool  # the phrase's list has capitals
+    arcs: npt.NDArray[np.int64]  # path that the phrase replaces
+    is_cased: bool  # the phrase list contains capitals
 
 
 def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
-    """Return a symbol table with the words of all phrases; existing ids stay, and new ones follow the largest.
+    """Return a symbol table that also contains the words of all phrases, with ids above the largest existing id.
 
-    A new table has no path: a writer of lattices with its ids must write the table, too.
+    A new table has no path; write it together with lattices that use its ids.
     """
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
@@ -92,10 +92,10 @@ def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> Symbol
 
 @dataclass(frozen=True, slots=True)
 class ModelCosts:
-    """Costs of phrases by language models.
+    """Language model costs of added phrases.
 
-    Without the first pass's model, a phrase has the graph cost of the words that it replaces, which no other model can
-    subtract again. Without scores by a class model, phrases are scored by sound alone.
+    Without the first-pass model, a phrase has the graph cost of the words that it replaces, so that an old model cannot
+    be subtracted correctly later. Without a class model, phrases are scored only by their sound.
     """
 
     old: OldCosts | None = None
@@ -106,18 +106,20 @@ NO_MODELS = ModelCosts()
 
 
 class Augmenter:
-    """Adds arcs for phrases to lattices.
+    """Add arcs for phrases to lattices.
 
     Args:
-        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; with `written`,
-            that of the lexical words.
-        confusion: Costs of confusing phones, by default by articulation.
-        costs: Costs of phrases by language models.
-        phones: Phones of the lattices' arcs by their alignments; None takes those of the pronouncer.
-        silent: Words without a sound. A word that is not silent and has no pronunciation is never replaced.
-        retriever: Selects the phrases of long lists to search for; None searches for all.
-        written: Compares words by their lexical forms; phrases are written as their lists write them, with the
-            punctuation and the sentence-initial capital of what they replace.
+        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; if `written` is
+            given, the table of lexical words.
+        pronouncer: Pronunciations of words.
+        confusion: Phone confusion costs.  [default: articulatory distances]
+        options: Bounds and costs.
+        costs: Language model costs of phrases.
+        phones: Takes the phones of arcs from their alignments.  [default: use the pronouncer]
+        silent: Words without a sound. Other words without a pronunciation are never replaced.
+        retriever: Selects the phrases of long lists to search for.  [default: search for all]
+        written: Compares words by their lexical forms. Phrases are spelled as in their lists, with the punctuation and
+            the sentence-initial capital of the words that they replace.
     """
 
     def __init__(
@@ -147,17 +149,20 @@ class Augmenter:
         self._pronunciations: dict[int, list[list[int]]] = {EPSILON: [[]]}
 
     def __call__(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, tuple[Added, ...]]:
-        """Return a lattice with arcs for phrases that sound like parts of it, and these phrases, likeliest first.
+        """Add phrases that sound like parts of a lattice.
 
-        A phrase becomes one arc per word between two states of the lattice. It replaces the path between them of the
-        least ``cost + penalty · distance``; it takes over that path's costs and labels, divided between its words by
-        their phones, and pays the penalties as acoustic cost. Its graph cost is that of the old model, if that is
-        known, else the path's own. Existing arcs stay unchanged. Phrases of a weight of 0 or less, and those whose
-        words already connect the two states, are not added.
+        A phrase becomes one arc per word between two states of the lattice, as an alternative to the path between them
+        that has the lowest ``cost + penalty · distance``. The costs and labels of that path are divided among the words
+        of the phrase in proportion to their phones, and penalties are added to the acoustic cost. The graph cost is
+        that of the old model if it is available, else that of the path. Existing arcs do not change. Phrases with a
+        weight <= 0, and phrases whose words already connect the two states, are not added.
+
+        Returns:
+            The new lattice, and the phrases that were added, in order of decreasing probability.
 
         Raises:
-            LatticeError: The lattice is too large to be searched, or its alignments do not tell its phones.
-            SymbolError: A word of a phrase is not in the symbol table, or a word id of the lattice.
+            LatticeError: The lattice is too large to be searched, or its phones cannot be taken from its alignments.
+            SymbolError: A word of a phrase, or a word id of the lattice, is not in the symbol table.
         """
         source = lattice
         of_forms = None if self._written is None else self._written.lattice(source)
@@ -178,9 +183,11 @@ class Augmenter:
             places = [(span.start, span.end, span.arcs, span.variant.words) for span in spans]
             change = self.costs.old.changes(lattice, self.options.acoustic_scale, places)
         if self.costs.classes is not None:
-            entered = [Place(span.start, span.variant.cls, len(span.variant.words), sum(span.variant.num_phones))
-                       for span in spans]  # fmt: skip
-            by_class = self.costs.classes.of(lattice, self.options.acoustic_scale, entered)
+            entries = [
+                ClassEntry(span.start, span.variant.cls, len(span.variant.words), sum(span.variant.num_phones))
+                for span in spans
+            ]
+            by_class = self.costs.classes.of(lattice, self.options.acoustic_scale, entries)
         choice = self.options.choice_penalty * math.log(max(1, count_phrases(pronounced)))
         distance = np.array([span.distance for span in spans])
         cost = ((self.options.penalty * distance + choice + by_class) / self.options.acoustic_scale).tolist()
@@ -204,7 +211,7 @@ class Augmenter:
         return insert(source, chains, words), added
 
     def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
-        """Return the phrases of some lists that cannot be added, with the reasons."""
+        """Return the phrases that cannot be added, with the reasons."""
         return tuple(phrase for phrases in lists for phrase in self._pronounced(phrases).left_out)
 
     def _pronounced(self, phrases: PhraseList) -> PronouncedList:
@@ -214,7 +221,7 @@ class Augmenter:
         return self._lists[phrases]
 
     def _of_word(self, word: int) -> list[list[int]]:
-        """Return the pronunciations of a lattice's word: none if it must stay, an empty one if it is silent."""
+        """Return the pronunciations of a word: none if it must not be replaced, an empty one if it is silent."""
         if word not in self._pronunciations:
             spelling, known = self.words.word(word), self.confusion.id
             variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))
@@ -226,11 +233,11 @@ class Augmenter:
     def _units(
         self, source: Lattice, lattice: Lattice, of_forms: LexicalLattice | None
     ) -> tuple[npt.NDArray[np.int32], list[list[list[int]]]]:
-        """Return the unit of each arc, int32 [num_arcs], and the pronunciations of each unit."""
+        """Return the unit (word or phone string) of each arc, int32 [num_arcs], and the pronunciations of each unit."""
         if self._phones is not None:
             number: dict[tuple[int, ...], int] = {}
             of_arcs = self._phones.of_arcs(source)
-            if of_forms is not None:  # the first arc of a word has its phones
+            if of_forms is not None:  # assign the phones of a word to its first arc
                 pieces = zip(of_forms.source_arc.tolist(), of_forms.is_first.tolist(), strict=True)
                 of_arcs = [of_arcs[arc] if is_first else () for arc, is_first in pieces]
             unit = [number.setdefault(phones, len(number)) for phones in of_arcs]
@@ -241,7 +248,7 @@ class Augmenter:
     def _replacements(
         self, source: Lattice, of_forms: LexicalLattice | None, spans: Sequence[_Span]
     ) -> list[Replacement]:
-        """Return the arcs that spans replace in the lattice of written words, and the words in their place."""
+        """Return the replacements of spans in the lattice of written words."""
         if self._written is None or of_forms is None:
             return [
                 Replacement(span.start, span.end, span.arcs, span.variant.words, np.array(span.variant.num_phones))
@@ -253,7 +260,7 @@ class Augmenter:
     def _spans(
         self, source: Lattice, pronounced: PronouncedList, phrases: PhraseList, of_forms: LexicalLattice | None
     ) -> list[_Span]:
-        """Find the spans at which phrases of a list may be added."""
+        """Find the spans where phrases of a list may be added."""
         lattice = source if of_forms is None else of_forms.lattice
         if not pronounced.variants or not lattice.num_arcs:
             return []
@@ -261,7 +268,7 @@ class Augmenter:
         unit, pronunciations = self._units(source, lattice, of_forms)
         max_spans = options.max_spans if of_forms is None else FORMS * options.max_spans
         variants, strings = pronounced.variants, pronounced.strings
-        # Encoding a list that only one utterance has takes longer than comparing its phrases.
+        # Encoding a list that belongs to a single utterance takes longer than comparing its phrases.
         if self.retriever is not None and phrases.name and len(variants) >= self.retriever.options.from_phrases:
             chosen = self._retrieve(self.retriever, lattice, unit, pronunciations, pronounced, phrases).tolist()
             variants = [variants[number] for number in chosen]
@@ -283,13 +290,13 @@ class Augmenter:
                 max_spans,
             )
         except OverflowError as error:
-            raise LatticeError("too large to be searched for phrases; prune it", key=lattice.key) from error
+            raise LatticeError("the lattice is too large to search for phrases; prune it", key=lattice.key) from error
         rank = (excess + options.penalty * distance).tolist()
         paths = np.split(arc, arc_begin[1:-1]) if len(string) else []
         columns = (rank, start.tolist(), end.tolist(), string.tolist(), distance.tolist(), excess.tolist(), paths)
         is_cased = phrases.has_capitals
         is_state = np.ones(lattice.num_states, np.bool_)
-        if of_forms is not None:  # no phrase begins or ends inside of a word
+        if of_forms is not None:  # phrases must not begin or end inside a word
             is_state[:] = False
             is_state[of_forms.state] = True
         return [
@@ -307,7 +314,7 @@ class Augmenter:
         pronounced: PronouncedList,
         phrases: PhraseList,
     ) -> npt.NDArray[np.int64]:
-        """Return the variants of a long list's phrases that are most similar to a span of the lattice."""
+        """Return the indices of a long list's variants that are most similar to any span of the lattice."""
         names = self.confusion.phones
         if phrases not in self._indices:
             strings = [unpack(pronounced.strings, number) for number in range(len(pronounced.variants))]
@@ -318,7 +325,7 @@ class Augmenter:
         return retriever.nearest(spans, self._indices[phrases])
 
     def _selected(self, lattice: Lattice, spans: Iterable[_Span]) -> list[_Span]:
-        """Return the likeliest spans within the bounds, without those that would repeat a path of the lattice."""
+        """Return the most probable spans within the bounds, without those that would duplicate a path."""
         selected: list[_Span] = []
         visited: set[tuple[int, int, tuple[int, ...]]] = set()
         forms: set[tuple[object, ...]] = set()
@@ -328,7 +335,7 @@ class Augmenter:
             words = span.variant.words
             place = (span.start, span.end, words)
             form: tuple[object, ...] = ()
-            if self._written is not None:  # spans that differ in their written form only count once
+            if self._written is not None:  # spans that differ only in their written form count once
                 form = (
                     words,
                     round(span.rank, 3),
@@ -351,7 +358,7 @@ class Augmenter:
 
 
 def _connects(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:
-    """Tell whether a path between two states has exactly these words, epsilons aside."""
+    """Return whether a path between two states has exactly these words, ignoring epsilons."""
     stack, visited = [(start, 0)], set()
     while stack:
         state, num_read = stack.pop()

@@ -1,4 +1,4 @@
-"""Costs of added phrases by the class language model, at the place of each."""
+"""Costs of added phrases, computed with a class language model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
 
 
-class Place(NamedTuple):
-    """A phrase that may be added."""
+class ClassEntry(NamedTuple):
+    """A class entered in a state, for a phrase that may be added."""
 
     start: int  # state
     cls: str
@@ -25,19 +25,19 @@ class Place(NamedTuple):
 
 
 class ClassCosts:
-    """Costs of added phrases at their places by the class language model, minus their boosts.
+    """Costs of added phrases, which replace their boosts.
 
-    Boosts are tuned for recognised words. The evidence for an added phrase is how well it fits its place, how similar
-    it sounds, and its length, because long phrases seldom sound similar by chance.
+    Boosts are tuned for recognised words. The evidence for an added phrase is the probability of its class after the
+    preceding words, its similarity, and its length, as long phrases seldom sound similar by chance.
 
     Args:
         lm: The class language model.
-        class_map: Map of the lattices' symbols to its words.
-        class_word: Ids of its classes.
+        class_map: Map from the lattices' symbols to the model's words.
+        class_word: The model's ids of classes.
         class_boost: Boost of the grammar for entering a class, nats.
         keyword_boost: Boost of the grammar for each word of a phrase, nats.
-        place_weight: Factor of the cost ``-ln P(class | words before)``, besides the one of the grammar.
-        phone_reward: Gain of each phone of a phrase, nats.
+        place_weight: Factor of the cost ``-ln P(class | preceding words)``, in addition to that in the grammar.
+        phone_reward: Reward for each phone of a phrase, nats.
     """
 
     def __init__(
@@ -57,33 +57,33 @@ class ClassCosts:
         self._class_boost, self._keyword_boost = class_boost, keyword_boost
         self._place_weight, self._phone_reward = place_weight, phone_reward
 
-    def of(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Place]) -> npt.NDArray[np.float64]:
-        """Return the costs of phrases in nats, float64 [places]; 0 for those of no class of the model.
+    def of(self, lattice: Lattice, acoustic_scale: float, entries: Sequence[ClassEntry]) -> npt.NDArray[np.float64]:
+        """Return the costs of phrases in nats, float64 [entries]; 0 for classes that the model lacks.
 
-        The words before a phrase are those of the lattice's best path to its first state.
+        The words before a phrase are taken from the best path to its first state.
         """
-        cost = np.zeros(len(places))
-        known = [at for at, place in enumerate(places) if place.cls in self._class_word]
+        cost = np.zeros(len(entries))
+        known = [index for index, entry in enumerate(entries) if entry.cls in self._class_word]
         if not known:
             return cost
         best_in, _ = _context.best_arcs(lattice, acoustic_scale)
-        start, number = np.unique([places[at].start for at in known], return_inverse=True)
+        start, number = np.unique([entries[index].start for index in known], return_inverse=True)
         slots = self._after(lattice, best_in, start.tolist())[number]
-        words = np.array([self._class_word[places[at].cls] for at in known], np.int32)
+        words = np.array([self._class_word[entries[index].cls] for index in known], np.int32)
         logprob = self._lm.logprob(slots, words).astype(np.float64)
-        num_words = np.array([places[at].num_words for at in known])
-        num_phones = np.array([places[at].num_phones for at in known])
+        num_words = np.array([entries[index].num_words for index in known])
+        num_phones = np.array([entries[index].num_phones for index in known])
         boost = self._class_boost + self._keyword_boost * num_words
         cost[known] = boost - self._place_weight * logprob - self._phone_reward * num_phones
         return cost
 
     def _after(self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return the model's slots in states."""
+        """Return the model's slots after the words of the best paths to states."""
         reach = max(self._lm.order - 1, 0)
         before = [words_along(lattice, best_in, lattice.src, state, self._map.lm_word, reach)[::-1] for state in states]
         slots = self._lm.start(len(states))
-        for place in range(reach):
-            active = np.flatnonzero([len(words) > place for words in before])
-            word = np.array([before[row][place] for row in active.tolist()], np.int64)
+        for position in range(reach):
+            active = np.flatnonzero([len(words) > position for words in before])
+            word = np.array([before[row][position] for row in active.tolist()], np.int64)
             _, slots[active] = self._lm.step(slots[active], self._map.lm_word[word])
         return slots

@@ -18,7 +18,7 @@ _Link = tuple[int, float, float, npt.NDArray[np.int32]]  # word, graph cost, aco
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """A word sequence to insert: an arc for each word, with new states between them."""
+    """A word sequence to insert as one arc per word, with new states between the arcs."""
 
     start: int
     end: int  # > start
@@ -29,11 +29,16 @@ class Chain:
 
 
 def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None) -> Lattice:
-    """Return a lattice with the chains as additional paths, and with a symbol table.
+    """Return a lattice with the chains as additional paths.
 
-    Existing states and arcs keep their order, costs and labels; each new state is numbered right before the last state
-    of its chain, and new arcs follow the existing ones of their state. In a raw lattice, whose arcs have at most one
-    label, a word is followed by epsilons with the rest of its labels.
+    Existing states and arcs keep their order, costs and labels. Each new state is numbered directly before the last
+    state of its chain, and new arcs follow the existing arcs of their state. In a raw lattice, whose arcs have at most
+    one label, the remaining labels of a word are placed on epsilon arcs after it.
+
+    Args:
+        lattice: Any lattice.
+        chains: Word sequences to insert.
+        words: Symbol table of the result.
     """
     if not chains:
         return lattice.with_words(words)
@@ -41,7 +46,7 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
     src: list[int] = []
     dst: list[int] = []
     links: list[_Link] = []
-    ends: list[int] = []  # last state of each new state's chain
+    ends: list[int] = []  # for each new state, the last state of its chain
     time: list[int] = [] if lattice.time is None else lattice.time.tolist()
     for chain in chains:
         arcs = _links(chain, raw=lattice.kind == "raw")
@@ -90,7 +95,7 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
 
 
 def _numbers(num_old: int, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Number old and new states so that each new one comes right before the last state of its chain."""
+    """Number old and new states so that each new state directly precedes the last state of its chain."""
     order = np.argsort(ends, kind="stable")
     number = np.empty(num_old + len(ends), np.int64)
     number[:num_old] = np.arange(num_old) + np.searchsorted(ends[order], np.arange(num_old), side="right")

@@ -1,4 +1,4 @@
-"""Change of the first pass's language model costs where words are replaced."""
+"""Change of the first-pass language model cost when words are replaced."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import NO_WORD, WordMap, WordMapping
 
-Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start, end, arcs of the path, new words
+Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start state, end state, arcs of the path, new words
 
 
 class OldCosts:
-    """Differences of the first pass's language model costs; unknown words are mapped by `WordMap`."""
+    """Differences of first-pass language model costs; arguments as for `WordMap`."""
 
     def __init__(
         self,
@@ -31,19 +31,19 @@ class OldCosts:
         self._map = WordMap(words, lm, unk_penalty, map_words=map_words, name="the old language model")
         self._context = max(lm.order - 1, 0)
 
-    def changes(self, lattice: Lattice, acoustic_scale: float, places: Sequence[Change]) -> npt.NDArray[np.float64]:
-        """Return the cost of new words minus that of the path they replace; nats, float64 [places].
+    def changes(self, lattice: Lattice, acoustic_scale: float, changes: Sequence[Change]) -> npt.NDArray[np.float64]:
+        """Return the cost of new words minus the cost of the path that they replace, nats, float64 [changes].
 
-        The sentence is the lattice's best through the path, with as many words around it as the n-gram order reaches.
+        The context is the best sentence through the path, as far as the n-gram order reaches.
         """
-        if not places:
+        if not changes:
             return np.zeros(0)
         best_in, best_out = _context.best_arcs(lattice, acoustic_scale)
         src, lm_word = lattice.src, self._map.lm_word
         sentences: list[list[int]] = []
-        unchanged: list[int] = []  # number of words before the replaced ones in each sentence
-        ends: list[bool] = []  # whether the end of the sentence is within the n-gram order
-        for start, end, arcs, words in places:
+        unchanged: list[int] = []  # number of words before the replaced words in each sentence
+        ends: list[bool] = []  # whether the end of each sentence is within the n-gram order
+        for start, end, arcs, words in changes:
             before = words_along(lattice, best_in, src, start, lm_word, self._context)[::-1]
             after = words_along(lattice, best_out, lattice.dst, end, lm_word, self._context)
             for middle in (lattice.word[arcs].tolist(), words):
@@ -57,16 +57,16 @@ class OldCosts:
     def _costs(
         self, sentences: Sequence[Sequence[int]], unchanged: npt.NDArray[np.int64], ends: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float64]:
-        """Return the cost of each sentence after its unchanged words, with its end where `ends`."""
+        """Return the cost of each sentence after its unchanged words, including ``</s>`` where `ends` is true."""
         length = np.array([len(sentence) for sentence in sentences])
         slots = self._lm.start(len(sentences))
         cost = np.zeros(len(sentences))
-        for place in range(int(length.max(initial=0))):
-            active = np.flatnonzero(length > place)
-            word = np.array([sentences[row][place] for row in active.tolist()], np.int64)
+        for position in range(int(length.max(initial=0))):
+            active = np.flatnonzero(length > position)
+            word = np.array([sentences[row][position] for row in active.tolist()], np.int64)
             logprob, slots[active] = self._lm.step(slots[active], self._map.lm_word[word])
             cost[active] += np.where(
-                place >= unchanged[active], self._map.extra[word] - logprob.astype(np.float64), 0.0
+                position >= unchanged[active], self._map.extra[word] - logprob.astype(np.float64), 0.0
             )
         final = self._lm.logprob(slots, np.full(len(slots), self._lm.eos, np.int32))
         return cost - np.where(ends, final.astype(np.float64), 0.0)
@@ -80,7 +80,16 @@ def words_along(
     lm_word: npt.NDArray[np.int32],
     max_words: int,
 ) -> list[int]:
-    """Return the first words along best arcs from a state that a model scores."""
+    """Return the first words that a model scores along the best arcs from a state.
+
+    Args:
+        lattice: The lattice.
+        best: Best arc of each state, in the direction of travel, or -1; int64 [num_states].
+        onward: State at the other end of each arc, int32 [num_arcs].
+        state: First state.
+        lm_word: The model's word of each word id; `NO_WORD` for words that are not scored.
+        max_words: Maximum number of words.
+    """
     words: list[int] = []
     while len(words) < max_words and (arc := int(best[state])) >= 0:
         word = int(lattice.word[arc])
@@ -91,9 +100,9 @@ def words_along(
 
 
 def with_unknown(lm: NgramLM) -> NgramLM:
-    """Return a model with <unk>: itself, or a copy that uses its least probable word as <unk>.
+    """Return a model with <unk>: the model itself, or a copy that uses its least probable word as <unk>.
 
-    The model of a first pass may lack <unk>, but augmentation adds words that it does not know.
+    A first-pass model may lack <unk>, but augmentation adds words that it does not know.
     """
     if lm.unk is not None:
         return lm

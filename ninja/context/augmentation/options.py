@@ -1,4 +1,4 @@
-"""Options of adding phrases to lattices."""
+"""Options for adding phrases to lattices."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from dataclasses import dataclass
 
 from ninja.errors import OptionError, check_range, described, documented
 
-LARGEST_PENALTY = 1e5  # acoustic cost; with larger ones, float32 costs could not tell paths apart
+LARGEST_PENALTY = 1e5  # acoustic cost; larger values exceed the precision of float32 costs
 
 
 @documented
 @dataclass(frozen=True, slots=True)
 class AugmentOptions:
-    """Bounds and costs of the phrases added.
+    """Bounds and costs of added phrases.
 
-    The excess of a path is its cost beyond the lattice's best, ``acoustic_scale · acoustic + graph``.
+    Paths are compared by ``acoustic_scale · acoustic + graph``, relative to the best path of the lattice.
     """
 
     max_distance: float = described(0.25, "Maximum distance per phone between a phrase and the words that it replaces.")
     penalty: float = described(12.0, "Cost per unit of distance, in nats.")
-    choice_penalty: float = described(1.0, "Cost of a choice among N phrases per unit of ln N, in nats.")
-    acoustic_scale: float = 0.1  # of the acoustic costs when paths are compared
+    choice_penalty: float = described(1.0, "Cost per unit of ln N, where N is the number of phrases, in nats.")
+    acoustic_scale: float = 0.1  # factor of acoustic costs when paths are compared
     place_weight: float | None = described(
         None,
-        "Weight of the cost -ln P(class | preceding words), which replaces boosts; use 2 for thousands of phrases.",
+        "Weight of the cost -ln P(class | preceding words), which replaces the boosts of added phrases; use 2 for "
+        "thousands of phrases.",
     )
-    phone_reward: float = 0.8  # with a place_weight: gain of each phone of a phrase, nats
+    phone_reward: float = 0.8  # if place_weight is set: reward for each phone of a phrase, nats
     beam: float = described(10.0, "Maximum cost, relative to the best path, of the words that a phrase replaces.")
-    max_spans: int = 4  # arcs added for a phrase, each between different states
-    max_arcs: int = 1000  # words added to a lattice; the likeliest phrases are kept
+    max_spans: int = 4  # maximum number of state pairs between which a phrase is added
+    max_arcs: int = 1000  # maximum number of words added to a lattice; the most probable phrases are added
 
     def __post_init__(self) -> None:
         for name in ("penalty", "acoustic_scale"):
@@ -40,6 +41,6 @@ class AugmentOptions:
         for name in ("penalty", "choice_penalty"):
             if getattr(self, name) / self.acoustic_scale > LARGEST_PENALTY:
                 most = f"{LARGEST_PENALTY:g} times the acoustic scale"
-                raise OptionError(f"{name} is {getattr(self, name)}, but must be {most} at most")
+                raise OptionError(f"{name} is {getattr(self, name)}, but must be at most {most}")
         for name in ("max_spans", "max_arcs"):
             check_range(name, getattr(self, name), least=1)

@@ -1,4 +1,4 @@
-"""Pronunciations of a phrase list, packed for the search for similar spans."""
+"""Pronunciations of a phrase list, in the arrays that the search for similar spans uses."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Variant(NamedTuple):
 
     cls: str
     text: str  # words separated by blanks
-    words: tuple[int, ...]  # ids
-    num_phones: tuple[int, ...]  # of each word
-    written: tuple[str, ...] = ()  # as the list writes the phrase, if words are compared by lexical form
+    words: tuple[int, ...]  # word ids
+    num_phones: tuple[int, ...]  # number of phones of each word
+    written: tuple[str, ...] = ()  # words as spelled in the list, if words are compared by lexical form
 
 
 class PronouncedList(NamedTuple):
-    """The pronunciations of a list's phrases."""
+    """The pronunciations of the phrases of a list."""
 
     variants: list[Variant]
-    phrases: frozenset[tuple[int, ...]]  # word ids of the phrases that have one
+    phrases: frozenset[tuple[int, ...]]  # word ids of the phrases that have a pronunciation
     strings: PhoneStrings  # phones of each variant
     left_out: list[Unpronounced]
 
@@ -55,10 +55,14 @@ def pronounce(
     confusion: Confusion,
     normalizer: Normalizer = NONE,
 ) -> PronouncedList:
-    """Pronounce the phrases of positive weight.
+    """Look up the pronunciations of the phrases with a positive weight.
 
     Args:
-        words: Symbol table of the words; one of lexical words grows.
+        phrases: The phrase list.
+        words: Symbol table of the words; lexical words are added to it.
+        pronouncer: Pronunciations of words.
+        confusion: Phone confusion costs, which determine the phone ids.
+        normalizer: Converts phrases to lexical words.
 
     Raises:
         SymbolError: A word of a phrase is not in the symbol table.
@@ -76,7 +80,7 @@ def pronounce(
                 continue
             ids = words.ids(spellings) if normalizer.is_identity else words.intern(spellings)
             if -1 in ids:
-                message = f"{spellings[ids.index(-1)]!r} of the phrase {phrase.text!r} is not in the symbol table"
+                message = f"{spellings[ids.index(-1)]!r} in the phrase {phrase.text!r} is not in the symbol table"
                 raise SymbolError(f"{message}; extend it, see ninja.context.with_phrase_words", words.path)
             try:
                 pronunciations = pronouncer.of_phrase(replace(phrase, text=" ".join(spellings)))
@@ -92,13 +96,13 @@ def pronounce(
 
 
 def count_phrases(lists: Sequence[PronouncedList]) -> int:
-    """Count the distinct phrases of lists, of which the longest may be very long."""
+    """Return the number of distinct phrases in lists, without copying the longest list."""
     longest, *others = sorted((pronounced.phrases for pronounced in lists), key=len, reverse=True) or [frozenset()]
     return len(longest) + len(frozenset().union(*others) - longest)
 
 
 def pack(strings: Sequence[Sequence[int]]) -> PhoneStrings:
-    """Return strings of phones as one array, with the offset of each."""
+    """Concatenate strings of phones; return the offsets and the phones."""
     begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
     return begin, np.fromiter((phone for string in strings for phone in string), np.int32, int(begin[-1]))
 

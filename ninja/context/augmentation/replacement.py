@@ -1,4 +1,4 @@
-"""Phrases in place of paths of a lattice: the words written and the costs divided between them."""
+"""Replacement of lattice paths by phrases: the written words, and the division of costs among them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from ninja.lattice.symbols import EPSILON
 
 
 class Replacement(NamedTuple):
-    """A phrase in place of a path."""
+    """A phrase that replaces a path."""
 
-    start: int  # states
-    end: int
-    arcs: npt.NDArray[np.int64]  # the path
-    words: tuple[int, ...]  # of the phrase
-    num_phones: npt.NDArray[np.integer]  # of each
+    start: int  # first state of the path
+    end: int  # last state of the path
+    arcs: npt.NDArray[np.int64]  # arcs of the path
+    words: tuple[int, ...]  # words of the phrase
+    num_phones: npt.NDArray[np.integer]  # number of phones of each word
 
 
 class WrittenReplacements:
-    """Replacements of paths of a written lattice, of which spans were found by lexical forms.
+    """Replacements of paths in a lattice of written words, for spans that were found by lexical forms.
 
     Args:
-        source: The written lattice.
+        written: Written words and their forms.
+        source: The lattice of written words.
         of_forms: The lattice of its lexical forms.
-        acoustic_scale: Of the best path, whose words before a phrase tell where a sentence begins.
+        acoustic_scale: Acoustic scale of the best path, from which sentence beginnings are determined.
     """
 
     def __init__(self, written: WrittenWords, source: Lattice, of_forms: LexicalLattice, acoustic_scale: float) -> None:
@@ -40,7 +41,7 @@ class WrittenReplacements:
         self._source = source
         self._of_forms = of_forms
         self._best_in, _ = _context.best_arcs(source, acoustic_scale)
-        self._state = np.full(of_forms.lattice.num_states, -1)  # of the written lattice
+        self._state = np.full(of_forms.lattice.num_states, -1)  # written state of each lexical state
         self._state[of_forms.state] = np.arange(source.num_states)
 
     def of(
@@ -50,8 +51,11 @@ class WrittenReplacements:
 
         Args:
             start: First state of the path in the lexical lattice.
-            end: Its last state.
-            is_cased: The phrase's list distinguishes case; otherwise a capital of the words replaced is kept anywhere.
+            end: Last state of the path.
+            lexical_arcs: Arcs of the path.
+            variant: The phrase.
+            is_cased: Whether the phrase list distinguishes case; if not, an initial capital of the replaced words is
+                kept at any position in the sentence.
         """
         table = self._written.table
         arcs = self._of_forms.written_arcs(lexical_arcs)
@@ -69,7 +73,7 @@ class WrittenReplacements:
         return Replacement(state, int(self._state[end]), arcs, tuple(self._written.ids(words)), num_phones)
 
     def _begins_sentence(self, state: int) -> bool:
-        """Tell whether a sentence begins in a state, by the best path to it."""
+        """Return whether a sentence begins in a state, according to the best path to it."""
         table, src = self._written.table, self._source.src
         while (arc := int(self._best_in[state])) >= 0:
             word = int(self._source.word[arc])
@@ -81,11 +85,11 @@ class WrittenReplacements:
         return True
 
 
-def chain(lattice: Lattice, place: Replacement, change: float, paid: float) -> Chain:
-    """Make the chain of a phrase, with this much more graph and acoustic cost than the path it replaces."""
-    share = place.num_phones / place.num_phones.sum()
-    acoustic = float(lattice.acoustic[place.arcs].sum(dtype=np.float64)) + paid
-    graph = float(lattice.graph[place.arcs].sum(dtype=np.float64)) + change
-    labels = np.concatenate([lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in place.arcs])
+def chain(lattice: Lattice, phrase: Replacement, graph_change: float, acoustic_change: float) -> Chain:
+    """Return the chain of a phrase, whose costs are those of the replaced path plus the given changes."""
+    share = phrase.num_phones / phrase.num_phones.sum()
+    acoustic = float(lattice.acoustic[phrase.arcs].sum(dtype=np.float64)) + acoustic_change
+    graph = float(lattice.graph[phrase.arcs].sum(dtype=np.float64)) + graph_change
+    labels = np.concatenate([lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in phrase.arcs])
     cuts = np.rint(np.cumsum(share)[:-1] * len(labels)).astype(np.int64)
-    return Chain(place.start, place.end, place.words, graph * share, acoustic * share, tuple(np.split(labels, cuts)))
+    return Chain(phrase.start, phrase.end, phrase.words, graph * share, acoustic * share, tuple(np.split(labels, cuts)))

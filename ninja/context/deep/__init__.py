@@ -1,1 +1,1 @@
-"""Networks that read phrases: an encoder, and a pointer beside a language model."""
+"""Networks that read phrases: an encoder, and a pointer that is combined with a language model."""

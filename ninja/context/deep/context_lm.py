@@ -1,10 +1,11 @@
-"""A language model that reads an utterance's list of phrases: a frozen model, and a pointer that copies whole phrases.
+"""A language model that reads the phrase list of an utterance: a frozen model, and a pointer that copies phrases.
 
-    outside     α₀(h) · P(w | h), and Σ αᵢ(h) over the phrases i that begin with w
-    in phrases  share of the phrases begun that go on with w
+    outside phrases  α₀(h) · P(w | h), plus Σ αᵢ(h) over the phrases i that begin with w
+    inside phrases   fraction of the phrases in progress that continue with w
 
-The probability mass of a history is outside of phrases, or in nodes of the phrase tree to which its last words lead;
-all ways to read its words are summed. A finished phrase returns its mass to the outside; an unfinished one loses it.
+The probability mass of a history is outside phrases, or in the nodes of the phrase tree that its last words lead to;
+the probability of a word is the sum over all these parses. When a phrase ends, its mass moves outside; the mass of
+phrases that do not continue with the next word is lost.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ninja.lm.mixture import Mixture, MixtureLM
 from ninja.lm.protocol import FIRST_MARK, exclusive
 from ninja.lm.word_map import WordMapping
 
-MAX_SCORES = 100_000  # of phrases after histories that exist at once: they stay in the CPU cache
+MAX_SCORES = 100_000  # number of (history, phrase) scores computed at once, so that they fit into the CPU cache
 NO_PHRASES = 0  # list id of a history without phrases
 
 Floats = npt.NDArray[np.float32]
@@ -41,25 +42,26 @@ Slots = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ContextMixture(Mixture):
-    """A language model with a pointer; `over` makes one model of them for the lattices' words."""
+    """A language model and a pointer; `over` combines them into a model for the lattices' words."""
 
     pointer: ContextPointer | None = None
-    phrase_lists: PhraseListIds | None = None  # of the utterances' phrases
-    gain: float = 1.0  # share of ln Q - ln P that is added to the model's ln P; at 1 probabilities sum to 1
+    phrase_lists: PhraseListIds | None = None  # phrase lists of the utterances
+    gain: float = 1.0  # factor of ln Q - ln P, which is added to the model's ln P; at 1 probabilities sum to 1
     prior: float = 0.0  # added to the log-odds of a phrase
 
     def over(
         self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
     ) -> ContextLM:
-        """Return the model over the words of a symbol table, see `ContextLM`."""
+        """Return the combined model over the words of a symbol table; see `ContextLM`."""
         return ContextLM(self, words, unk_penalty, map_words)
 
 
 class _Keys:
-    """Keys of phrases, float32 [phrases, width], over whose products with queries is summed.
+    """Keys of phrases, and the log-sum of their products with queries.
 
     Args:
-        shared: Many utterances have them: they are packed for products once.
+        key: Keys, float32 [phrases, width].
+        shared: Whether many utterances use the keys, so that packing them for products is worthwhile.
     """
 
     __slots__ = ("_batch", "_product")
@@ -69,37 +71,37 @@ class _Keys:
         self._product = linear(key, None) if shared else lambda queries: queries @ key.T
 
     def log_sums(self, queries: torch.Tensor) -> Floats:
-        """Return ln Σ exp of all products of each query, float32 [queries]."""
+        """Return ln Σ exp over the products of each query with all keys, float32 [queries]."""
         return np.concatenate([logsumexp(self._product(batch)) for batch in queries.split(self._batch)])
 
 
 @dataclass(frozen=True, slots=True)
 class _EncodedSet:
-    """The phrases of an utterance, encoded."""
+    """The encoded phrases of an utterance."""
 
     tree: PhraseTree
-    key: torch.Tensor  # of each phrase, float32 [phrases, width]
-    readable: torch.Tensor  # phrases of the tree, in its order
-    parts: tuple[_Keys, ...]  # the keys again, by list; those of a list that many utterances have are the same object
+    key: torch.Tensor  # key of each phrase, float32 [phrases, width]
+    readable: torch.Tensor  # indices of the phrases in the tree, in its order
+    parts: tuple[_Keys, ...]  # the same keys by list; keys of shared lists are shared between utterances
 
     @property
     def offset(self) -> float:
-        """Factor of the offset of no phrase."""
+        """Factor of the offset in the score of no phrase."""
         return math.log(max(len(self.key), 1))
 
 
 @dataclass(frozen=True, slots=True)
 class _EncodedList:
-    """The phrases of one list, encoded."""
+    """The encoded phrases of a list."""
 
-    row: dict[str, int]  # by text
-    words: npt.NDArray[np.int64]  # as `PhraseTree` takes them
+    row: dict[str, int]  # row of each phrase by its text
+    words: npt.NDArray[np.int64]  # word ids in the format of `PhraseTree`
     key: torch.Tensor  # float32 [phrases, width]
     keys: _Keys | None  # None if there are no phrases
-    num_known: int  # words of the vocabulary when it was encoded
+    num_known: int  # size of the vocabulary when the list was encoded
 
     def without(self, others: Sequence[_EncodedList]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
-        """Return words and keys of the phrases that are in none of some other lists."""
+        """Return the words and keys of the phrases that other lists do not contain."""
         duplicates = {text for other in others for text in self.row.keys() & other.row.keys()}
         if not duplicates:
             return self.words, self.key, self.keys
@@ -109,7 +111,7 @@ class _EncodedList:
 
 
 class _Encoded:
-    """The encoded phrases in use, shared by the twins of a model."""
+    """Cache of the encoded phrases in use, shared by the copies of a model for other threads."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -118,10 +120,10 @@ class _Encoded:
 
 
 class ContextLM(MixtureLM):
-    """A language model with a pointer behind the protocol of `LanguageModel`; its words are those of a symbol table.
+    """A language model with a pointer, as a `LanguageModel` over the words of a symbol table.
 
-    The history of an utterance with phrases begins with their id, see `PhraseListIds`; without an id, the scores are
-    those of the language model below, bit for bit.
+    The histories of an utterance with phrases begin with the id of the phrase list, see `PhraseListIds`. Without an id,
+    scores are bit-identical to those of the underlying language model.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class ContextLM(MixtureLM):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Make a model for the words that will be scored.
+        """Create a model for the words of a symbol table; arguments as for `MixtureLM`.
 
         Raises:
             ModelError: The pointer was trained for another language model.
@@ -146,7 +148,7 @@ class ContextLM(MixtureLM):
         self._gain, self._prior = mixture.gain, mixture.prior
         self._encoded = _Encoded()
         self._forms = lm.forms if isinstance(lm, LexicalLM) else None
-        self._of_form: tuple[int, dict[str, int]] = (0, {})  # ids of lexical words, for so many words
+        self._of_form: tuple[int, dict[str, int]] = (0, {})  # size of the vocabulary, and ids of lexical words
         self._empty()
         super().__init__(mixture, words, unk_penalty, map_words)
         self.takes_phrases = True
@@ -154,13 +156,13 @@ class ContextLM(MixtureLM):
 
     def _empty(self) -> None:
         width = self._pointer.network.config.width
-        self._list = np.zeros(0, np.int64)  # id of each slot's phrase list, [capacity]
-        self._outside = np.zeros(0)  # share of the mass that is outside of phrases, [capacity]
-        self._node = np.zeros((0, 0), np.int64)  # of phrases that began 1, 2, … words ago, [capacity, depth]
-        self._mass = np.zeros((0, 0))  # share of the mass in each, [capacity, depth]
-        self._query = np.zeros((0, width), np.float32)  # [capacity, width], where `_no_phrase` is known
+        self._list = np.zeros(0, np.int64)  # phrase list id of each slot, [capacity]
+        self._outside = np.zeros(0)  # fraction of the mass outside phrases, [capacity]
+        self._node = np.zeros((0, 0), np.int64)  # nodes of phrases that began 1, 2, … words ago, [capacity, depth]
+        self._mass = np.zeros((0, 0))  # fraction of the mass in each node, [capacity, depth]
+        self._query = np.zeros((0, width), np.float32)  # [capacity, width], valid if `_no_phrase` is not NaN
         self._total = np.zeros(0)  # log-normaliser of the pointer, [capacity]
-        self._no_phrase = np.zeros(0)  # ln α₀, [capacity]; NaN: not computed yet
+        self._no_phrase = np.zeros(0)  # ln α₀, [capacity]; NaN if not computed yet
 
     def twin(self) -> ContextLM | None:
         """See `LanguageModel.twin`."""
@@ -180,7 +182,7 @@ class ContextLM(MixtureLM):
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`; the first word of a history may be the id of a phrase list."""
         for number in np.unique(words[words <= FIRST_MARK]).tolist():
-            self._deepen(self._encoded_set(number).tree.depth)  # before any slot is made
+            self._deepen(self._encoded_set(number).tree.depth)  # before any slot is created
         new = super().advance(slots, words)
         is_id = words <= FIRST_MARK
         self._reset(new, np.where(is_id, words, self._list[slots]))
@@ -205,12 +207,12 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def below(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return ln P of words without the pointer, float32 [n]."""
+        """Return ln P of words in the underlying model, without the pointer, float32 [n]."""
         return super().logprob(slots, words)
 
     @exclusive
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ln P of words without the pointer, and the probability that they are copied from phrases, [n] each."""
+        """Return ln P of words without the pointer, and the posterior that they are copied from phrases, [n]."""
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside
@@ -224,7 +226,7 @@ class ContextLM(MixtureLM):
         self._no_phrase[slots] = np.nan
 
     def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
-        """Move the mass of histories that is in phrases, or enters them, along a word."""
+        """Update the mass of `new` histories, which extend `slots` by words."""
         is_in_phrase = self._mass[slots].any(1)
         entered = np.full(len(slots), NOWHERE)
         for phrases, rows in self._by_list(slots):
@@ -245,7 +247,7 @@ class ContextLM(MixtureLM):
             free[rows] += (mass * ends).sum(1)
             new_node[rows, 1:], new_mass[rows, 1:] = child[:, :-1], (mass * goes_on)[:, :-1]
         total = free + new_mass.sum(1)
-        is_possible = total > 0  # it may underflow
+        is_possible = total > 0  # the total may underflow
         total = np.where(is_possible, total, 1.0)
         self._outside[new] = np.where(is_possible, free / total, 1.0)
         self._node[new], self._mass[new] = new_node, new_mass / total[:, None]
@@ -253,14 +255,16 @@ class ContextLM(MixtureLM):
     def _ways(
         self, slots: Slots, words: npt.NDArray[np.int32], below: Doubles
     ) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-        """Return the probabilities of the ways to read words after histories with phrases.
+        """Return the probabilities of the parses of words after histories with phrases.
 
         Args:
-            below: ln P of each word in the model below.
+            slots: Slots of the histories, [n].
+            words: The words, [n].
+            below: ln P of each word in the underlying model, [n].
 
         Returns:
-            Log-probability outside of phrases; probabilities as a phrase of one word, as the first word of a longer
-            one, and as a later word of one; float64 [n] each.
+            The log-probability outside phrases, and the probabilities as a one-word phrase, as the first word of a
+            longer phrase, and as a later word of a phrase; float64 [n] each.
         """
         self._point(slots)
         single, longer, inside = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros(len(slots))
@@ -268,13 +272,13 @@ class ContextLM(MixtureLM):
             slot, word = slots[rows], words[rows]
             begin, end = phrases.tree.entries(word)
             count = end - begin
-            row = np.repeat(np.arange(len(rows)), count)  # of each phrase that begins with a word
+            row = np.repeat(np.arange(len(rows)), count)  # one for each phrase that begins with the word
             if len(row):
-                place = np.arange(len(row)) + np.repeat(begin - np.cumsum(count) + count, count)
-                key = phrases.key[phrases.readable[place]].numpy()
+                index = np.arange(len(row)) + np.repeat(begin - np.cumsum(count) + count, count)
+                key = phrases.key[phrases.readable[index]].numpy()
                 log_share = np.einsum("nk,nk->n", self._query[slot[row]], key) - self._total[slot[row]]
                 share = np.exp(log_share) * self._outside[slot[row]]
-                is_word = phrases.tree.is_word[place]
+                is_word = phrases.tree.is_word[index]
                 single[rows] = np.bincount(row, share * is_word, len(rows))
                 longer[rows] = np.bincount(row, share * ~is_word, len(rows))
             mass = self._mass[slot]
@@ -287,7 +291,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _point(self, slots: Slots) -> None:
-        """Compute the queries and normalisers that histories with phrases lack."""
+        """Compute the missing queries and normalisers of histories with phrases."""
         missing = np.unique(slots[np.isnan(self._no_phrase[slots])])
         if not len(missing):
             return
@@ -308,7 +312,7 @@ class ContextLM(MixtureLM):
         self._no_phrase[missing] = alone - total
 
     def _by_list(self, slots: Slots) -> Iterator[tuple[_EncodedSet, npt.NDArray[np.int64]]]:
-        """Yield the phrases of some histories, and the rows of the histories that have them."""
+        """Yield each phrase list of the histories, and the rows of the histories that use it."""
         lists = self._list[slots]
         order = np.argsort(lists, kind="stable")
         numbers, begin = np.unique(lists[order], return_index=True)
@@ -318,14 +322,14 @@ class ContextLM(MixtureLM):
                 yield self._encoded_set(number), order[first:last]
 
     def _encoded_set(self, number: int) -> _EncodedSet:
-        """Return the phrases of a list id, encoded on first use."""
+        """Return the phrases of an id, which are encoded on first use."""
         phrase_set = self._ids.numbered(number)
         encoded = self._encoded.sets.get(phrase_set)
         if encoded is not None:
             return encoded
         with self._encoded.lock:
             parts = sorted(map(self._encoded_list, phrase_set.lists), key=lambda part: -len(part.row))
-            words, key, keys = zip(*(part.without(parts[:at]) for at, part in enumerate(parts)), strict=True)
+            words, key, keys = zip(*(part.without(parts[:index]) for index, part in enumerate(parts)), strict=True)
             longest = max(ids.shape[1] for ids in words)
             padded = [np.pad(ids, ((0, 0), (0, longest - ids.shape[1])), constant_values=END) for ids in words]
             tree = PhraseTree(np.concatenate(padded))
@@ -335,7 +339,7 @@ class ContextLM(MixtureLM):
         return encoded
 
     def _encoded_list(self, phrases: PhraseList) -> _EncodedList:
-        """Return the phrases of a list, encoded on first use, and again if words that were unknown may be known."""
+        """Return the phrases of a list; encode them on first use, and again if an unknown word may have been added."""
         encoded = self._encoded.lists.get(phrases)
         if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):
             normalizer = NONE if self._forms is None else self._forms.normalizer(None)
@@ -348,20 +352,20 @@ class ContextLM(MixtureLM):
             )
             key = self._keys_of(texts, words[:, 0], length)
             keys = _Keys(key, shared=bool(phrases.name)) if texts else None
-            row = {text: at for at, text in enumerate(texts)}
+            row = {text: number for number, text in enumerate(texts)}
             encoded = _EncodedList(row, words, key, keys, len(self.vocabulary))
             self._encoded.lists[phrases] = encoded
         return encoded
 
     def _ids_of(self, words: list[str], normalizer: Normalizer) -> list[int]:
-        """Return the ids of lexical words: for lattices, see `merge_forms`, all words of a form have the same."""
+        """Return the ids of lexical words; as in lattices, words with equal forms have the same id (`merge_forms`)."""
         if normalizer.is_identity:
             return self.vocabulary.ids(words)
         if self._of_form[0] != len(self.vocabulary):
             names = list(self.vocabulary.names)
             ids = dict(zip(names, self.vocabulary.ids(names), strict=True))
-            for place, form in normalizer.changes(names):
-                number = ids.pop(names[place])
+            for index, form in normalizer.changes(names):
+                number = ids.pop(names[index])
                 if len(form) == 1:
                     ids.setdefault(form[0], number)
             self._of_form = len(self.vocabulary), ids
@@ -369,20 +373,20 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
-        """Return the keys of phrases, by their first words and lengths; the pointer caches them."""
+        """Return the keys of phrases, which depend on their first words and lengths; the pointer caches them."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
         known = first != UNKNOWN
         first = np.where(known, first, self.eos).astype(np.int32)
 
-        def encode(places: list[int]) -> Floats:
-            vector = self._pointer.encoder.vectors([texts[place] for place in places], [()] * len(places))
-            first_word = np.where(known[places, None], self.word_vectors(first[places]), np.float32(0))
-            num_words = torch.from_numpy(length[places]).float()
+        def encode(missing: list[int]) -> Floats:
+            vector = self._pointer.encoder.vectors([texts[index] for index in missing], [()] * len(missing))
+            first_word = np.where(known[missing, None], self.word_vectors(first[missing]), np.float32(0))
+            num_words = torch.from_numpy(length[missing]).float()
             keys = self._pointer.network.keys(torch.from_numpy(vector), torch.from_numpy(first_word), num_words)
             return np.asarray(keys)
 
-        # Word maps of different lattices may give a word different words of the model.
+        # Symbol tables may map the same word to different words of the model.
         model_word = np.where(known, self._parts[0].word[first], UNKNOWN).tolist()
         return torch.from_numpy(self._pointer.keys.get(list(zip(texts, model_word, strict=True)), encode))
 

@@ -1,4 +1,4 @@
-"""Ids of phrase lists: the first word of a history, which tells a language model the phrases of the utterance."""
+"""Ids of phrase lists, which are the first words of histories and select the phrases of the utterance."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ninja.context.entities.lists import PhraseList
 from ninja.lattice.text import NONE, Normalizer
 from ninja.lm.protocol import FIRST_MARK
 
-MAX_UNUSED = 32  # cached phrase sets without an utterance in flight
+MAX_UNUSED = 32  # number of cached phrase sets
 
 
 class PhraseSet:
-    """The phrases of an utterance with their id; see `ninja.lm.protocol.PhraseMark`."""
+    """The phrases of an utterance and their id; see `ninja.lm.protocol.PhraseMark`."""
 
     __slots__ = ("__weakref__", "lists", "number")
 
@@ -24,12 +24,12 @@ class PhraseSet:
         self.number = number
 
     def texts(self) -> list[str]:
-        """Return the distinct texts of the phrases of no negative weight, sorted."""
+        """Return the distinct texts of the phrases with a weight >= 0, sorted."""
         return texts_of(self.lists)
 
 
 def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list[str]:
-    """Return the distinct lexical words of the phrases of no negative weight, sorted."""
+    """Return the distinct texts, in lexical words, of the phrases with a weight >= 0, sorted."""
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     texts = {phrase.text for phrase in phrases if phrase.weight >= 0}
     if not normalizer.is_identity:
@@ -38,16 +38,16 @@ def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list
 
 
 class PhraseListIds:
-    """The ids in use; the same lists have the same id as long as it is in use."""
+    """The ids in use; the same lists have the same id while it is in use or cached."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._in_use: WeakValueDictionary[int, PhraseSet] = WeakValueDictionary()
-        self._recent: OrderedDict[tuple[int, ...], PhraseSet] = OrderedDict()  # by the identities of their lists
+        self._recent: OrderedDict[tuple[int, ...], PhraseSet] = OrderedDict()  # keys are the lists' object ids
         self._last = FIRST_MARK + 1
 
     def of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the phrase set of some lists; None if they have no phrase."""
+        """Return the phrase set of lists; None if they contain no phrases."""
         lists = tuple(phrases for phrases in lists if phrases.num_phrases)
         if not lists:
             return None
@@ -63,5 +63,5 @@ class PhraseListIds:
         return phrase_set
 
     def numbered(self, number: int) -> PhraseSet:
-        """Return the phrase set of an id in use."""
+        """Return the phrase set of an id that is in use."""
         return self._in_use[number]

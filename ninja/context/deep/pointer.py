@@ -1,4 +1,6 @@
-"""A pointer to phrases beside a language model; the file of a context model has it next to the encoder.
+"""`ContextPointer`, which points to phrases given the state of a language model.
+
+It is stored in the file of a context model together with the encoder:
 
 pointer  {"base": {"name": "english.safetensors", "digest": "3f…"}, "config": {"state": 256, …},
 "state": {"offset": float16 tensor, …}, "card": {"steps": 1500, …}}
@@ -24,40 +26,41 @@ from ninja.lm.protocol import LanguageModel
 from ninja.lm.stored_network import CardEntry
 from ninja.models.phrase_pointer import Config, PhrasePointer
 
-ADVICE = "`ninja train context-lm` makes one"
-NUM_DIGESTED = 1000  # words whose vectors identify a model
-COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # for models with a vector for any word
-LARGEST = 100_000  # number of a configuration
+ADVICE = "train one with ninja train context-lm"
+NUM_DIGESTED = 1000  # number of words whose vectors identify a model
+COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # identify models that have a vector for any word
+LARGEST = 100_000  # upper bound of the numbers in a configuration
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPointer:
-    """A network that points to phrases, the encoder of phrases, and the language model that they belong to."""
+    """A network that points to phrases, the phrase encoder, and the identity of the language model."""
 
     encoder: PhraseEncoder
     network: PhrasePointer  # float32, in evaluation mode
-    base: dict[str, str]  # the language model's name and digest
-    card: dict[str, CardEntry]  # how it was trained
-    path: str = ""  # of its file
-    keys: VectorCache = field(default_factory=VectorCache, compare=False)  # of phrases, by text and first word
+    base: dict[str, str]  # name and digest of the language model
+    card: dict[str, CardEntry]  # how the pointer was trained
+    path: str = ""
+    keys: VectorCache = field(default_factory=VectorCache, compare=False)  # cached keys by text and first word
 
     def refuse_other(self, lm: LanguageModel) -> None:
         """Raise a `ModelError` if a language model is not the one that the pointer was trained for."""
         if isinstance(lm, LexicalLM):
             lm = lm.lexical
         if lm.state_size is None:
-            reason = "the language model does not give its hidden state; take an LSTM, a transformer or a Kaldi RNNLM"
+            reason = "the language model has no hidden state; use an LSTM, a transformer or a Kaldi RNNLM"
         elif lm.state_size != self.network.config.state or digest(lm) != self.base["digest"]:
             name = self.base["name"]
             reason = (
-                f"it was trained for another language model ({name}); take that one, or train it for this: {ADVICE}"
+                f"the context model was trained for another language model ({name}); use that one, or train a context "
+                "model for this one with ninja train context-lm"
             )
         else:
             return
         raise ModelError(reason, self.path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write encoder and pointer as one file, in half precision."""
+        """Write the encoder and the pointer to one file, with float16 weights."""
         pointer = {
             "base": self.base,
             "config": dataclasses.asdict(self.network.config),
@@ -68,23 +71,23 @@ class ContextPointer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ContextPointer:
-        """Read a context model with a pointer, running no code from the file.
+        """Read a context model with a pointer, without running code from the file.
 
         Raises:
-            ModelError: The file is damaged, is not a context model, or holds an encoder alone.
+            ModelError: The file is damaged, is not a context model, or contains only an encoder.
         """
         content = read_content(path)
         pointer = content.get("pointer")
         if pointer is None:
-            raise ModelError(f"it holds an encoder of phrases, but no pointer for a language model; {ADVICE}", path)
+            raise ModelError(f"the file contains a phrase encoder, but no pointer for a language model; {ADVICE}", path)
         kinds = {"base": dict, "config": dict, "state": dict, "card": dict}
         if not isinstance(pointer, dict) or any(not isinstance(pointer.get(key), kinds[key]) for key in kinds):
-            raise ModelError(f"its pointer is damaged; {RETRAIN}", path)
+            raise ModelError(f"the pointer is damaged; {RETRAIN}", path)
         encoder = PhraseEncoder.of(content, path)
         network = _built(pointer["config"], pointer["state"], encoder, path)
         base = pointer["base"]
         if any(not isinstance(base.get(name), str) for name in ("name", "digest")):
-            raise ModelError(f"its pointer does not name its language model; {RETRAIN}", path)
+            raise ModelError(f"the pointer does not name its language model; {RETRAIN}", path)
         return cls(encoder, network, base, pointer["card"], os.fspath(path))
 
 
@@ -93,17 +96,17 @@ def _built(
 ) -> PhrasePointer:
     names = {field.name for field in dataclasses.fields(Config)}
     if set(config) != names or any(type(number) is not int or not 1 < number < LARGEST for number in config.values()):
-        raise ModelError(f"its pointer's configuration is absurd; {RETRAIN}", path)
+        raise ModelError(f"the configuration of the pointer is invalid; {RETRAIN}", path)
     if config["vector"] != encoder.network.config.vector:
-        raise ModelError(f"its pointer takes vectors of another encoder; {RETRAIN}", path)
-    with torch.device("meta"), Undrawn():  # shapes only: no memory
+        raise ModelError(f"the pointer does not match the size of the encoder's vectors; {RETRAIN}", path)
+    with torch.device("meta"), Undrawn():  # allocates no memory
         network = PhrasePointer(Config(**config))
     fill(network, state, path)
     return network
 
 
 def digest(lm: LanguageModel) -> str:
-    """Identify a language model: return a digest of the vectors of some of its words."""
+    """Return a digest of the vectors of some words, which identifies a language model."""
     words = COMMON if lm.spells_words else [word for word, number in lm.vocabulary if number < NUM_DIGESTED]
     ids = np.array([number for number in lm.vocabulary.ids(words) if number >= 0] or [lm.eos], np.int32)
     vectors = np.ascontiguousarray(lm.word_vectors(ids), np.float32)

@@ -1,4 +1,4 @@
-"""Options of training an encoder of phrases and a pointer; imports no torch."""
+"""Options for training a phrase encoder and a pointer; does not import torch."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ OUTPUTS = ("letters", "phones", "concat", "joint")
 @documented
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
-    """Options of training an encoder of phrases; the defaults are those of the shipped one."""
+    """Options for training a phrase encoder; the defaults are those of the shipped encoder."""
 
-    extractor: str = described("boundary", f"How encoder states become one vector: {', '.join(EXTRACTORS)}.")
-    inputs: str = described("both", f"Input of the encoder: {', '.join(INPUTS)}.")
-    outputs: str = described("joint", f"Output of the decoders in training: {', '.join(OUTPUTS)}.")
+    extractor: str = described(
+        "boundary", f"Method that combines encoder states into one vector: {', '.join(EXTRACTORS)}."
+    )
+    inputs: str = described("both", f"Inputs of the encoder: {', '.join(INPUTS)}.")
+    outputs: str = described("joint", f"Outputs of the decoders during training: {', '.join(OUTPUTS)}.")
     hidden: int = described(64, "Number of LSTM cells per direction.")
     metric: float = described(1.0, "Weight of the loss on distances between pronunciations; 0 disables it.")
     steps: int = described(4000, "Number of training steps.")
-    batch: int = described(256, "Phrases per step.")
-    learning_rate: float = described(4e-3, "Highest learning rate; it falls to 0.")
+    batch: int = described(256, "Number of phrases per step.")
+    learning_rate: float = described(4e-3, "Maximum learning rate, which decays to 0.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
-    seed: int = described(1, "Seed of the random numbers.")
-    threads: int | None = described(None, "Threads of torch.  [default: chosen by torch]")
+    seed: int = described(1, "Random seed.")
+    threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
         for name, known in (("extractor", EXTRACTORS), ("inputs", INPUTS), ("outputs", OUTPUTS)):
             if getattr(self, name) not in known:
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(known)}")
+                raise OptionError(f"{name} is {getattr(self, name)!r}, but must be one of {', '.join(known)}")
         for name, least in (("hidden", 1), ("steps", 1), ("batch", 4), ("seed", 0), ("metric", 0)):
             check_range(name, getattr(self, name), least=least)
         for name in ("learning_rate", "max_minutes", "threads"):
@@ -41,28 +43,28 @@ class EncoderOptions:
 
 @dataclass(frozen=True, slots=True)
 class EncoderProgress:
-    """Progress of a training, for the caller's `progress` function."""
+    """Training progress, which is passed to the caller's `progress` function."""
 
     step: int
     num_steps: int
     minutes: float
-    loss: float  # mean since the last report
+    loss: float  # mean loss since the last report
 
 
 @documented
 @dataclass(frozen=True, slots=True)
 class PointerOptions:
-    """Options of training a pointer to phrases beside a language model."""
+    """Options for training a pointer for a language model."""
 
-    positions: int = described(400_000, "Words of the text to train on, in whole sentences.")
-    common: int = described(5000, "Most frequent words of the text, which are not phrases by themselves.")
+    positions: int = described(400_000, "Number of words of the text to train on, in whole sentences.")
+    common: int = described(5000, "Number of most frequent words, which are never phrases by themselves.")
     steps: int = described(3000, "Number of training steps.")
-    batch: int = described(128, "Sentences per step.")
-    most_phrases: int = described(1000, "Longest simulated list; sizes from 1 on are drawn log-uniformly.")
+    batch: int = described(128, "Number of sentences per step.")
+    most_phrases: int = described(1000, "Maximum size of simulated phrase lists; sizes are drawn log-uniformly.")
     width: int = described(64, "Size of queries and keys.")
-    learning_rate: float = described(2e-3, "Highest learning rate; it falls to 0.")
-    seed: int = described(1, "Seed of the random numbers.")
-    threads: int | None = described(None, "Threads of torch.  [default: chosen by torch]")
+    learning_rate: float = described(2e-3, "Maximum learning rate, which decays to 0.")
+    seed: int = described(1, "Random seed.")
+    threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
         least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 1, "width": 2, "seed": 0}

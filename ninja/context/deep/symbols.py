@@ -1,4 +1,4 @@
-"""Letters and phones of phrases as numbers, the input of the encoder of phrases."""
+"""Ids of letters and phones, which are the input of the phrase encoder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from ninja.context.sound.letters import plain_letters
 
-FIRST = 2  # number of the first letter, and of the first phone; 0 is padding, 1 the end
-MAX_SYMBOLS = 200  # of a phrase; the rest is ignored
+FIRST = 2  # id of the first letter, and of the first phone; 0 is padding, 1 the end
+MAX_SYMBOLS = 200  # maximum number of symbols per phrase; the rest is ignored
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """The letters and phones that an encoder knows; numbers follow their order."""
+    """The letters and phones that an encoder knows, in the order of their ids."""
 
     letters: str
     phones: tuple[str, ...]
@@ -32,17 +32,17 @@ class Symbols:
         return {phone: number for number, phone in enumerate(self.phones, start=FIRST)}
 
     def spelled(self, text: str) -> list[int]:
-        """Return the numbers of a phrase's letters, without those that the encoder does not know."""
+        """Return the ids of a phrase's letters, omitting unknown letters."""
         known = self._of_letter
         return [known[letter] for letter in plain_letters(text) if letter in known][:MAX_SYMBOLS]
 
     def pronounced(self, phones: Iterable[str]) -> list[int]:
-        """Return the numbers of phones; none if one of them is unknown."""
+        """Return the ids of phones; an empty list if a phone is unknown."""
         numbers = [self._of_phone.get(phone, 0) for phone in phones]
         return [] if 0 in numbers else numbers[:MAX_SYMBOLS]
 
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters of texts that the encoder does not know."""
+        """Count the letters in texts that the encoder does not know."""
         known = self._of_letter
         return Counter(
             letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in known
@@ -50,7 +50,7 @@ class Symbols:
 
 
 def padded(strings: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
-    """Return strings of numbers as a matrix padded with 0, int64 [strings, longest or 1]."""
+    """Return strings of ids as a matrix that is padded with 0, int64 [strings, max(1, longest)]."""
     lengths = np.fromiter(map(len, strings), np.int64, len(strings))
     matrix = np.zeros((len(strings), max(1, int(lengths.max(initial=0)))), np.int64)
     matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = [number for string in strings for number in string]

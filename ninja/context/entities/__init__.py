@@ -1,4 +1,4 @@
-"""Entities: phrases by class, for all, by group or by utterance."""
+"""Entities: phrases by class, for all utterances, for groups and for single utterances."""
 
 from ninja.context.entities.lists import Entities, Phrase, PhraseList
 

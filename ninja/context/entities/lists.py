@@ -1,4 +1,4 @@
-"""Entities: phrases of utterances, by class, in lists that utterances share or have for themselves."""
+"""`Entities`, the phrase lists of utterances; lists may be shared between utterances."""
 
 from __future__ import annotations
 
@@ -19,75 +19,82 @@ from ninja.files.place import identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE, Normalizer, unknown_forms
 
-MAX_WORDS = 32  # of a phrase
-MAX_CHARACTERS = 1000  # of a phrase, or of a pronunciation
-MAX_WEIGHT = 100.0  # factor of a boost
-_SHOWN = 3  # examples in a note
+MAX_WORDS = 32  # per phrase
+MAX_CHARACTERS = 1000  # per phrase or pronunciation
+MAX_WEIGHT = 100.0  # maximum weight of a phrase
+_SHOWN = 3  # number of examples in a note
 _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase in the spelling of the symbol table, or of its list if it is compared by its lexical form."""
+    """A phrase, spelled as in the symbol table, or as in its list if it is compared by its lexical form."""
 
     text: str  # words separated by single blanks
-    weight: float = 1.0  # factor of its boosts; a negative one makes it less probable
-    pronunciations: tuple[str, ...] = ()  # phones separated by blanks, ARPAbet as in cmudict, without stress
+    weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
+    pronunciations: tuple[str, ...] = ()  # phones separated by blanks; ARPAbet as in cmudict, without stress
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseList:
-    """The phrases of one list; a shared list is one object, and lists are compared by identity."""
+    """The phrases of one list. A shared list is a single object, and lists are compared by identity."""
 
-    name: str  # of a shared list; "*" for all utterances, "group:NAME" for a group, "" for one utterance
-    classes: Mapping[str, tuple[Phrase, ...]]  # by class such as "@name"; "" for no class
+    name: str  # name of a shared list, "*" for all utterances, "group:NAME" for a group, "" for a single utterance
+    classes: Mapping[str, tuple[Phrase, ...]]  # phrases by class, such as "@name"; "" for no class
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases of all classes."""
+        """Number of phrases in all classes."""
         return sum(map(len, self.classes.values()))
 
     @cached_property
     def has_capitals(self) -> bool:
-        """Whether the list distinguishes case: a phrase has a capital."""
+        """Whether any phrase has a capital, so that the list distinguishes case."""
         return any(phrase.text.lower() != phrase.text for phrases in self.classes.values() for phrase in phrases)
 
     @cached_property
     def spotted(self) -> Phrases:
-        """The phrases of no negative weight, for the search in transcripts."""
+        """The phrases with a weight >= 0, prepared for searching transcripts."""
         pairs = ((name, phrase) for name, phrases in self.classes.items() for phrase in phrases)
         return Phrases(Entity(name, phrase.text) for name, phrase in pairs if phrase.weight >= 0)
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class with words that a symbol table lacks; a phrase of several lists counts once."""
+    """Phrases of a class with words that a symbol table lacks; a phrase in several lists is counted once."""
 
     class_name: str
-    num_phrases: int  # of the class
-    phrases: tuple[tuple[str, tuple[str, ...]], ...]  # those with unknown words, and these words
+    num_phrases: int  # number of phrases in the class
+    phrases: tuple[tuple[str, tuple[str, ...]], ...]  # phrases with unknown words, and their unknown words
 
     def __str__(self) -> str:
         name = self.class_name or "no class"
         shown = ", ".join(f"{text!r} ({', '.join(map(repr, missing))})" for text, missing in self.phrases[:_SHOWN])
         more = ", …" if len(self.phrases) > _SHOWN else ""
         count = f"{len(self.phrases)} of {self.num_phrases} phrases have"
-        return f"{name}: {count} words that the symbol table lacks: {shown}{more}"
+        return f"{name}: {count} words that are not in the symbol table: {shown}{more}"
 
 
 class Entities:
-    """The phrases of each utterance: those for all utterances, those of its group, and its own."""
+    """The phrases of each utterance: those for all utterances, those of its group, and its own phrases."""
 
     def __init__(
         self, sections: Iterable[Section], spell: Normaliser, groups: Mapping[str, str], path: str | None
     ) -> None:
-        """Make entities of sections, as ``read`` and ``from_dict`` do."""
+        """Create entities from parsed sections; see ``read`` and ``from_dict``.
+
+        Args:
+            sections: Sections of the file.
+            spell: Normalises phrases.
+            groups: Group of each utterance, in addition to groups in the sections.
+            path: Path of the file, for messages.
+        """
         by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}
         for section in sections:
             first = by_kind[section.kind].setdefault(section.name, section)
             if first is not section:
-                position = f", first in line {first.place.line}" if first.place.line else ""
-                section.refuse(f"occurs twice{position}; merge the two")
+                position = f", first in line {first.location.line}" if first.location.line else ""
+                section.refuse(f"occurs twice{position}; merge the occurrences")
         builder = _Builder(spell)
         self.path = path
         self.lists: Mapping[str, PhraseList] = {
@@ -104,21 +111,21 @@ class Entities:
             if section.group is None:
                 continue
             if section.group not in self._groups:
-                section.refuse(f"its group {section.group!r} is defined nowhere")
+                section.refuse(f"the group {section.group!r} is not defined")
             if groups.get(name, section.group) != section.group:
-                section.refuse(f"its group is {section.group!r} here, but {groups[name]!r} in the table of groups")
+                section.refuse(f"the group is {section.group!r} here, but {groups[name]!r} in the group file")
             self._group_of[name] = section.group
-        place = f"{path}: " if path else ""
+        prefix = f"{path}: " if path else ""
         used = {name for kind in scopes for section in by_kind[kind].values() for name in section.lists}
         unused = {
             ("list is", "lists are", "never used"): [name for name in self.lists if name not in used],
             ("group has", "groups have", "no utterance"): sorted(self._groups.keys() - set(self._group_of.values())),
         }
-        self.problems: tuple[str, ...] = (  # likely mistakes that are no errors
-            *(f"{place}{_counted(names, *words)}: {_first(names)}" for words, names in unused.items() if names),
-            *([] if self.num_phrases else [f"{place}there are no phrases"]),
+        self.problems: tuple[str, ...] = (  # probable mistakes, which are not errors
+            *(f"{prefix}{_counted(names, *words)}: {_first(names)}" for words, names in unused.items() if names),
+            *([] if self.num_phrases else [f"{prefix}no phrases are given"]),
             *(section.short_file for section in by_kind["list"].values() if section.short_file),
-            *([f"{place}{builder.duplicates_found()}"] if builder.duplicates else []),
+            *([f"{prefix}{builder.duplicates_found()}"] if builder.duplicates else []),
         )
 
     @classmethod
@@ -132,23 +139,25 @@ class Entities:
         guard: Guard | None = None,
         normalizer: Normalizer = NONE,
     ) -> Entities:
-        """Read an entity file; ``.gz`` is decompressed. The format is detected from the content.
+        """Read an entity file, optionally compressed with gzip.
 
-        It is JSON, JSONL, TSV, or, without a tab, a list of phrases for all utterances, one per line.
+        The format is detected from the content: JSON, JSONL, TSV, or, if the file contains no tab, a list of phrases
+        for all utterances, one per line.
 
         Args:
-            path: The file; files that its lists name are relative to its folder.
+            path: The file. Paths of phrase files that it names are relative to its directory.
             words: Symbol table of the lattices, to whose spelling phrases are normalised.
-            groups: Group of each utterance in addition to the file's, see ``ninja.evaluate.read_speakers``.
-            guard: Notes the files of phrases that the file names, which no output may replace.
-            normalizer: Phrases are compared by their lexical forms, and keep their spelling; `words` and `rules` are
-                not used then.
+            rules: Rules of this normalisation.
+            groups: Group of each utterance, in addition to groups in the file; see ``ninja.evaluate.read_speakers``.
+            guard: Registers the phrase files that the file names, so that no output overwrites them.
+            normalizer: If this is not the identity, phrases are compared by their lexical forms and keep their
+                spelling, and `words` and `rules` are ignored.
 
         Raises:
-            FormatError: The format is violated, a phrase is empty, too long or twice in a list with different weights,
-                a weight is not finite, an utterance occurs twice, or a list or group is used but not defined.
-            InputError: The file, or that of a list, cannot be read.
-            OptionError: An output replaces a file of phrases.
+            FormatError: The file has a wrong format; a phrase is empty, too long, or in a list twice with different
+                weights; a weight is not finite; an utterance occurs twice; or a list or group is not defined.
+            InputError: The file or a phrase file cannot be read.
+            OptionError: An output would overwrite a phrase file.
         """
         name = os.fspath(path)
         sections = read_sections(name)
@@ -167,16 +176,16 @@ class Entities:
         groups: Mapping[str, str] | None = None,
         normalizer: Normalizer = NONE,
     ) -> Entities:
-        """Make entities of the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
+        """Create entities from the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
 
         Arguments and errors are those of ``read``; paths are relative to the current directory.
         """
         return cls(sections_of(content, None), _speller(words, rules, normalizer), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
-        """Return the lists of an utterance: shared ones, that for all utterances, that of its group, its own.
+        """Return the lists of an utterance: shared lists, then those of all utterances, of its group, and its own.
 
-        An utterance that the file does not name has the phrases for all.
+        An utterance that the file does not name has the phrases for all utterances.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
@@ -184,29 +193,31 @@ class Entities:
         return (*shared, *(scope.inline for scope in scopes if scope.inline is not None))
 
     def phrases(self, keys: Iterable[str]) -> dict[str, list[Phrases]]:
-        """Return the phrases of some utterances for ``ninja.evaluate.score_entities``."""
+        """Return the phrases of utterances in the format of ``ninja.evaluate.score_entities``."""
         return {key: [phrases.spotted for phrases in self.of(key)] for key in keys}
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The utterances that the file names, in its order."""
+        """The utterances that the file names, in file order."""
         return tuple(self._utterances)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """All classes that have phrases, sorted; "" if there are phrases of no class."""
+        """All classes with phrases, sorted; includes "" if there are phrases without a class."""
         return tuple(sorted({name for phrases in self.all_lists for name in phrases.classes}))
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases of all lists; one of several lists counts in each."""
+        """Total number of phrases in all lists; a phrase in several lists is counted in each of them."""
         return sum(phrases.num_phrases for phrases in self.all_lists)
 
     def unknown(self, words: SymbolTable, normalizer: Normalizer = NONE) -> tuple[UnknownWords, ...]:
-        """Return the phrases with words that a symbol table lacks, by class, sorted; they stay in the lists.
+        """Return the phrases with words that a symbol table lacks, sorted by class; the lists do not change.
 
         Args:
-            normalizer: A word is unknown if one of its lexical words is part of no word of the table.
+            words: The symbol table.
+            normalizer: If this is not the identity, a word is unknown if one of its lexical words is not part of the
+                lexical form of any word in the table.
         """
         texts: dict[str, dict[str, None]] = {}
         for phrases in self.all_lists:
@@ -223,7 +234,7 @@ class Entities:
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """All lists: shared ones, that for all utterances, those of groups and of utterances."""
+        """All lists: shared lists, then those of all utterances, of groups, and of single utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.inline for scope in scopes if scope.inline is not None)]
 
@@ -242,10 +253,10 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Makes phrase lists of sections, and records duplicates."""
+    """Creates the phrase lists of sections, and records duplicates."""
 
     spell: Normaliser
-    epsilon: str | None = field(init=False)  # its name in the table
+    epsilon: str | None = field(init=False)  # name of epsilon in the table
     duplicates: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -255,7 +266,7 @@ class _Builder:
     def scope(self, section: Section, lists: Mapping[str, PhraseList]) -> _Scope:
         for name in section.lists:
             if name not in lists:
-                section.refuse(f"the list {name!r} is defined nowhere")
+                section.refuse(f"the list {name!r} is not defined")
         inline = self.phrases(section, {"all": EVERYONE, "group": f"group:{section.name}", "utt": ""}[section.kind])
         return _Scope(tuple(lists[name] for name in section.lists), inline if inline.classes else None)
 
@@ -273,42 +284,44 @@ class _Builder:
         return PhraseList(name, {cls: tuple(phrases.values()) for cls, phrases in classes.items()})
 
     def duplicates_found(self) -> str:
-        """Return the note on duplicates."""
+        """Return the note about duplicates."""
         shown, more = "; ".join(self.duplicates[:_SHOWN]), "; …" if len(self.duplicates) > _SHOWN else ""
         count = _counted(self.duplicates, "phrase occurs", "phrases occur", "twice in a list")
-        return f"{count}, the second without effect: {shown}{more}"
+        return f"{count}; the second occurrence is ignored: {shown}{more}"
 
     def _phrase(self, section: Section, entry: Entry) -> Phrase:
         if len(entry.text) > MAX_CHARACTERS:
-            section.refuse_entry(f"a phrase of {len(entry.text)} characters; {MAX_CHARACTERS} are the most", entry)
+            section.refuse_entry(
+                f"the phrase has {len(entry.text)} characters; at most {MAX_CHARACTERS} are allowed", entry
+            )
         text = self.spell(entry.text)
         if not text:
-            fault = f"{entry.text!r} is only punctuation" if entry.text.strip() else "the phrase is empty"
-            section.refuse_entry(f"{fault}; take it out", entry)
+            reason = f"{entry.text!r} is only punctuation" if entry.text.strip() else "the phrase is empty"
+            section.refuse_entry(f"{reason}; remove it", entry)
         if text.count(" ") >= MAX_WORDS:
-            section.refuse_entry(f"a phrase of {text.count(' ') + 1} words; {MAX_WORDS} are the most", entry)
+            section.refuse_entry(f"the phrase has {text.count(' ') + 1} words; at most {MAX_WORDS} are allowed", entry)
         if not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text):
-            section.refuse_entry(f"{entry.text[:60]!r} has a control character; take it out", entry)
+            section.refuse_entry(f"{entry.text[:60]!r} contains a control character; remove it", entry)
         if self.epsilon is not None and self.epsilon in text and self.epsilon in text.split(" "):
-            section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is not a word; take it out", entry)
-        if not abs(entry.weight) <= MAX_WEIGHT:  # NaN, too
-            fault = f"{text[:60]!r} has the weight {entry.weight:g}; it must be finite, and {MAX_WEIGHT:g} is the most"
-            section.refuse_entry(fault, entry)
+            section.refuse_entry(f"{self.epsilon!r} in {entry.text[:60]!r} is not a word; remove it", entry)
+        if not abs(entry.weight) <= MAX_WEIGHT:  # also refuses NaN
+            reason = f"{text[:60]!r} has the weight {entry.weight:g}, but weights must be in"
+            section.refuse_entry(f"{reason} [-{MAX_WEIGHT:g}, {MAX_WEIGHT:g}]", entry)
         if not entry.pronunciations:
             return Phrase(text, entry.weight)
         return Phrase(text, entry.weight, tuple(dict.fromkeys(_phones(section, entry))))
 
     def _merged(self, section: Section, first: Phrase, earlier: Entry, again: Phrase, entry: Entry) -> Phrase:
-        """Merge a phrase with its earlier entry; only another pronunciation is a reason for a second entry."""
+        """Merge a phrase with its earlier entry; without a new pronunciation, the second entry is a duplicate."""
         phrase_name = f"{first.text!r} of {entry.class_name or 'no class'}"
-        home = section.place.path
+        home = section.location.path
         if again.weight != first.weight:
-            weights = f"the weight {again.weight:g}, but {first.weight:g} at {earlier.place.seen_from(home)}"
-            section.refuse_entry(f"{phrase_name} has {weights}; take one out", entry)
+            weights = f"the weight {again.weight:g}, but {first.weight:g} at {earlier.location.seen_from(home)}"
+            section.refuse_entry(f"{phrase_name} has {weights}; remove one of them", entry)
         if set(again.pronunciations) - set(first.pronunciations):
             pronunciations = dict.fromkeys((*first.pronunciations, *again.pronunciations))
             return Phrase(first.text, first.weight, tuple(pronunciations))
-        places = f"{earlier.place.seen_from(home)} and {entry.place.seen_from(home)}"
+        places = f"{earlier.location.seen_from(home)} and {entry.location.seen_from(home)}"
         self.duplicates.append(f"{phrase_name} in {section.label} at {places}")
         return first
 
@@ -317,8 +330,8 @@ def _phones(section: Section, entry: Entry) -> Iterator[str]:
     for pronunciation in entry.pronunciations:
         phones = " ".join(pronunciation.split())
         if not 1 <= len(phones) <= MAX_CHARACTERS:
-            wrong = f"{len(phones)} characters; {MAX_CHARACTERS} are the most" if phones else "no phones"
-            section.refuse_entry(f"a pronunciation of {entry.text[:60]!r} has {wrong}", entry)
+            reason = f"{len(phones)} characters; at most {MAX_CHARACTERS} are allowed" if phones else "no phones"
+            section.refuse_entry(f"a pronunciation of {entry.text[:60]!r} has {reason}", entry)
         yield _STRESS.sub("", phones)
 
 

@@ -17,21 +17,21 @@ from ninja.lattice.text import Normalizer
 Case = Literal["keep", "lower", "upper", "words"]
 
 _PUNCTUATION = {"Pd", "Ps", "Pe", "Pi", "Pf", "Po"}  # Unicode categories
-_SPOKEN = "'&%@#*/\\"  # punctuation that may be a word, or part of one
+_SPOKEN = "'&%@#*/\\"  # punctuation that may be a word or part of a word
 _HYPHENS = re.compile(r"[-‐‑‒–—/_]+")
 _LETTERS_OR_DIGITS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
-_ONE_CASE = 0.9  # share of a table's words in one case from which on unknown words are converted to it
+_ONE_CASE = 0.9  # if at least this fraction of a table is in one case, unknown words are converted to this case
 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Rules of normalisation; a word of the symbol table is never changed. White space becomes single blanks."""
+    """Rules of normalisation. Words in the symbol table are never changed; white space becomes single blanks."""
 
-    case: Case = "words"  # "words": the variant of the symbol table; for unknown words the case of the table
-    punctuation: bool = True  # strip it from the ends of words: "(chen," -> "chen"
+    case: Case = "words"  # "words": the case found in the symbol table; for unknown words, the table's usual case
+    punctuation: bool = True  # strip punctuation at both ends of words: "(chen," -> "chen"
     unicode: bool = True  # compose characters (NFC)
     apostrophes: bool = True  # ’ and similar -> '
-    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66": if the table has all
+    parts: bool = True  # "jean-luc" -> "jean luc", "j.r." -> "j. r.", "route66" -> "route 66", if the table has all
 
     def __post_init__(self) -> None:
         if self.case not in get_args(Case):
@@ -42,9 +42,9 @@ AS_TABLE = Normalisation()
 
 
 class Normaliser:
-    """Normalises phrases to the spelling of a symbol table; the operation is idempotent.
+    """Normalise phrases to the spelling of a symbol table; the operation is idempotent.
 
-    Without a table, words are not divided, and keep their case unless `rules` give one.
+    Without a table, words are not divided, and keep their case unless `rules.case` is lower or upper.
     """
 
     def __init__(self, words: SymbolTable | None = None, rules: Normalisation = AS_TABLE) -> None:
@@ -54,11 +54,11 @@ class Normaliser:
         self._table_case: Case | None = None
 
     def form(self, text: str) -> str:
-        """Return the words by which a normalised phrase is compared with others: itself."""
+        """Return the form by which a normalised phrase is compared with others; here the phrase itself."""
         return text
 
     def __call__(self, text: str) -> str:
-        """Return the words of a phrase separated by single blanks; "" if nothing remains."""
+        """Return the normalised words of a phrase, separated by single blanks; "" if nothing remains."""
         words = text.split()
         self._cache.update((word, self._word(word)) for word in words if word not in self._cache)
         return " ".join(filter(None, map(self._cache.__getitem__, words)))
@@ -89,11 +89,11 @@ class Normaliser:
         changed = _in_case(inner, self._case_of_unknown(inner))
         if rules.unicode:
             changed = unicodedata.normalize("NFC", changed)
-        # Repeat until nothing changes: in rare scripts a change of case changes other characters.
+        # Repeat until nothing changes, as in some scripts a change of case affects other characters.
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Divide a word into words of the table, with as few cuts as possible."""
+        """Divide a word into words of the table, at as few positions as possible; None if that is impossible."""
         if self.words is None or word.isalpha():
             return None
         at_hyphens = [part for part in _HYPHENS.split(word) if part]
@@ -107,7 +107,7 @@ class Normaliser:
         return None
 
     def _known(self, word: str) -> str | None:
-        """Return the spelling of a word in the table."""
+        """Return the spelling of a word in the table; None if the table lacks it."""
         if self.words is None or not word:
             return None
         cases = (word, word.lower(), word.upper(), word.capitalize()) if self.rules.case == "words" else (word,)
@@ -138,7 +138,7 @@ class Normaliser:
 
 
 class AsListed(Normaliser):
-    """Leaves phrases as they are written; they are compared by their lexical forms."""
+    """Keep phrases as they are written, and compare them by their lexical forms."""
 
     def __init__(self, normalizer: Normalizer) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class AsListed(Normaliser):
         return self._normalizer.text(text)
 
     def __call__(self, text: str) -> str:
-        """Return the words of a phrase separated by single blanks; "" if it has no lexical word."""
+        """Return the words of a phrase, separated by single blanks; "" if it has no lexical words."""
         form = self._normalizer.text(text)
         return text if form == text else " ".join(text.split()) if form else ""
 
@@ -159,7 +159,7 @@ def _in_case(word: str, case: Case) -> str:
 
 
 def _without(word: str, keep: str) -> str:
-    """Strip the punctuation at both ends of a word, except spoken signs, and apostrophes if kept."""
+    """Strip the punctuation at both ends of a word, except signs that are spoken and apostrophes in `keep`."""
     spoken = _SPOKEN if keep else _SPOKEN.replace("'", "")
     punctuation = (char for char in word if char not in spoken and unicodedata.category(char) in _PUNCTUATION)
     return word.strip("".join(punctuation))

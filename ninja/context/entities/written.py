@@ -1,4 +1,4 @@
-"""Written forms of phrases: the list's spelling, with the punctuation and the capital of the words in their place."""
+"""Written forms of phrases: spelled as in their lists, with the punctuation and capital of the replaced words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalTable, Normalizer
 
 _SENTENCE_ENDS = frozenset(".?!…。！？؟।")
-_SEPARATORS = ",;:，、；：،"  # replaced by other punctuation at the end of a phrase
+_SEPARATORS = ",;:，、；：،"  # replaced when other punctuation follows at the end of a phrase
 
 
 def affixes(word: str) -> tuple[str, str]:
-    """Return the punctuation before and after a word; a word of punctuation alone has it all after it."""
+    """Return the punctuation at the beginning and at the end of a word; all of it at the end if there is no letter."""
     begin, end = 0, len(word)
     while end > 0 and _is_punctuation(word[end - 1]):
         end -= 1
@@ -29,26 +29,27 @@ def affixes(word: str) -> tuple[str, str]:
 
 
 def ends_sentence(word: str) -> bool:
-    """Tell whether a word ends a sentence: there is a mark such as a period in the punctuation after it."""
+    """Return whether a word ends a sentence, as a sentence-final mark follows it."""
     return not _SENTENCE_ENDS.isdisjoint(affixes(word)[1])
 
 
 def is_capitalised(word: str) -> bool:
-    """Tell whether the first letter with a case is a capital."""
+    """Return whether the first cased letter of a word is a capital."""
     return next((char.isupper() for char in word if char.lower() != char.upper()), False)
 
 
 def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence: bool) -> tuple[str, ...]:
-    """Return the written words of a phrase where it takes the place of other words.
+    """Return the written words of a phrase that replaces other words.
 
-    They are spelled as in the list. The punctuation before the words replaced and after them is added, unless the list
-    writes it already. At the beginning of a sentence, a word that the list writes in lower case is capitalised if the
-    first word replaced is.
+    The phrase is spelled as in its list. The punctuation before and after the replaced words is added, unless the
+    phrase already has it. At the beginning of a sentence, a first word in lower case is capitalised if the first
+    replaced word is.
 
     Args:
-        phrase: Words of the phrase as the list writes them.
-        first: The first word replaced.
-        last: The last one.
+        phrase: Words of the phrase, spelled as in its list.
+        first: The first replaced word.
+        last: The last replaced word.
+        begins_sentence: Whether the phrase begins a sentence.
     """
     words = list(phrase)
     if begins_sentence and is_capitalised(first) and words[0].islower():
@@ -61,7 +62,7 @@ def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence
 
 
 def _with_ending(word: str, ending: str) -> str:
-    """Add punctuation to a word, without the part that the word has."""
+    """Append punctuation to a word, except the part that the word ends with already."""
     shared = next(count for count in range(len(ending), -1, -1) if word.endswith(ending[:count]))
     if not shared and ending and ending[0] not in "'\"":
         word = word.rstrip(_SEPARATORS) or word
@@ -69,8 +70,8 @@ def _with_ending(word: str, ending: str) -> str:
 
 
 def _capitalised(word: str) -> str:
-    place = next(at for at, char in enumerate(word) if char.lower() != char.upper())
-    return word[:place] + word[place].title() + word[place + 1 :]
+    index = next(index for index, char in enumerate(word) if char.lower() != char.upper())
+    return word[:index] + word[index].title() + word[index + 1 :]
 
 
 def _is_punctuation(char: str) -> bool:
@@ -78,11 +79,12 @@ def _is_punctuation(char: str) -> bool:
 
 
 class WrittenWords:
-    """The written words of lattices and those of phrases, and their lexical forms.
+    """The written words of lattices and phrases, and their lexical forms.
 
     Args:
-        words: Symbol table of the lattices. If it does not grow, the attribute is a copy, which has a path until it
-            grows: a writer of lattices with its ids must then write the table, too.
+        words: Symbol table of the lattices. If it does not grow, the attribute `words` is a growing copy; its path is
+            removed when a word is added, so that writers write the table together with the lattices.
+        normalizer: Returns lexical forms.
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
@@ -95,11 +97,11 @@ class WrittenWords:
         return lexical_lattice(lattice, self.table)
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Return a lattice of another table with this one."""
+        """Convert a lattice with another symbol table to this one."""
         if lattice.words is None or lattice.words is self.words:
             return lattice
-        used, place = np.unique(lattice.word, return_inverse=True)
-        word = np.array(self.ids(map(lattice.words.word, used.tolist())), np.int32)[place]
+        used, index = np.unique(lattice.word, return_inverse=True)
+        word = np.array(self.ids(map(lattice.words.word, used.tolist())), np.int32)[index]
         return lattice.replace(word=frozen(word), words=self.words)
 
     def ids(self, words: Iterable[str]) -> list[int]:

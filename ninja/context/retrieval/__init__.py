@@ -1,1 +1,1 @@
-"""Search for the phrases of long lists that sound like parts of a lattice, by vectors."""
+"""Retrieval of the phrases in long lists that sound like parts of a lattice, by vector similarity."""

@@ -1,4 +1,4 @@
-"""Retrieve the phrases of a long list that sound like spans of a lattice, by the vectors of an encoder."""
+"""Retrieve the phrases of a long list that sound like spans of a lattice, using the vectors of an encoder."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ninja.context.sound.pronunciation import Phones
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
 
-LONG_LIST = 1000  # phrases from which on a list is not searched whole
+LONG_LIST = 1000  # number of phrases from which a list is not searched exhaustively
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
     """Bounds of retrieval."""
 
-    from_phrases: int = LONG_LIST
-    phrases: int = 200  # retrieved from a list
-    beam: float = 6.0  # -ln of the least posterior of a span's path, nats
-    max_words: int = 4  # of a span
-    max_spans: int = 1000  # of a lattice, the likeliest
+    from_phrases: int = LONG_LIST  # minimum size of a list
+    phrases: int = 200  # number of phrases retrieved from a list
+    beam: float = 6.0  # -ln of the minimum posterior of a span, nats
+    max_words: int = 4  # maximum number of words per span
+    max_spans: int = 1000  # maximum number of spans per lattice; the most probable are used
 
 
 class Encoder(Protocol):
-    """Encoder of phrases as vectors."""
+    """Encoder that maps phrases to vectors."""
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
-        """Return vectors of phrases, float32 [phrases, size], of length 1, or 0 if nothing is known of a phrase."""
+        """Return unit vectors of phrases, float32 [phrases, size]; zeros for phrases without a known symbol."""
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters of texts that the encoder does not know."""
+        """Count the letters in texts that the encoder does not know."""
 
 
 class Retriever:
-    """Finds the phrases of a list that sound like some span of a lattice; vectors are cached."""
+    """Find the phrases of a list that sound like a span of a lattice; vectors are cached."""
 
     def __init__(self, encoder: Encoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder
@@ -49,20 +49,20 @@ class Retriever:
         self._cache = VectorCache()
 
     def index(self, texts: Sequence[str], phones: Sequence[Phones]) -> PhraseIndex:
-        """Index phrases; vectors of a list too long for exact comparison are not cached."""
+        """Return an index of phrases; the vectors of lists with more than `EXACT` phrases are not cached."""
         return PhraseIndex((self.encoder.vectors if len(texts) > EXACT else self.vectors)(texts, phones))
 
     def nearest(self, spans: Sequence[Phones], phrases: PhraseIndex) -> npt.NDArray[np.int64]:
-        """Return the phrases most similar to any of the spans, sorted; at most `RetrievalOptions.phrases`."""
+        """Return the indices of the phrases that are most similar to any span, sorted; see `RetrievalOptions`."""
         return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
-        """Return the vectors of phrases, or of spans, whose texts are "", encoded once each."""
+        """Return the cached vectors of phrases, or of spans, whose texts are ""."""
         if not texts:
             return np.zeros((0, 0), np.float32)
 
-        def encode(places: list[int]) -> Vectors:
-            return self.encoder.vectors([texts[place] for place in places], [phones[place] for place in places])
+        def encode(missing: list[int]) -> Vectors:
+            return self.encoder.vectors([texts[index] for index in missing], [phones[index] for index in missing])
 
         return self._cache.get(list(zip(texts, phones, strict=True)), encode)
 
@@ -74,11 +74,14 @@ def likely_spans(
     acoustic_scale: float,
     options: RetrievalOptions,
 ) -> list[Phones]:
-    """Return the distinct phone strings of a lattice's likely spans of a few words, the likeliest first.
+    """Return the distinct phone strings of a lattice's most probable spans, in order of decreasing probability.
 
     Args:
+        lattice: The lattice.
         unit: Unit of each arc, int32 [num_arcs].
-        pronunciations: Phones of each unit; no span contains a unit of None.
+        pronunciations: Phones of each unit; spans do not contain units whose phones are None.
+        acoustic_scale: Factor of acoustic costs.
+        options: Bounds.
     """
     both = forward_backward(lattice, Scales(acoustic=acoustic_scale))
     cost = lattice.graph.astype(np.float64) + acoustic_scale * lattice.acoustic.astype(np.float64)
@@ -89,7 +92,7 @@ def likely_spans(
         return []
     begin = np.searchsorted(lattice.src[arcs], np.arange(lattice.num_states + 1))
     num_units = len(pronunciations)
-    # Partial spans of one more word in each round: their last state, number of their units in `units`, and cost.
+    # Partial spans, which grow by one unit per round: last state, index of their units in `units`, and cost.
     end, number = lattice.dst[arcs].astype(np.int64), unit[arcs].astype(np.int64)
     reached = both.alpha[lattice.src[arcs]] + cost[arcs]
     units: list[tuple[int, ...]] = [(single,) for single in range(num_units)]
@@ -111,7 +114,7 @@ def likely_spans(
         best = np.full(len(key), np.inf)
         np.minimum.at(best, longer, whole)
         costs.update(zip(units, best.tolist(), strict=True))
-        # Of equal sequences to a state only the likeliest is extended.
+        # Of equal unit sequences that lead to the same state, only the most probable is extended.
         order = np.lexsort((after, longer, lattice.dst[arc]))
         dst, longer = lattice.dst[arc][order].astype(np.int64), longer[order]
         first = np.ones(len(order), np.bool_)

@@ -14,7 +14,7 @@ NO_ROW = -1
 
 
 class VectorCache:
-    """A bounded table of vectors of one size; thread-safe. The least recently used vectors are evicted."""
+    """A thread-safe cache of vectors of equal size, from which the least recently used are evicted."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -28,16 +28,17 @@ class VectorCache:
         return len(self._row)
 
     def get(self, keys: Sequence[Hashable], make: Callable[[list[int]], Vectors]) -> Vectors:
-        """Return the vectors of some keys, float32 [keys, size].
+        """Return the vectors of keys, float32 [keys, size].
 
         Args:
-            keys: At least one.
-            make: Returns the vectors of the keys at these places; called for keys that are not cached.
+            keys: At least one key.
+            make: Takes indices into `keys` and returns their vectors, float32 [n, size]. Called for the keys that are
+                not cached, or for all keys if they exceed the capacity.
         """
         with self._lock:
             self._calls += 1
             row = self._rows(keys)
-            new = {keys[place]: place for place in np.flatnonzero(row == NO_ROW).tolist()}
+            new = {keys[index]: index for index in np.flatnonzero(row == NO_ROW).tolist()}
             self._last_call[row[row != NO_ROW]] = self._calls
             if new:
                 if np.count_nonzero(self._last_call == self._calls) + len(new) > self._capacity:
@@ -64,7 +65,7 @@ class VectorCache:
         self._row |= zip(keys, range(begin, end), strict=True)
 
     def _evict(self, num_left: int) -> None:
-        """Keep only the most recently used vectors, `num_left` of them."""
+        """Keep only the `num_left` most recently used vectors."""
         last_call = self._last_call[: len(self._row)]
         rows = np.sort(np.argsort(last_call, kind="stable")[len(last_call) - num_left :])
         keys = list(self._row)

@@ -1,1 +1,1 @@
-"""Sound of words: pronunciations, letters, and costs of confusing phones."""
+"""Pronunciations of words, letters as a substitute for phones, and phone confusion costs."""

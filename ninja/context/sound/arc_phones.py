@@ -1,4 +1,4 @@
-"""Phones of arcs, from their alignments."""
+"""`ArcPhones`, the phones of arcs according to their alignments."""
 
 from __future__ import annotations
 
@@ -22,15 +22,20 @@ NO_PHONE = -1
 
 
 class ArcPhones:
-    """Phones of arcs by the transition ids of a model, and by its ``phones.txt``.
+    """Phones of arcs, according to the transition ids in their alignments.
 
-    A phone belongs to the arc that has its final transition, so that each phone of a path counts once. Only in
-    word-aligned lattices is that the arc of its own word; phones of final states belong to no arc. Position suffixes
-    (``AH0_B``) and stress digits are removed.
+    A phone is assigned to the arc that has its final transition, so that each phone of a path is counted once. In
+    word-aligned lattices, this is the arc of the phone's word. The phones of final states are not assigned to arcs.
+    Position suffixes (``AH0_B``) and stress digits are removed.
 
     Args:
-        known: Phones of pronunciations in the order of their numbers; a phone of the model must be one of them, or a
-            kind of silence.
+        model: The transition model.
+        phones: The ``phones.txt`` of the model.
+        known: Phones of pronunciations in the order of their ids; each phone of the model must be one of them or
+            silence.
+
+    Raises:
+        VocabularyError: A phone of the model is unknown.
     """
 
     def __init__(self, model: TransitionModel, phones: SymbolTable, known: Collection[str]) -> None:
@@ -47,10 +52,15 @@ class ArcPhones:
         return cls(read_transition_model(model), SymbolTable.read(phones), known)
 
     def of_arcs(self, lattice: Lattice) -> list[tuple[int, ...]]:
-        """Return the phones of each arc as indices into ``known``; the lattice needs alignments of this model."""
+        """Return the phones of each arc as indices into ``known``.
+
+        Raises:
+            LatticeError: The lattice has no alignments, or not those of this model.
+        """
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(
-                "the lattice has no alignments to tell phones by; leave the transition model out", key=lattice.key
+                "the lattice has no alignments, which the transition model needs; omit the transition model",
+                key=lattice.key,
             )
         self._model.check(lattice)
         phone = np.where(self._model.is_final[lattice.ali], self._phone[self._model.phone[lattice.ali]], NO_PHONE)
@@ -67,7 +77,7 @@ class ArcPhones:
         if _SILENT.fullmatch(plain) or _SILENT.fullmatch(name):
             return NO_PHONE
         raise VocabularyError(
-            f"the phone {name!r} is none that words are spelled with, nor a silence; give a lexicon and confusion "
-            "costs in the recogniser's own phones",
+            f"the phone {name!r} is neither silence nor a phone of the pronunciations; give a lexicon and confusion "
+            "costs with the phones of the recogniser",
             path,
         )

@@ -1,4 +1,4 @@
-"""Confusion costs: distances between phones that a recogniser may confuse."""
+"""`Confusion`, costs of substituting, inserting and deleting phones."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ninja.lattice.arrays import frozen
 FORMAT = "ninja phone confusion 1"
 MAX_PHONES = 1000
 
-# Kondrak's features of the English phones. Consonants: place, manner, voice, nasal, retroflex, lateral. Vowels: height,
-# backness, roundness, length; a diphthong has the mean of its begin and end.
+# Kondrak's features of English phones. Consonants: place, manner, voice, nasal, retroflex, lateral. Vowels: height,
+# backness, roundness, length; the features of a diphthong are the mean of its two halves.
 _BILABIAL, _LABIODENTAL, _DENTAL, _ALVEOLAR, _PALATO_ALVEOLAR, _PALATAL, _VELAR, _GLOTTAL = (
     1.0, 0.95, 0.9, 0.85, 0.75, 0.7, 0.6, 0.1,
 )  # fmt: skip
@@ -50,7 +50,7 @@ _VOWELS = {
     "AW": ((_LOW + _HIGH) / 2, (_CENTRAL + _BACK) / 2, 0.5, 1),
     "OY": ((_MID + _HIGH) / 2, (_BACK + _FRONT) / 2, 0.5, 1),
 }  # fmt: skip
-# Saliences of the features, and the scores of a substitution without differences, of a vowel in one, and of a skip.
+# Saliences of the features, and the scores of an exact match, of a vowel in a match, and of a skip.
 _SYLLABIC, _PLACE, _MANNER, _VOICE, _NASAL, _RHOTIC, _LATERAL = 5, 40, 50, 10, 10, 10, 10
 _HEIGHT, _BACKNESS, _ROUND, _LENGTH = 5, 5, 5, 1
 _SAME, _VOWEL, _SKIP = 35, 10, -10
@@ -58,18 +58,24 @@ _SAME, _VOWEL, _SKIP = 35, 10, -10
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Costs of confusing phones; rows and columns follow ``phones``. A deleted consonant costs about 0.75."""
+    """Edit costs of phones; with the default costs, the deletion of a consonant costs about 0.75.
 
-    phones: tuple[str, ...]
+    Raises:
+        OptionError: There are too many phones or duplicates, a shape is wrong, or a cost is out of range.
+    """
+
+    phones: tuple[str, ...]  # in the order of rows and columns
     substitution: npt.NDArray[np.float32]  # [reference, hypothesis], ≥ 0; the diagonal is 0
-    insertion: npt.NDArray[np.float32]  # [hypothesis], > 0: in the hypothesis only
-    deletion: npt.NDArray[np.float32]  # [reference], > 0: in the reference only
-    source: str = field(default="")  # origin of the costs, for readers of a file
+    insertion: npt.NDArray[np.float32]  # cost of a phone that is only in the hypothesis, [phones], > 0
+    deletion: npt.NDArray[np.float32]  # cost of a phone that is only in the reference, [phones], > 0
+    source: str = field(default="")  # origin of the costs, as written to files
 
     def __post_init__(self) -> None:
         count = len(self.phones)
         if not 0 < count <= MAX_PHONES or len(set(self.phones)) < count:
-            raise OptionError(f"{count} phones, {len(set(self.phones))} of them different; 1 to {MAX_PHONES} are taken")
+            raise OptionError(
+                f"{count} phones, of which {len(set(self.phones))} are distinct; give 1 to {MAX_PHONES} distinct phones"
+            )
         for name, shape in (("substitution", (count, count)), ("insertion", (count,)), ("deletion", (count,))):
             cost = np.array(getattr(self, name), np.float32, order="C")
             if cost.shape != shape:
@@ -80,26 +86,27 @@ class Confusion:
             if (bad := ~(np.isfinite(cost) & (cost >= low))).any():
                 at = tuple(map(int, np.argwhere(bad)[0]))
                 named = " → ".join(self.phones[index] for index in at)
-                raise OptionError(f"the {name} cost of {named} is {cost[at]}, but costs are positive")
+                bound = ">= 0" if name == "substitution" else "> 0"
+                raise OptionError(f"the {name} cost of {named} is {cost[at]}, but must be finite and {bound}")
             object.__setattr__(self, name, frozen(cost))
         if (diagonal := np.diagonal(self.substitution)).any():
             phone = self.phones[int(np.flatnonzero(diagonal)[0])]
-            raise OptionError(f"{phone} costs {diagonal.max()} as itself, but must cost 0")
+            raise OptionError(f"substituting {phone} by itself costs {diagonal.max()}, but must cost 0")
 
     @cached_property
     def id(self) -> dict[str, int]:
-        """Row of each phone."""
+        """Index of each phone."""
         return {phone: number for number, phone in enumerate(self.phones)}
 
     @classmethod
     def articulatory(cls) -> Confusion:
-        """Return costs of the CMU dictionary's phones by how they are articulated.
+        """Return articulatory costs for the phones of the CMU dictionary.
 
-        They are Kondrak's ALINE similarities turned into distances. ALINE scores a substitution
-        ``35 − δ(p, q) − V(p) − V(q)`` with δ the differences of the features weighted by their saliences and V = 10 for
-        a vowel, and a skip ``−10``. The distance ``(s(x, x) + s(y, y)) / 2 − s(x, y)`` of two strings is then a sum
-        of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips; here in units of 35. A diphthong has
-        the mean of its halves' features.
+        These are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution by
+        ``35 − δ(p, q) − V(p) − V(q)``, where δ is the sum of feature differences weighted by their saliences and V is
+        10 for a vowel, and a skip by ``−10``. The distance of two strings, ``(s(x, x) + s(y, y)) / 2 − s(x, y)``, is
+        then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips; it is given in units of
+        35. The features of a diphthong are the mean of its two halves.
 
         Source: G. Kondrak 2002, "Algorithms for Language Reconstruction", section 4.5 (features, saliences), as given
         in NLTK, nltk/metrics/aline.py, unless a change is named there; alineR, raw.alignment (the saliences).
@@ -113,20 +120,24 @@ class Confusion:
 
     @classmethod
     def uniform(cls, phones: Sequence[str]) -> Confusion:
-        """Return costs of the plain edit distance: each edit costs 1."""
+        """Return the costs of the unweighted edit distance, where each edit costs 1."""
         count = len(phones)
         one = np.ones(count, np.float32)
         return cls(tuple(phones), 1 - np.eye(count, dtype=np.float32), one, one, "uniform")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Confusion:
-        """Read costs from a JSON file of `write`."""
+        """Read a JSON file written by `write`.
+
+        Raises:
+            FormatError: The file is damaged or has another format.
+        """
         try:
             content = json.loads(utf8.read(path))
         except (json.JSONDecodeError, RecursionError) as error:
-            raise FormatError(f"no JSON: {error}", path) from error
+            raise FormatError(f"not valid JSON: {error}", path) from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise FormatError(f'no phone confusions: there is no "format": "{FORMAT}"', path)
+            raise FormatError(f'not a phone confusion file: "format": "{FORMAT}" is missing', path)
         try:
             phones = tuple(str(phone) for phone in content["phones"])
             substitution, insertion, deletion = (
@@ -149,29 +160,33 @@ class Confusion:
             file.write("{" + ",\n ".join(parts) + "}\n")
 
     def distance(self, reference: Sequence[str], hypothesis: Sequence[str]) -> float:
-        """Return the weighted edit distance of two strings of phones."""
+        """Return the weighted edit distance of two phone strings."""
         rows, columns = self.numbers(reference), self.numbers(hypothesis)
         before: list[float] = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
         for row in rows:
             now = [before[0] + float(self.deletion[row])]
-            for place, column in enumerate(columns):
-                substituted = before[place] + float(self.substitution[row, column])
-                lost = before[place + 1] + float(self.deletion[row])
-                now.append(min(substituted, lost, now[place] + float(self.insertion[column])))
+            for index, column in enumerate(columns):
+                substituted = before[index] + float(self.substitution[row, column])
+                deleted = before[index + 1] + float(self.deletion[row])
+                now.append(min(substituted, deleted, now[index] + float(self.insertion[column])))
             before = now
         return before[-1]
 
     def numbers(self, phones: Sequence[str]) -> list[int]:
-        """Return the row of each of some phones."""
+        """Return the indices of phones.
+
+        Raises:
+            OptionError: There are no costs for a phone.
+        """
         try:
             return [self.id[phone] for phone in phones]
         except KeyError as error:
             known = " ".join(self.phones[:8])
-            raise OptionError(f"there are no confusion costs for the phone {error}; there are for {known} …") from None
+            raise OptionError(f"no confusion costs for the phone {error}; known phones are {known} …") from None
 
 
 def _difference(reference: str, hypothesis: str) -> float:
-    """Return Kondrak's δ of two phones: the differences of their features, weighted by salience."""
+    """Return Kondrak's δ of two phones, the sum of their feature differences weighted by salience."""
     if reference in _VOWELS and hypothesis in _VOWELS:
         differences = np.abs(np.subtract(_VOWELS[reference], _VOWELS[hypothesis]))
         rhotic = _RHOTIC * ((reference == "ER") != (hypothesis == "ER"))
@@ -182,7 +197,7 @@ def _difference(reference: str, hypothesis: str) -> float:
 
 
 def _as_consonant(phone: str) -> tuple[float, ...]:
-    """Return the features for the comparison of a phone with a consonant."""
+    """Return the consonant features of a phone, which may be a vowel."""
     if phone in _CONSONANTS:
         return _CONSONANTS[phone]
     # The place of a vowel is that of its tongue, palatal to velar; its manner continues the scale after approximants.

@@ -1,4 +1,4 @@
-"""Letters instead of phones, for languages without a lexicon."""
+"""Letters as a substitute for phones, for languages without a lexicon."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.confusion import MAX_PHONES, Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer
 
-EDIT = 0.5  # cost of inserting, deleting or replacing a letter; words have more letters than phones
+EDIT = 0.5  # cost of inserting, deleting or substituting a letter; below 1, as words have more letters than phones
 
 
 class LetterPronouncer(Pronouncer):
-    """Pronounces words as their letters, without case, accents and punctuation."""
+    """Use the letters of a word, without case, accents and punctuation, as its pronunciation."""
 
     def __init__(self) -> None:
         super().__init__({}, lambda word: [letters] if (letters := _letters(word)) else [])
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
-        """Return the letters of each word of a phrase; its own pronunciations are ignored."""
+        """Return the letters of each word of a phrase; pronunciations given with the phrase are ignored."""
         return super().of_phrase(replace(phrase, pronunciations=()))
 
     def _look_up(self, word: str) -> list[Phones]:
@@ -34,8 +34,8 @@ class LetterPronouncer(Pronouncer):
 def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confusion:
     """Return confusion costs of `EDIT` for the letters of phrases and words.
 
-    Of more than `confusion.MAX_PHONES` distinct letters those of the most texts are included; phrases and words with
-    others cannot be compared.
+    If there are more than `confusion.MAX_PHONES` distinct letters, those that occur in most texts are included; phrases
+    and words with other letters cannot be compared.
     """
     phrases = (phrase.text for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     counts = Counter(letter for text in chain(phrases, words) for letter in {*_letters(text)})
@@ -46,9 +46,9 @@ def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confu
 
 
 def plain_letters(text: str) -> str:
-    """Return the letters and digits of a text in lower case, and apostrophes; without accents.
+    """Return the letters, digits and apostrophes of a text, in lower case and without accents.
 
-    Hangul syllables are decomposed into their jamo.
+    Hangul syllables are decomposed into jamo.
     """
     if text.isascii():
         return "".join(letter for letter in text.lower() if letter.isalnum() or letter == "'")

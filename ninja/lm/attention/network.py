@@ -1,13 +1,14 @@
-"""Networks with attention as language models: cached keys and values, and whole tries in one pass.
+"""Attention networks as language models: keys and values are cached per history, and a trie is scored in one pass.
 
-A trie of words in depth-first order is cut into blocks that the network reads independently.
+A word trie in depth-first order is divided into blocks that the network reads independently.
 
     <s> ─ a ─ b ─ c            rank    0 1 2 3 4 5
         │   └ d                node    a b c d e f
-        └ e ─ f                end     4 3 3 4 6 6     the ranks rank … end − 1 are a node and its descendants
+        └ e ─ f                end     4 3 3 4 6 6     ranks from a node's rank to end − 1: the node and its descendants
 
-In this order every ancestor of a node in a run of ranks is either in the run or an ancestor of its first node. So a
-block is a run and the path to it, and a node is an ancestor of another exactly if ``rank ≤ other rank < end``.
+In this order every ancestor of a node in a run of ranks is either in the run or an ancestor of the run's first node. So
+a block consists of a run and the path to it, and a node is an ancestor of another if and only if
+``rank ≤ other rank < end``.
 """
 
 from __future__ import annotations
@@ -25,33 +26,37 @@ from ninja.lm.recurrent.state_pool import StatePoolLM
 from ninja.lm.text import runs
 from ninja.lm.word_map import Words
 
-GATHER_BYTES = 16 * 2**20  # keys and values gathered at once; more is slower, as it exceeds caches
-BLOCK_NODES = 128  # nodes of a trie per block; attention is quadratic in it
-BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # per pass; fewer are slower, more only take memory
+GATHER_BYTES = 16 * 2**20  # keys and values gathered at once; larger batches exceed CPU caches and are slower
+BLOCK_NODES = 128  # trie nodes per block; the cost of attention is quadratic in it
+BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # per pass; fewer are slower, more take memory without a gain
 
 Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Nodes that are read together: the path to a run, and the run."""
+    """Trie nodes that are read together: the path to a run, followed by the run."""
 
     rank: Ids  # [tokens], without <s>
-    num_above: int  # nodes of the path
+    num_above: int  # number of nodes on the path
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """A trie below ``<s>`` in depth-first order; arrays by rank, [nodes] each."""
+    """A word trie below ``<s>`` in depth-first order; all arrays are indexed by rank and have shape [nodes]."""
 
     node: Ids
-    parent: Ids  # rank of the parent; −1 = <s>
+    parent: Ids  # rank of the parent; −1 for <s>
     end: Ids  # first rank after the descendants
-    depth: Ids  # words after <s>, including the node's
+    depth: Ids  # number of words after <s>, including the node's word
 
     @classmethod
     def of(cls, parent: npt.NDArray[np.integer]) -> Forest:
-        """Order a trie by the parent of each node, [nodes], which precedes it; −1 = child of ``<s>``."""
+        """Order a trie depth-first.
+
+        Args:
+            parent: Parent of each node, which precedes the node; −1 for children of ``<s>``; [nodes].
+        """
         above = parent.tolist()
         size = [1] * len(above)
         for node in range(len(above) - 1, -1, -1):
@@ -66,18 +71,18 @@ class Forest:
                 rank[node], free[upper] = free[upper], free[upper] + size[node]
                 depth[node] = depth[upper] + 1
             free[node] = rank[node] + 1
-        place = np.array(rank, np.int64)
-        order = np.empty_like(place)
-        order[place] = np.arange(len(place))
-        upper_rank = np.where(parent < 0, -1, place[parent])[order] if len(place) else place
-        return cls(order, upper_rank, np.array(size, np.int64)[order] + np.arange(len(place)), np.array(depth)[order])
+        ranks = np.array(rank, np.int64)
+        order = np.empty_like(ranks)
+        order[ranks] = np.arange(len(ranks))
+        upper_rank = np.where(parent < 0, -1, ranks[parent])[order] if len(ranks) else ranks
+        return cls(order, upper_rank, np.array(size, np.int64)[order] + np.arange(len(ranks)), np.array(depth)[order])
 
     def blocks(self, size: int) -> list[Block]:
-        """Cut into runs of `size` nodes; the last may be shorter."""
+        """Divide the trie into blocks with runs of `size` nodes; the last may be shorter."""
         return [self._block(first, min(first + size, len(self.node))) for first in range(0, len(self.node), size)]
 
     def sentences(self) -> list[Block]:
-        """Cut after each leaf, so that every block is one sentence."""
+        """Divide the trie after each leaf, so that every block is one sentence."""
         leaf = np.flatnonzero(self.end == np.arange(1, len(self.node) + 1))
         begin = [0, *(leaf + 1).tolist()][: len(leaf)]
         return [self._block(first, last) for first, last in zip(begin, (leaf + 1).tolist(), strict=True)]
@@ -92,13 +97,16 @@ class Forest:
 
 
 def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
-    """Group blocks of similar length: at most `max_tokens` with padding and ``<s>``, or a single block."""
+    """Group blocks of similar length into batches of at most `max_tokens`, including padding and ``<s>``.
+
+    A block that exceeds `max_tokens` forms its own batch.
+    """
     ordered = sorted(blocks, key=lambda block: len(block.rank))
     return [ordered[run] for run in runs([len(block.rank) + 1 for block in ordered], max_tokens)]
 
 
 def pad(blocks: list[Block], padding: int) -> Ids:
-    """Pad blocks after ``<s>``, which is −1: ranks, [blocks, tokens]."""
+    """Return the ranks of blocks, [blocks, tokens]: −1 for ``<s>``, the block, then `padding`."""
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1
@@ -108,19 +116,19 @@ def pad(blocks: list[Block], padding: int) -> Ids:
 
 
 class AttentionLM(StatePoolLM):
-    """A network with attention as a `LanguageModel`.
+    """An attention network as a `LanguageModel`.
 
-    A row of the pool contains the keys and values of the history's last word, and then the network's output. A slot
-    stores its parent; released slots are freed when no longer history needs them.
+    A row of the pool contains the keys and values of the history's last word, followed by the network's output. Each
+    slot stores its parent. A released slot is freed once no descendant history needs it.
 
-        <s> ◄── the ◄── cat ◄── sat          one slot each; `advance` gathers the slots of a path to <s>
+        <s> ◄── the ◄── cat ◄── sat          one slot per word; `advance` gathers the slots on the path to <s>
                   ▲──── dog
 
-    `score_trie` uses no slots: it reads blocks of the trie, in which each word attends to its ancestors.
+    `score_trie` uses no slots; it reads blocks of the trie, in which each word attends to its ancestors.
     """
 
     scores_tries = True
-    _block_nodes: int | None = BLOCK_NODES  # None if the network can only read sentences
+    _block_nodes: int | None = BLOCK_NODES  # None if the network can read only sentences
 
     def __init__(
         self,
@@ -131,26 +139,46 @@ class AttentionLM(StatePoolLM):
         gathered: int,
         options: LoadOptions,
     ) -> None:
-        """Make an empty pool; each word caches `cache` numbers, of which attention gathers `gathered` at once."""
+        """Create an empty pool.
+
+        Args:
+            words: Vocabulary and special words.
+            embedding: Output embedding, [words, width].
+            bias: Output bias, [words].
+            cache: Number of cached values per word.
+            gathered: Number of these that attention gathers at once.
+            options: Load options.
+        """
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
         self._gathered_bytes = max(1, gathered) * self._states.element_size()
-        self._parent = np.empty(0, np.int64)  # slot that each slot extends, −1 = <s>
-        self._depth = np.empty(0, np.int64)  # words after <s>
-        self._references = np.empty(0, np.int64)  # 1 for the caller, and 1 for each slot that extends it
+        self._parent = np.empty(0, np.int64)  # parent slot, −1 for <s>
+        self._depth = np.empty(0, np.int64)  # number of words after <s>
+        self._references = np.empty(0, np.int64)  # 1 for the caller, plus the number of child slots
 
     @abstractmethod
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
-        """Read a word after each history, given by `path`, slots left-padded with −1; return rows, float32 [n, row]."""
+        """Read a word after each history and return the pool rows, float32 [n, row].
+
+        Args:
+            path: Slots of each history, left-padded with −1, [n, words].
+            words: The words to read, [n].
+        """
 
     @abstractmethod
     def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Read blocks of a trie, where `mask` permits attention; return outputs, [blocks, tokens, embedding]."""
+        """Read blocks of a trie and return the outputs, [blocks, tokens, embedding].
+
+        Args:
+            word: Word ids, [blocks, tokens].
+            position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
+            mask: True where a token (second dimension) may attend to a token (third), [blocks, tokens, tokens].
+        """
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
         return self._read(np.empty((len(row), 0), np.int64), words)
 
     def twin(self) -> None:
-        """See `LanguageModel.twin`; None, as single products are large enough for all cores."""
+        """Return None, as a single matrix product is large enough for all cores; see `LanguageModel.twin`."""
 
     @torch.inference_mode()
     def start(self, count: int) -> np.ndarray:
@@ -190,17 +218,17 @@ class AttentionLM(StatePoolLM):
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`.
 
-        Every node with children is read in one block; a block also reads the path to its first node.
+        Every node with children is read in exactly one run; a block also reads the path to the first node of its run.
         """
         num_nodes = len(parent)
         has_children = np.zeros(num_nodes, np.bool_)
         has_children[parent[parent >= 0]] = True
         inner = np.flatnonzero(has_children)
-        place = np.full(num_nodes + 1, -1)  # the last entry, index −1, is <s>
-        place[inner] = np.arange(len(inner))
-        forest = Forest.of(place[parent[inner]])
+        index = np.full(num_nodes + 1, -1)  # the last entry, index −1, is <s>
+        index[inner] = np.arange(len(inner))
+        forest = Forest.of(index[parent[inner]])
         score = np.empty(num_nodes, np.float32)
-        read = np.full(num_nodes + 1, -1)  # row of a node's output in the current batch
+        read = np.full(num_nodes + 1, -1)  # row of each node's output in the current batch
         for nodes, output in self._forest_outputs(forest, word[inner]):
             nodes = np.append(inner, -1)[nodes]
             read[nodes] = np.arange(len(nodes))
@@ -213,10 +241,10 @@ class AttentionLM(StatePoolLM):
         return score
 
     def _forest_outputs(self, forest: Forest, word: npt.NDArray[np.int32]) -> Iterator[tuple[Ids, torch.Tensor]]:
-        """Read a forest; yield nodes, −1 for ``<s>``, and their outputs, float32 [nodes, embedding]."""
+        """Read a forest in batches; yield nodes, −1 for ``<s>``, and their outputs, float32 [nodes, embedding]."""
         yield np.array([-1]), self._start_row[:, self._output :]
         size = len(forest.node)
-        # By rank, with two more entries: padding at index `size`, and <s> at index −1.
+        # Indexed by rank, with two more entries: padding at index `size`, and <s> at index −1.
         words = self._tensor(np.concatenate((word[forest.node], np.full(2, self.bos))))
         depth = self._tensor(np.concatenate((forest.depth, [0, 0])))
         end = self._tensor(np.concatenate((forest.end, [size + 1, size + 1])))
@@ -233,7 +261,7 @@ class AttentionLM(StatePoolLM):
             yield forest.node[ranks[in_run]], output.index_select(0, self._tensor(np.flatnonzero(in_run))).float()
 
     def _pieces(self, slots: Ids) -> Iterator[Ids]:
-        """Cut a batch into index arrays of similar depth, the deepest first, within the limit of `GATHER_BYTES`."""
+        """Divide a batch into index arrays of similar depth within `GATHER_BYTES`, the deepest first."""
         order = np.argsort(-self._depth[slots], kind="stable")
         first = 0
         while first < len(order):
@@ -244,10 +272,10 @@ class AttentionLM(StatePoolLM):
             first += len(batch)
 
     def _paths(self, slots: Ids) -> Ids:
-        """Return the paths from ``<s>`` to slots, the deepest first, left-padded with −1, [n, words]."""
+        """Return the paths from ``<s>`` to slots that are sorted by falling depth, left-padded with −1, [n, words]."""
         path = np.empty((len(slots), int(self._depth[slots[0]]) + 1), np.int64)
-        for place in range(path.shape[1] - 1, -1, -1):
-            path[:, place] = slots
+        for column in range(path.shape[1] - 1, -1, -1):
+            path[:, column] = slots
             slots = np.where(slots >= 0, self._parent[slots], -1)
         return path
 

@@ -18,9 +18,9 @@ from ninja.models.transformer import TransformerLanguageModel
 
 
 class TransformerLM(AttentionLM):
-    """A Transformer network as a `LanguageModel`.
+    """A Transformer as a `LanguageModel`.
 
-    A row of the pool contains, for the last word, the keys and values of each block, and then the network's output.
+    A row of the pool contains the keys and values of the last word in each block, followed by the network's output.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class TransformerLM(AttentionLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Use the weights of a trained network, as `ninja.lm.recurrent.lstm.LstmLM` does."""
+        """Use the weights of a trained network; arguments as for `ninja.lm.recurrent.lstm.LstmLM`."""
         config = module.config
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
         self.config = config

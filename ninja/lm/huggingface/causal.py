@@ -1,4 +1,4 @@
-"""Causal subword networks of Hugging Face as language models over words, whose scores are sums over pieces."""
+"""Causal Hugging Face models as language models over words; the score of a word is the sum over its pieces."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ninja.lm.units import Ids, UnitLM
 class CausalLM(UnitLM):
     """A causal subword network as a `LanguageModel` with an open vocabulary; see `UnitLM`.
 
-    The space before a word is part of its first piece, so the end of a word has no cost of its own. ``</s>`` is the
-    piece that ends a text, directly after the last word.
+    The space before a word is part of its first piece, so the end of a word has no separate cost. ``</s>`` is the piece
+    that ends a text, directly after the last word.
     """
 
     spells_words = True
@@ -33,7 +33,7 @@ class CausalLM(UnitLM):
 
     @property
     def num_slots(self) -> int:
-        """Number of slots in use, including those that only longer histories need."""
+        """Number of slots in use, including released slots that longer histories still need."""
         return self._pieces.num_slots
 
     @property

@@ -1,4 +1,4 @@
-"""Masked language models of Hugging Face, which score the sentences of n-best lists by pseudo-log-likelihood."""
+"""Masked Hugging Face models, which score the sentences of n-best lists by pseudo-log-likelihood."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from ninja.lm.text import runs
 
 BATCH_PIECES = 1024  # pieces per pass; their logits over a vocabulary of 30,000 take 120 MB
 
-REFUSAL = "a masked language model scores whole sentences, not words after a history; use nbest, and no mixture"
+REFUSAL = (
+    "a masked language model can score only whole sentences, not words after a history; use --algorithm nbest, without "
+    "a mixture"
+)
 
 
 class MaskedLM(LanguageModel):
-    """A masked language model, which only scores whole sentences, not words after a history.
+    """A masked language model, which can score only whole sentences, not words after a history.
 
-    A sentence's score is Σ ln P(piece | all other pieces of the sentence), each piece masked in turn. It is not a
-    probability, but ranks sentences well. The pieces around the sentence are not predicted, so ``</s>`` costs nothing.
+    The score of a sentence is Σ ln P(piece | all other pieces of the sentence), with each piece masked in turn. It is
+    not a probability, but ranks sentences well. The special pieces around the sentence are not scored, so ``</s>`` has
+    no cost.
 
     Source: Salazar, Liang, Nguyen, Kirchhoff, "Masked language model scoring", 2020, equation 1.
     """
@@ -36,7 +40,15 @@ class MaskedLM(LanguageModel):
     def __init__(
         self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, max_batch: int | None
     ) -> None:
-        """Use a network; `marks` are the pieces before and after a sentence, and the mask."""
+        """Use a network.
+
+        Args:
+            model: The network.
+            spelling: Maps words to pieces.
+            marks: Ids of the pieces before and after a sentence, and of the mask.
+            longest: Maximum number of pieces per input, including `marks`.
+            max_batch: Maximum number of inputs per pass of the network; None for no limit.
+        """
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0
         self.eos = 1
@@ -63,22 +75,22 @@ class MaskedLM(LanguageModel):
         return self._spelling.advice(words)
 
     def start(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise a `ModelError`: words after a history have no scores."""
+        """Raise a `ModelError`, as the model cannot score words after a history."""
         raise ModelError(REFUSAL)
 
     advance = logprob = start
 
     def release(self, slots: np.ndarray) -> None:
-        """See `LanguageModel.release`; there are no slots."""
+        """Do nothing, as there are no slots."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """Score the sentences of a trie whose leaves are all ``</s>``.
+        """Score the sentences of a trie whose leaves are all ``</s>``; see `LanguageModel.score_trie`.
 
         Returns:
-            Pseudo-log-likelihoods of sentences at ``</s>``, and 0 at words, float32 [n].
+            The pseudo-log-likelihood of the sentence at each ``</s>``, and 0 at words, float32 [n].
 
         Raises:
-            ModelError: A leaf is a word, so its sentence is incomplete.
+            ModelError: A leaf is not ``</s>``, so its sentence is incomplete.
         """
         leaf = np.ones(len(parent), np.bool_)
         leaf[parent[parent >= 0]] = False
@@ -98,11 +110,15 @@ class MaskedLM(LanguageModel):
 
     @torch.inference_mode()
     def score_sentences(self, sentences: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.float64]:
-        """Score whole sentences of word ids without ``<s>`` and ``</s>``.
+        """Score whole sentences.
+
+        In a sentence longer than the network's input, each piece is predicted from a window around it.
+
+        Args:
+            sentences: Word ids of each sentence, without ``<s>`` and ``</s>``.
 
         Returns:
-            Pseudo-log-likelihoods, natural log, float64 [sentences]; 0 for empty sentences. In a sentence longer than
-            the network's input, each piece is predicted from a window around it.
+            Natural-log pseudo-likelihoods, float64 [sentences]; 0 for empty sentences.
         """
         pieces = [self._pieces(np.asarray(sentence, np.int64)) for sentence in sentences]
         total = np.zeros(len(pieces))
@@ -116,14 +132,14 @@ class MaskedLM(LanguageModel):
         return total
 
     def _window(self, pieces: npt.NDArray[np.int64], index: int) -> tuple[npt.NDArray[np.int64], int]:
-        """Return the window around a piece that fits the network, with sentence marks, and the piece's index in it."""
+        """Return the largest window around a piece, including special pieces, and the piece's index in the window."""
         size = self._longest - 2
         first = min(max(index - size // 2, 0), max(len(pieces) - size, 0))
         window = pieces[first : first + size]
         return np.concatenate(([self._marks[0]], window, [self._marks[1]])), index - first + 1
 
     def _score(self, rows: list[tuple[npt.NDArray[np.int64], int]]) -> npt.NDArray[np.float64]:
-        """Predict one piece in each row; rows rise in length; return natural-log probabilities [rows]."""
+        """Predict one piece per row and return natural-log probabilities, [rows]; the last row is the longest."""
         sentence = np.full((len(rows), len(rows[-1][0])), self._marks[1], np.int64)
         inside = np.zeros(sentence.shape, np.int64)
         for number, (window, _) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Run causal networks of the transformers library on pieces, with cached keys and values along a trie of histories."""
+"""Run causal networks of the transformers library on pieces, with keys and values cached along a trie of histories."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ninja.lm.text import LONGEST_SENTENCE
 from ninja.lm.trie import score_by_levels
 from ninja.lm.word_map import Words
 
-NO_LIMIT = 2**31  # pieces, for a network without a longest input
+NO_LIMIT = 2**31  # pieces, for a network without a maximum input length
 READ_AT_ONCE = 8192  # pieces per pass when windows slide
-TOLERANCE = 1e-3  # nats between two ways to compute a score
-HALF_TOLERANCE = 0.1  # the same in half precision
-# Errors that architectures raise for unsupported arguments.
+TOLERANCE = 1e-3  # nats by which two ways to compute a score may differ
+HALF_TOLERANCE = 0.1  # the same for reduced precision
+# Errors that networks raise for unsupported arguments.
 UNSUPPORTED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError)
 
 
@@ -42,12 +42,12 @@ class _CacheLayer:
 class PieceLM(AttentionLM):
     """A network of the transformers library as a `LanguageModel` over pieces.
 
-    Its logits must be the product of the last layer's output and an output embedding, as in nearly all networks
-    (`LogitsLM` runs the others). `open_pieces` tests two optional abilities: continuing from cached keys and values,
-    and reading a trie with a custom attention mask.
+    The logits must be the product of the last layer's output and an output embedding, as in nearly all networks;
+    `LogitsLM` runs the others. `open_pieces` tests two optional features: continuing from cached keys and values, and
+    reading a trie with a custom attention mask.
 
-    Whenever the window of a history is full, its first half is dropped: up to the window's size L, a piece is
-    predicted from all pieces before it, later pieces from the last L − L/2 to L.
+    When a history fills the network's input length L, its first half is dropped. So the first L pieces are predicted
+    from all earlier pieces, and later pieces from the last L/2 to L.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class PieceLM(AttentionLM):
 
         Args:
             model: The model, for its configuration.
-            network: The part of it to run.
+            network: The submodule to run.
             head: Output embedding [pieces, width] and bias [pieces].
-            bos: The piece that begins a text.
-            cache: Shapes of the cached keys and values of its layers, None = no cache.
+            bos: Id of the piece that begins a text.
+            cache: Shapes of the cached keys and values per layer; None for no cache.
+            options: Load options.
         """
-        words = Words(SymbolTable([]), bos, bos, None)  # pieces have no spellings
-        # Without a cache a row contains the piece itself, which is exact in float32 up to 2**24.
+        words = Words(SymbolTable([]), bos, bos, None)  # pieces need no symbol table
+        # Without a cache, a row contains the id of the piece, which is exact in float32 up to 2**24.
         width = 1 if cache is None else sum(layer.heads * (layer.key_width + layer.value_width) for layer in cache)
         super().__init__(words, *head, width, width, options)
         self._network = network
@@ -78,7 +79,7 @@ class PieceLM(AttentionLM):
         self._piece = np.empty(0, np.int64)  # by slot
         self._dtype = dtype_of(model)
         self._uncached = {"use_cache": False} if _takes(network, "use_cache") else {}
-        # Custom masks override sliding-window attention, so they may not cover more pieces than its window.
+        # Custom masks override sliding-window attention, so they must not cover more pieces than its window.
         config = getattr(model, "config", None)
         windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
@@ -88,7 +89,7 @@ class PieceLM(AttentionLM):
 
     @property
     def num_pieces(self) -> int:
-        """Number of pieces that have scores."""
+        """Number of pieces in the output vocabulary."""
         return len(self._embedding)
 
     @property
@@ -97,7 +98,7 @@ class PieceLM(AttentionLM):
         return self._dtype is torch.float32
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Tell which histories are ``<s>`` alone, [n]."""
+        """Return which histories consist of ``<s>`` only, bool [n]."""
         return np.equal(self._depth[slots], 0)
 
     def start(self, count: int) -> np.ndarray:
@@ -107,7 +108,7 @@ class PieceLM(AttentionLM):
         return slots
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.advance`; a full window slides."""
+        """See `LanguageModel.advance`; the first half of a full window is dropped."""
         full = self._depth[slots] + 1 >= self._longest
         if not full.any():
             new = super().advance(slots, words)
@@ -128,19 +129,19 @@ class PieceLM(AttentionLM):
         depth: list[int] = []
         for above in parent.tolist():
             depth.append(1 if above < 0 else depth[above] + 1)
-        window = self._window if self._block_nodes is not None else None  # which custom masks override
+        window = self._window if self._block_nodes is not None else None  # custom masks would override the window
         if max(depth, default=0) > min(self._longest, window or NO_LIMIT):
             return score_by_levels(self, parent, word)
         return super().score_trie(parent, word)
 
     def enable_tries(self, enabled: bool) -> None:
-        """Choose whether the network reads tries, or instead their sentences one by one."""
+        """Set whether the network reads tries with a custom mask, or the sentences of a trie one by one."""
         wide = self._window is None or self._window >= LONGEST_SENTENCE
         self._block_nodes = type(self)._block_nodes if enabled and wide else None
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         inside = path >= 0
-        length = inside.sum(1)  # pieces before, [n]
+        length = inside.sum(1)  # number of earlier pieces, [n]
         path = np.where(inside, path, path[:, -1:])  # padding is masked
         before = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, width]
         before = before.view(*path.shape, self._output)
@@ -170,7 +171,7 @@ class PieceLM(AttentionLM):
 
     @torch.inference_mode()
     def _slide(self, slots: Ids) -> Ids:
-        """Make slots for the second halves of full windows."""
+        """Create histories that contain only the second halves of full windows; return their slots."""
         length = self._longest - self._longest // 2
         piece = self._piece[self._paths(slots)[:, -length:]]  # [n, length]
         new = self._slots.take(piece.size).reshape(piece.shape)
@@ -185,7 +186,7 @@ class PieceLM(AttentionLM):
         self._piece[new] = piece
         self._parent[new] = np.concatenate((np.full((len(slots), 1), -1), new[:, :-1]), 1)
         self._depth[new] = np.arange(length)
-        self._references[new] = 1  # that of the next piece, or of the caller for the last
+        self._references[new] = 1  # from the next piece, or from the caller for the last
         self._normaliser[new] = np.nan
         return new[:, -1].copy()
 
@@ -202,7 +203,7 @@ class PieceLM(AttentionLM):
         return torch.cat([*cached, self._outputs_of(output)], 2).flatten(0, 1)
 
     def _outputs_of(self, output: Any) -> torch.Tensor:
-        """Return the part of a network's result that a row stores, float32 [n, pieces, embedding]."""
+        """Return the part of a network's output that a row stores, float32 [n, pieces, embedding]."""
         hidden: torch.Tensor = output.last_hidden_state.float()
         return hidden
 
@@ -231,7 +232,7 @@ class PieceLM(AttentionLM):
         return self._outputs_of(output)
 
     def _plain(self, sentence: torch.Tensor) -> torch.Tensor:
-        """Read sentences: [sentences, pieces] → [sentences, pieces, embedding]."""
+        """Read sentences, [sentences, pieces], and return outputs, [sentences, pieces, embedding]."""
         return self._outputs_of(self._network(input_ids=sentence, **self._uncached))
 
     def _grow(self, capacity: int) -> None:
@@ -241,18 +242,17 @@ class PieceLM(AttentionLM):
 
 
 class LogitsLM(PieceLM):
-    """A network of which only the logits are used: quantised, wrapped in another module, or computing them differently.
+    """A network whose logits are used directly, as it is quantised, wrapped or has another output layer.
 
-    A row stores the natural-log probability of every piece, 4 bytes each, which takes more memory than `PieceLM` by the
-    ratio of the number of pieces to the width of the network.
+    A row stores the natural-log probabilities of all pieces, which take more memory than the rows of `PieceLM`.
     """
 
     def __init__(
         self, model: Any, num_pieces: int, bos: int, cache: list[_CacheLayer] | None, options: LoadOptions
     ) -> None:
-        """Use a module on its device that returns ``logits``."""
+        """Use a module that returns ``logits``, on its device."""
         self._normalizes = options.normalized
-        # Logits are normalised when they are computed, since there is no output embedding for later.
+        # Logits are normalised when they are computed, as there is no output embedding to do it later.
         plain = replace(options, normalize=False)
         super().__init__(model, model, (torch.empty(0, num_pieces), None), bos, cache, plain)
         self.state_size = None  # hidden states are unknown
@@ -264,7 +264,7 @@ class LogitsLM(PieceLM):
 
     @property
     def num_pieces(self) -> int:
-        """Number of pieces that have scores."""
+        """Number of pieces in the output vocabulary."""
         return self._embedding.shape[1]
 
     def _outputs_of(self, output: Any) -> torch.Tensor:
@@ -277,10 +277,18 @@ class LogitsLM(PieceLM):
 
 @torch.inference_mode()
 def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = None) -> PieceLM:
-    """Wrap a causal network as a `LanguageModel` over pieces, using the abilities that reproduce its scores.
+    """Wrap a causal network as a `LanguageModel` over pieces.
+
+    Caching and tries are used only if they reproduce the network's scores in a test.
+
+    Args:
+        model: The network.
+        bos: Id of the piece that begins a text.
+        options: Load options; the device is that of the network.
+        path: Path of the model, for messages.
 
     Raises:
-        ModelError: The module returns no logits for pieces.
+        ModelError: The module returns no logits.
     """
     device = device_of_module(model)
     options = replace(options, device=str(device))
@@ -288,7 +296,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     try:
         logits = model(input_ids=sentence).logits
     except UNSUPPORTED as error:
-        message = f"{type(model).__name__} returns no logits for input_ids ({reason(error)}); Ninja cannot run it"
+        message = f"{type(model).__name__} returns no logits for input_ids ({reason(error)}), so Ninja cannot run it"
         raise ModelError(message, path) from error
     num_pieces = logits.shape[-1]
 
@@ -303,7 +311,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
 
     uncached = make(None)
     uncached.enable_tries(False)
-    # A small trie of pieces from all over the vocabulary, with branches and leaves at several depths.
+    # A small trie of pieces from the whole vocabulary, with branches and leaves at several depths.
     parent = np.array([-1, -1, 0, 0, 2, 2, 4, 3, 1, 8], np.int32)
     piece = np.linspace(0, num_pieces - 1, len(parent)).astype(np.int32)
     expected = uncached.score_trie(parent, piece)
@@ -337,19 +345,19 @@ def _inside(model: Any) -> list[Any]:
 
 
 def _takes(network: Any, name: str) -> bool:
-    """Tell whether a network accepts an argument."""
+    """Return whether a network accepts an argument."""
     parameters = inspect.signature(network.forward).parameters.values()
     return any(parameter.name == name or parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _is_product(model: Any, sentence: torch.Tensor, logits: torch.Tensor) -> bool:
-    """Tell whether logits are a network's output times its output embedding."""
+    """Return whether the logits are the product of the network's output and its output embedding."""
     try:
         head = model.get_output_embeddings()
         output = model.base_model(input_ids=sentence, use_cache=False).last_hidden_state
         bias = getattr(head, "bias", None)
         product = linear(output.float(), head.weight.float(), None if bias is None else bias.float())
-    except UNSUPPORTED:  # such as a quantised embedding of another shape
+    except UNSUPPORTED:  # for example, a quantised embedding has another shape
         return False
     close = 1e-4 if dtype_of(model) is torch.float32 else 5e-2
     return product.shape == logits.shape and bool(torch.allclose(logits.float(), product, close, close))

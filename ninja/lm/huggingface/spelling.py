@@ -1,4 +1,4 @@
-"""Split words into the pieces of a subword model, when a word is first scored."""
+"""Map words to the pieces of a subword model, when a word is first scored."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 from ninja.lm.protocol import TextTransform
 from ninja.lm.word_map import BOS, EOS, UNK
 
-CARRIER = "a"  # put before a word to get its pieces inside a sentence
-PROBE = (
-    "\ue000\U000f0000"  # private-use characters: a tokenizer with pieces for them, such as bytes, can spell anything
-)
-UPPER_SHARE = 0.9  # of words in upper case, from which lattices count as upper case
-PIECES_RATIO = 1.25  # of pieces in upper to lower case, from which the model's text counts as lower case
+CARRIER = "a"  # a word put before another to get its pieces inside a sentence
+PROBE = "\ue000\U000f0000"  # private-use characters; a tokenizer that can spell them, such as by bytes, can spell any
+UPPER_SHARE = 0.9  # fraction of words in upper case from which lattices count as upper-case
+PIECES_RATIO = 1.25  # ratio of pieces in upper and lower case from which the model's text counts as lower-case
 
 
 class Spelling:
-    """A vocabulary of words and the pieces of each.
+    """A growing vocabulary of words, and the pieces of each word.
 
     The words are ``<s>`` (0), ``</s>`` (1), ``<unk>`` (2) if the tokenizer has an unknown piece, and then all words
-    that were looked up and can be spelled. A word's pieces inside a sentence are those that the tokenizer adds to a
-    sentence for a space and the word, with leading spaces (``Ġthe``, ``▁the``) or marked continuations (``the ##re``)
-    as in training. Its pieces at the beginning of a sentence may differ.
+    that were looked up and can be spelled. The pieces of a word inside a sentence are those that the tokenizer appends
+    for a space and the word, with leading spaces (``Ġthe``, ``▁the``) or marked continuations (``the ##re``) as in
+    training. The pieces at the beginning of a sentence may differ.
     """
 
     def __init__(
@@ -43,13 +41,16 @@ class Spelling:
         multi_char: str | None = None,
         path: str | None = None,
     ) -> None:
-        """Use a tokenizer and the pieces that begin and end a text.
+        """Use a tokenizer.
 
         Args:
-            num_pieces: Pieces that the network reads.
+            tokenizer: A tokenizer of the transformers library.
+            bos: Id of the piece that begins a text.
+            eos: Id of the piece that ends a text.
+            num_pieces: Number of pieces that the network reads.
             transform: Applied to words before they are split; ``"lower"`` for lattices in upper case.
-            multi_char: Replaced by spaces in multiwords.
-            path: Name of the model in messages.
+            multi_char: Character that separates the parts of multiwords, which is replaced by a space.
+            path: Path of the model, for messages.
         """
         unk = tokenizer.unk_token_id
         self._unk_piece = None if unk in (bos, eos) else unk  # GPT-2 uses one special piece for all purposes
@@ -66,7 +67,7 @@ class Spelling:
         (probe,) = self._split([PROBE])
         self._refuses = self._unk_piece is not None and (self._unk_piece in probe or not probe)
         (self._carrier,) = self._split([CARRIER])
-        self._begin = np.full((2, len(special)), -1, np.int64)  # [inside or first, words], -1: not split yet
+        self._begin = np.full((2, len(special)), -1, np.int64)  # [inside or first, words], -1 if not split yet
         self._count = np.zeros((2, len(special)), np.int64)
         self.piece: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of all words split so far
         self.vocabulary: SymbolTable = _Words(self, list(special), path)
@@ -76,10 +77,17 @@ class Spelling:
     def places(
         self, word: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the offset in `piece` and the number of each word's pieces; `first` marks first words of sentences.
+        """Return where the pieces of words are stored.
+
+        Args:
+            word: Word ids, [n].
+            first: True for the first word of a sentence, [n].
+
+        Returns:
+            The offset of each word's pieces in `piece`, and their number, int64 [n].
 
         Raises:
-            ModelError: The tokenizer joins words, has no pieces for a word, or has pieces outside the network's.
+            ModelError: The tokenizer joins words, has no pieces for a word, or has pieces that the network lacks.
         """
         if (lacking := len(self.vocabulary) - self._begin.shape[1]) > 0:
             lacking = max(lacking, self._begin.shape[1])
@@ -95,7 +103,7 @@ class Spelling:
         return self._begin[row, word], self._count[row, word]
 
     def known(self, words: Sequence[str]) -> list[bool]:
-        """Tell for each word whether the pieces can spell it."""
+        """Return for each word whether the pieces can spell it."""
         if not self._refuses:
             return [True] * len(words)
         return [
@@ -104,7 +112,7 @@ class Spelling:
         ]
 
     def advice(self, words: Sequence[str]) -> str | None:
-        """Advise lower-casing if nearly all words are in upper case and need many more pieces than in lower case."""
+        """Return advice if nearly all words are in upper case and need many more pieces than in lower case."""
         cased = [word for word in words if word.lower() != word.upper() and word not in (BOS, EOS, UNK)]
         upper = [word for word in cased if word == word.upper()]
         if self.transform is not None or not upper or len(upper) < UPPER_SHARE * len(cased):
@@ -117,15 +125,15 @@ class Spelling:
         if 2 * len(spellable) > len(upper) and unchanged < PIECES_RATIO * lower:
             return None
         return (
-            "nearly all words are in upper case, which takes many more of the model's pieces than lower case; "
-            "give text_transform lower"
+            "nearly all words are in upper case, for which the model needs many more pieces than in lower case; "
+            "set text_transform to lower"
         )
 
     @cached_property
     def has_written_pieces(self) -> bool:
-        """Whether the pieces are those of written text: some have capitals, or a comma where none has.
+        """Whether the pieces are those of written text: a longer piece is not in lower case, or "," but not "A" exists.
 
-        Tokenizers of bytes have every single character; only longer pieces tell the text they were trained on.
+        Single characters are not examined for case, as byte-level tokenizers have all of them.
         """
         pieces = {piece.lstrip("Ġ▁#") for piece in self._tokenizer.get_vocab()}
         words = [piece for piece in pieces if len(piece) > 1 and piece.isalpha()]
@@ -139,7 +147,7 @@ class Spelling:
         pieces = self._split([f"{CARRIER} {self._transformed(word)}" for word in words])
         joined = next((word for word, ids in zip(words, pieces, strict=True) if ids[:length] != self._carrier), None)
         if joined is not None:
-            message = f"its tokenizer joins {CARRIER!r} and {joined!r} in one piece, so words have no scores"
+            message = f"the tokenizer merges {CARRIER!r} and {joined!r} into one piece, so words cannot be scored"
             raise ModelError(message, self._path)
         return [ids[length:] for ids in pieces]
 
@@ -159,10 +167,10 @@ class Spelling:
         for word, ids in zip(words.tolist(), pieces, strict=True):
             if not ids:
                 spelled = self.vocabulary.word(word)
-                message = f"its tokenizer has no pieces for {spelled!r}; remove it from the lattices"
+                message = f"the tokenizer has no pieces for {spelled!r}; remove this word from the lattices"
                 raise ModelError(message, self._path)
             if max(ids) >= self._num_pieces:
-                message = f"its tokenizer has a piece {max(ids)}, but its network only {self._num_pieces}"
+                message = f"the tokenizer returns piece {max(ids)}, but the network has only {self._num_pieces} pieces"
                 raise ModelError(message, self._path)
         count = np.array([len(ids) for ids in pieces], np.int64)
         self._begin[first, words] = len(self.piece) + np.cumsum(count) - count
@@ -172,7 +180,7 @@ class Spelling:
 
 
 class _Words(SymbolTable):
-    """The words that pieces can spell, added when they are first looked up."""
+    """Symbol table of the words that pieces can spell, which are added when they are first looked up."""
 
     __slots__ = ("_refused", "_spelling")
 
@@ -182,12 +190,12 @@ class _Words(SymbolTable):
         self._refused: set[str] = {EPSILON_NAME}
 
     def id(self, word: str) -> int | None:
-        """Return the id of a word, None if the pieces cannot spell it."""
+        """Return the id of a word; None if the pieces cannot spell it."""
         (number,) = self.ids([word])
         return None if number < 0 else number
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word, -1 for words that the pieces cannot spell."""
+        """Return the id of each word; -1 for words that the pieces cannot spell."""
         spellings = list(words)
         with self._spelling.numbering:
             new = [word for word in dict.fromkeys(spellings) if word not in self._id and word not in self._refused]

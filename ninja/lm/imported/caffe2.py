@@ -1,7 +1,8 @@
-"""Language models as pairs of Caffe2 nets, read without Caffe2 and run on torch; docs/networks.md describes them.
+"""Run language models that are pairs of Caffe2 nets on torch, without Caffe2; docs/networks.md describes the format.
 
-Scopes before the name of a blob (``rnn/hidden_t_prev``) are part of a state's name; ``rnn/logits`` is ``logits``. The
-second net may say in an argument `unk_words` how many distinct words of the training text ``<unk>`` stood for.
+A scope before a blob's name is part of the name of a state (``rnn/hidden_t_prev``), but is ignored for scores
+(``rnn/logits`` is ``logits``). The argument `unk_words` of the second net may give the number of distinct words that
+``<unk>`` replaced in the training text.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ FED = ("word", "seq_lengths", "timestep")
 SCORES = ("logits", "logprob", "probability")
 Function = Callable[[Operator, Tensors], Tensors]
 Blobs = dict[str, torch.Tensor]
-_LARGEST_FILL = 4 * MAX_FILL  # values of all constants of a net together
+_LARGEST_FILL = 4 * MAX_FILL  # maximum number of constant values in a net
 
 
 def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
-    """Open a directory with two nets as a language model, see `ninja.lm.load`.
+    """Open a directory with a pair of nets as a language model; see `ninja.lm.load`.
 
     Raises:
         ModelError: A net is damaged, or has unsupported operators, inputs or outputs.
@@ -49,23 +50,27 @@ def open_nets(path: str, options: LoadOptions) -> StepLM | HistoryLM:
 
 
 def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -> StepNetwork:
-    """Fill the weights, check that nothing is missing, and return the second net as a network."""
+    """Run the first net to fill the weights, check that the nets are complete, and wrap the second net."""
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             known = ", ".join(OPERATORS)
-            raise operator.error(f"an operator that Ninja does not run; it runs {known}")
+            raise operator.error(f"Ninja does not run this operator; it runs {known}")
     filled = _filled(init)
     outputs = {name for operator in predict.operators for name in operator.outputs}
     if "word" not in predict.external_input:
         inputs = ", ".join(name for name in predict.external_input if name not in filled) or "none but weights"
-        message = f"no input `word`; found {inputs}; expected word, NAME_prev for each state, seq_lengths, timestep"
+        message = (
+            f"input `word` is missing; inputs are {inputs}, expected word, NAME_prev per state, seq_lengths, timestep"
+        )
         raise ModelError(message, predict.path)
     missing = [n for n in predict.external_input if n not in filled and n not in FED and not _is_state(n)]
     if missing:
-        raise ModelError(f"inputs that {init.path} does not fill: {', '.join(missing)}", predict.path)
+        raise ModelError(f"{init.path} does not fill the inputs {', '.join(missing)}", predict.path)
     if len(scores) != 1 or scores[0] not in outputs:
         external_outputs = ", ".join(predict.external_output) or "none"
-        raise ModelError(f"outputs: {external_outputs}; expected exactly one of {', '.join(SCORES)}", predict.path)
+        raise ModelError(
+            f"the outputs are {external_outputs}; expected exactly one of {', '.join(SCORES)}", predict.path
+        )
     names = [name for name in predict.external_input if _is_state(name)]
     parts = [_part(name, filled, outputs, predict) for name in names]
     weights = {name: weight.to(device) for name, weight in filled.items() if not _is_state(name)}
@@ -78,7 +83,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
         blobs["timestep"] = torch.zeros(1, dtype=torch.int32, device=word.device)
         for operator, function in steps:
             outputs = _run(operator, blobs, function)
-            if not operator.inputs:  # constants are made on the CPU
+            if not operator.inputs:  # constants are created on the CPU
                 outputs = [tensor.to(word.device) for tensor in outputs]
             blobs |= zip(operator.outputs, outputs, strict=False)
         score = blobs[scores[0]]
@@ -91,7 +96,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
 
 
 def _filled(init: Net) -> Blobs:
-    """Return the blobs that a net of fills makes."""
+    """Run the net that fills the weights, and return its blobs."""
     filled: Blobs = {}
     total = 0
     with torch.inference_mode():
@@ -99,7 +104,7 @@ def _filled(init: Net) -> Blobs:
             outputs = _run(operator, filled, OPERATORS[operator.type])
             total += sum(tensor.numel() for tensor in outputs if operator.type == "ConstantFill")
             if total > _LARGEST_FILL:
-                raise operator.error(f"more than {_LARGEST_FILL} constants in all")
+                raise operator.error(f"the net has more than {_LARGEST_FILL} constant values")
             filled |= zip(operator.outputs, outputs, strict=False)
     return filled
 
@@ -109,17 +114,17 @@ def _is_state(name: str) -> bool:
 
 
 def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[StatePart, str]:
-    """Return a part of the state, and the output with its value after a word."""
+    """Return a part of the state, and the name of the output that contains its value after a word."""
     stem = name.removesuffix("_prev")
     after = next((name for name in (stem, f"{stem}_t") if name in outputs and name in predict.external_output), None)
     if after is None:
-        raise ModelError(f"no output {stem} or {stem}_t for the state {name}", predict.path)
+        raise ModelError(f"the state {name} needs an output {stem} or {stem}_t", predict.path)
     start = filled.get(name)
     if start is None:
-        raise ModelError(f"{INIT} does not fill the state {name}; let it, with [1, 1, cells] zeros", predict.path)
+        raise ModelError(f"{INIT} does not fill the state {name}; fill it with zeros, [1, 1, cells]", predict.path)
     axis = start.dim() - 2
     if axis < 0 or start.shape[axis] != 1:
-        message = f"the start of the state {name} is {list(start.shape)}, not [1, 1, cells] or [1, cells]"
+        message = f"the initial state {name} has shape {list(start.shape)}, expected [1, 1, cells] or [1, cells]"
         raise ModelError(message, predict.path)
     return StatePart(name, start.squeeze(axis), axis), after
 
@@ -127,7 +132,7 @@ def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[St
 def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Tensor]:
     missing = [name for name in operator.inputs if name not in blobs]
     if missing:
-        raise operator.error(f"nothing makes its input {missing[0]!r}")
+        raise operator.error(f"its input {missing[0]!r} is not an output of an earlier operator or an input of the net")
     inputs = [blobs[name] for name in operator.inputs]
     try:
         outputs = list(function(operator, inputs))
@@ -137,5 +142,5 @@ def _run(operator: Operator, blobs: Blobs, function: Function) -> list[torch.Ten
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in zip(operator.inputs, inputs, strict=True))
         raise operator.error(f"{reason(error)} (inputs: {shapes or 'none'})") from error
     if len(outputs) < len(operator.outputs):
-        raise operator.error(f"{len(operator.outputs)} outputs, but it makes {len(outputs)}")
+        raise operator.error(f"{len(operator.outputs)} outputs are declared, but the operator has {len(outputs)}")
     return outputs

@@ -1,4 +1,4 @@
-"""Caffe2's nets, read from protocol buffers: operators, their arguments, inputs and outputs.
+"""Read and write Caffe2 nets as protocol buffers.
 
 Source: caffe2/proto/caffe2.proto (messages NetDef, OperatorDef, Argument).
 """
@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ninja.errors import ModelError
 from ninja.libraries import needed_for
 
-INIT, PREDICT = "init_net.pb", "predict_net.pb"  # suffixes of the names of the two nets
-# Fields of caffe2.proto that are read; * = repeated.
+INIT, PREDICT = "init_net.pb", "predict_net.pb"  # suffixes of the file names
+# Fields of caffe2.proto that are used; * marks repeated fields.
 _MESSAGES = {
     "Argument": "name=1:STRING f=2:FLOAT i=3:INT64 s=4:BYTES floats*=5:FLOAT ints*=6:INT64",
     "OperatorDef": "input*=1:STRING output*=2:STRING type=4:STRING arg*=5:Argument",
@@ -37,27 +37,27 @@ class Operator:
     outputs: tuple[str, ...]
     arguments: dict[str, Argument]
     path: str = ""
-    number: int = 0  # its place in the net, from 1
+    number: int = 0  # position in the net, from 1
 
     def error(self, message: str) -> ModelError:
-        """Return an error that names this operator and its place."""
-        output = f", which makes {self.outputs[0]!r}" if self.outputs else ""
+        """Return an error that names this operator and its position."""
+        output = f", which computes {self.outputs[0]!r}" if self.outputs else ""
         return ModelError(f"operator {self.number}, {self.type}{output}: {message}", self.path)
 
     def integer(self, name: str, default: int) -> int:
-        """Return an integer argument."""
+        """Return an integer argument, or the default if it is missing or has another type."""
         argument = self.arguments.get(name)
         return argument if isinstance(argument, int) else default
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """Return an argument that is a list of integers, empty where there is none."""
+        """Return an argument that is a list of integers, or an empty tuple if it is missing."""
         argument = self.arguments.get(name)
         return argument if isinstance(argument, tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """Operators in the order in which they run, and the blobs that are inputs and outputs of the net."""
+    """A net: operators in execution order, and the names of its input and output blobs."""
 
     name: str
     operators: tuple[Operator, ...]
@@ -68,7 +68,11 @@ class Net:
 
 
 def read(path: str | os.PathLike[str]) -> Net:
-    """Read a NetDef."""
+    """Read a serialised NetDef.
+
+    Raises:
+        ModelError: The file is damaged or does not contain a net.
+    """
     net_def = _net_def()
     from google.protobuf.message import DecodeError
 
@@ -84,17 +88,19 @@ def read(path: str | os.PathLike[str]) -> Net:
         external = tuple(net.external_input), tuple(net.external_output)
         arguments = _arguments(net.arg)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ModelError("truncated, or no Caffe2 net; save it with SerializeToString", name) from error
+        raise ModelError(
+            "the file is truncated or is not a Caffe2 net; save the net with SerializeToString", name
+        ) from error
     if not operators:
-        raise ModelError("a net without operators, or no Caffe2 net; save it with SerializeToString", name)
+        raise ModelError("the file has no operators or is not a Caffe2 net; save the net with SerializeToString", name)
     for operator in operators:
         if not operator.type or not operator.outputs:
-            raise operator.error("no type, or no output; the net is damaged")
+            raise operator.error("the operator has no type or no output; the net is damaged")
     return Net(net.name, operators, *external, arguments, name)
 
 
 def encode(net: Net) -> bytes:
-    """Write a net as Caffe2 does."""
+    """Return a net as a serialised NetDef."""
     message = _net_def()(name=net.name, external_input=net.external_input, external_output=net.external_output)
     for operator in net.operators:
         op = message.op.add(type=operator.type, input=operator.inputs, output=operator.outputs)
@@ -128,7 +134,7 @@ def _add(messages: Any, arguments: dict[str, Argument]) -> None:
 
 @functools.cache
 def _net_def() -> Any:
-    """Declare the messages to protobuf, and return the class of a net."""
+    """Define the messages in protobuf, and return the NetDef class."""
     with needed_for("a Caffe2 net"):
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     kind = descriptor_pb2.FieldDescriptorProto

@@ -1,8 +1,8 @@
-"""Caffe2's operators on torch: those that recurrent language models use, named and defined as in Caffe2.
+"""Implement the Caffe2 operators that recurrent language models use, on torch.
 
-Each takes the operator, with its arguments, and its input tensors, and returns its output tensors. `OPERATORS` lists
-them; gradients, data readers and convolutions are not supported, nor RecurrentNetwork, whose step net is the network
-that is run here.
+Each function takes the operator, which contains the arguments, and its input tensors, and returns its output tensors.
+`OPERATORS` lists the supported operators. Gradients, data readers, convolutions and RecurrentNetwork are not supported;
+models of the latter are run by their step net.
 
 Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
 """
@@ -21,14 +21,14 @@ from ninja.lm.imported.caffe2_net import Operator
 
 Tensors = Sequence[torch.Tensor]
 Product = Callable[[torch.Tensor], torch.Tensor]
-MAX_FILL = 2**22  # largest number of values of a constant, which take no bytes of the file
+MAX_FILL = 2**22  # maximum number of values of a constant, whose size is not bounded by the size of the file
 DTYPES = {1: torch.float32, 2: torch.int32, 5: torch.bool, 10: torch.int64, 12: torch.float16, 13: torch.float64}
 
 
 def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
     axis = operator.integer("axis", default)
     if not -tensor.dim() <= axis < max(tensor.dim(), 1):
-        raise operator.error(f"axis {axis} of a tensor with {tensor.dim()} dimensions")
+        raise operator.error(f"axis {axis} is out of range for a tensor with {tensor.dim()} dimensions")
     return axis % max(tensor.dim(), 1)
 
 
@@ -39,12 +39,12 @@ def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
     argument = operator.arguments.get("values", ())
     values = argument if isinstance(argument, np.ndarray if dtype == torch.float32 else tuple) else ()
     if any(size < 0 for size in shape) or len(values) != math.prod(shape):
-        raise operator.error(f"{len(values)} values for the shape {list(shape)}; the file is damaged")
+        raise operator.error(f"{len(values)} values do not fit the shape {list(shape)}; the file is damaged")
     return [torch.tensor(values).to(dtype).reshape(shape)]
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: one value, in a shape that is an argument, an input, or that of an input."""
+    """ConstantFill: one value in a shape that is an argument, the value of an input, or the shape of an input."""
     shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
@@ -55,18 +55,18 @@ def _constant(operator: Operator, inputs: Tensors) -> Tensors:
     value = argument if isinstance(argument, int | float) else 0.0
     dtype = DTYPES.get(operator.integer("dtype", 10 if isinstance(value, int) else 1))
     if dtype is None:
-        raise operator.error(f"dtype {operator.integer('dtype', 1)} is not a known type of numbers")
+        raise operator.error(f"dtype {operator.integer('dtype', 1)} is not supported")
     return [torch.full(shape, value, dtype=dtype, device=inputs[0].device if inputs else None)]
 
 
 def _linear(operator: Operator, inputs: Tensors) -> Tensors:
-    """FC and FCTransposed: flatten to rows before `axis`, multiply with the weight, add the bias."""
+    """FC and FCTransposed: flatten the dimensions before `axis` to rows, multiply by the weight and add the bias."""
     matrix = _matrix(operator, inputs[1])
     return _rows(operator, inputs[0], matrix, lambda rows: torch.nn.functional.linear(rows, matrix, inputs[2]))
 
 
 def _matrix(operator: Operator, weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight as [outputs, inputs]; FCTransposed has it the other way round."""
+    """Return a weight as [outputs, inputs]; in FCTransposed it is stored as [inputs, outputs]."""
     matrix = weight.reshape(weight.shape[: operator.integer("axis_w", 1)].numel(), -1)
     return matrix.t() if operator.type == "FCTransposed" else matrix
 
@@ -76,26 +76,26 @@ def _rows(operator: Operator, tensor: torch.Tensor, matrix: torch.Tensor, produc
     flat = tensor.reshape(tensor.shape[:axis].numel(), -1)
     if flat.shape[1] != matrix.shape[1]:
         raise operator.error(
-            f"the weight is for {matrix.shape[1]} inputs, not for {list(tensor.shape)} from axis {axis}"
+            f"the weight has {matrix.shape[1]} inputs, but the input is {list(tensor.shape)} from axis {axis}"
         )
     return [product(flat).reshape(*tensor.shape[:axis], len(matrix))]
 
 
 def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
-    """Return the function of an operator; constant `weights` of a product are packed once."""
+    """Return the function of an operator, packing the weight of a product in advance if it is in `weights`."""
     weight, bias = (weights.get(name) for name in (*operator.inputs, "", "", "")[1:3])
     plain = OPERATORS[operator.type]
     if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32 or not weight.numel():
         return plain
     matrix = _matrix(operator, weight)
     if bias.shape != (len(matrix),) or bias.dtype != torch.float32:
-        raise operator.error(f"a bias of {list(bias.shape)} for {len(matrix)} outputs")
+        raise operator.error(f"the bias has shape {list(bias.shape)} for {len(matrix)} outputs, or is not float32")
     product = linear(matrix, bias)
     return lambda operator, inputs: _rows(operator, inputs[0], matrix, product)
 
 
 def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
-    """MatMul, both flattened to matrices, and BatchMatMul."""
+    """MatMul, whose inputs are flattened to matrices, and BatchMatMul."""
     left, right = inputs
     if operator.type == "MatMul":
         left, right = (
@@ -110,7 +110,7 @@ def _binary(compute: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Ca
     def run(operator: Operator, inputs: Tensors) -> Tensors:
         left, right = inputs
         if operator.integer("broadcast", 0) and right.numel() > 1:
-            # Caffe2's old broadcasting: the second's dimensions are at `axis` of the first, or at its end.
+            # Caffe2's legacy broadcasting aligns the second input with the dimensions of the first from `axis` on.
             axis = operator.integer("axis", -1)
             after = left.dim() - right.dim() - axis if axis != -1 else 0
             right = right.reshape(*right.shape, *[1] * max(after, 0))
@@ -124,7 +124,7 @@ def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Operato
 
 
 def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
-    """Softmax over all dimensions from `axis` on, taken as one."""
+    """Softmax over all dimensions from `axis` on, flattened to one."""
     axis = _axis(operator, inputs[0], 1)
     return [inputs[0].flatten(axis).softmax(-1).reshape(inputs[0].shape)]
 
@@ -137,7 +137,7 @@ def _gather(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _channel(operator: Operator, tensor: torch.Tensor) -> int:
-    """Return the axis of Concat and Split, by default that of channels."""
+    """Return the axis of Concat or Split, by default the channel axis."""
     return _axis(operator, tensor, 3 if operator.arguments.get("order") == "NHWC" else 1)
 
 
@@ -156,33 +156,33 @@ def _split(operator: Operator, inputs: Tensors) -> Tensors:
     count = len(operator.outputs)
     sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("split") or [size // count] * count
     if len(sizes) != count or sum(sizes) != size:
-        raise operator.error(f"cannot split {size} into {list(sizes)} for {count} outputs")
+        raise operator.error(f"cannot split size {size} into {list(sizes)} for {count} outputs")
     return list(inputs[0].split(list(sizes), axis))
 
 
 def _slice(operator: Operator, inputs: Tensors) -> Tensors:
-    """Slice: a negative bound counts from one behind the end, so that −1 is the end itself."""
+    """Slice: a negative bound b means size + 1 + b, so −1 is the end."""
     tensor = inputs[0]
     starts = inputs[1].tolist() if len(inputs) > 1 else operator.integers("starts")
     ends = inputs[2].tolist() if len(inputs) > 1 else operator.integers("ends")
     if len(starts) != len(ends) or len(starts) > tensor.dim():
-        raise operator.error(f"{len(starts)} starts and {len(ends)} ends for {tensor.dim()} dimensions")
+        raise operator.error(f"{len(starts)} starts and {len(ends)} ends do not fit {tensor.dim()} dimensions")
     for axis, bounds in enumerate(zip(starts, ends, strict=True)):
         size = tensor.shape[axis]
         start, end = (min(size, bound if bound >= 0 else size + 1 + bound) for bound in bounds)
         if not 0 <= start <= end:
-            raise operator.error(f"cannot take {bounds[0]} … {bounds[1]} of {size}")
+            raise operator.error(f"cannot slice from {bounds[0]} to {bounds[1]} in size {size}")
         tensor = tensor.narrow(axis, start, end - start)
     return [tensor]
 
 
 def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
-    """Reshape: 0 keeps a size, −1 is inferred."""
+    """Reshape: 0 copies a size of the input, −1 is inferred."""
     old = inputs[0].shape
-    wanted = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
-    if any(size == 0 and place >= len(old) for place, size in enumerate(wanted)):
-        raise operator.error(f"cannot keep sizes of {list(old)} in {list(wanted)}")
-    shape = [size or old[place] for place, size in enumerate(wanted)]
+    sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
+    if any(size == 0 and axis >= len(old) for axis, size in enumerate(sizes)):
+        raise operator.error(f"the shape {list(sizes)} copies a size that the input {list(old)} does not have")
+    shape = [size or old[axis] for axis, size in enumerate(sizes)]
     return [inputs[0].reshape(shape), torch.tensor(old, dtype=torch.int64)]
 
 
@@ -203,27 +203,27 @@ def _cast(operator: Operator, inputs: Tensors) -> Tensors:
     names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
     number = names.get(wanted.upper()) if isinstance(wanted, str) else operator.integer("to", 0)
     if number not in DTYPES:
-        raise operator.error(f"cannot cast to {wanted}")
+        raise operator.error(f"cannot cast to {wanted}, an unsupported type")
     return [inputs[0].to(DTYPES[number])]
 
 
 def _dropout(operator: Operator, inputs: Tensors) -> Tensors:
     if not operator.integer("is_test", 0):
-        raise operator.error("is_test is not set; save the net for testing")
+        raise operator.error("is_test is not set; export the net for inference")
     return [inputs[0], torch.ones_like(inputs[0], dtype=torch.bool)]
 
 
 def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
-    """LSTMUnit: from hidden [1, n, cells], cell, gates [1, n, 4 cells] to hidden and cell.
+    """LSTMUnit: compute the new hidden and cell state from the old ones, [1, n, cells], and gates, [1, n, 4 cells].
 
-    Gates are ordered input, forget, output, candidate. Where a sequence has ended, its state stays as it was.
+    The gates are ordered input, forget, output, candidate. The state of a sequence that has ended does not change.
     """
     with_lengths = operator.integer("sequence_lengths", 1)
     if len(inputs) != 4 + bool(with_lengths):
-        raise operator.error(f"{len(inputs)} inputs, not {4 + bool(with_lengths)}")
+        raise operator.error(f"{len(inputs)} inputs, expected {4 + bool(with_lengths)}")
     hidden, cell, gates = inputs[:3]
     if gates.shape[-1] != 4 * cell.shape[-1]:
-        raise operator.error(f"gates {list(gates.shape)} for cells {list(cell.shape)}; there must be four a cell")
+        raise operator.error(f"gates of shape {list(gates.shape)} do not fit cells of shape {list(cell.shape)}")
     bias = operator.arguments.get("forget_bias")
     entry, forget, leave, candidate = gates.chunk(4, -1)
     forget = forget + bias if isinstance(bias, float) else forget

@@ -1,4 +1,4 @@
-"""Export of Ninja's LSTM as an ONNX model or a pair of Caffe2 nets, with the same scores."""
+"""Export Ninja's LSTM as an ONNX model or a pair of Caffe2 nets, with the same scores."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ new_state_hidden_# = Gemm <transB = 1> (output_#, project_#)
 
 
 def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
-    """Write an LSTM with its vocabulary as an ONNX model with a state, in single precision.
+    """Write an LSTM and its vocabulary as a single-precision ONNX model whose state is an input and an output.
 
     Raises:
-        ModelError: The model is no LSTM, or larger than 2 GB, the limit of such a file.
+        ModelError: The model is not an LSTM, or exceeds 2 GB, the size limit of ONNX files.
     """
     module = _lstm(checkpoint)
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
-        raise ModelError(f"{size} bytes are more than an ONNX file can hold, {LARGEST}", path)
+        raise ModelError(f"the model has {size} bytes, but an ONNX file can contain at most {LARGEST}", path)
     with needed_for("an ONNX model", path):
         from onnx import TensorProto, helper, parser
 
@@ -71,18 +71,18 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
 
 def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
-    """Write an LSTM as a directory, made if need be, of two Caffe2 nets in single precision and ``words.txt``.
+    """Write an LSTM to a directory as a pair of single-precision Caffe2 nets and ``words.txt``.
 
     Raises:
-        ModelError: The model is no LSTM.
-        OutputError: The directory or a file cannot be made.
+        ModelError: The model is not an LSTM.
+        OutputError: The directory or a file cannot be created.
     """
     init, predict = (encode(net) for net in _nets(checkpoint))
     folder = os.fspath(folder)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot make this directory: {error.strerror}", folder) from error
+        raise OutputError(f"cannot create this directory: {error.strerror}", folder) from error
     lines = "".join(f"{word} {number}\n" for number, word in enumerate(checkpoint.words))
     for name, content in ((INIT, init), (PREDICT, predict), (WORDS_FILE, lines.encode())):
         with opened(os.path.join(folder, name)) as file:
@@ -90,7 +90,7 @@ def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
 
 
 def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
-    """Return an LSTM as nets: FC for gates, projection and output, LSTMUnit for the cells."""
+    """Return an LSTM as nets that use FC for gates, projection and output, and LSTMUnit for the cells."""
     module = _lstm(checkpoint)
     weights = {"embedding": module.embedding.weight, "bias": module.bias}
     operators = [Operator("Gather", ("embedding", "word"), ("read_0",), {})]
@@ -106,7 +106,7 @@ def _nets(checkpoint: Checkpoint) -> tuple[Net, Net]:
         order = torch.cat((entry, forget, leave, candidate))
         weights |= {f"{gates}_w": gates_w[order], f"{gates}_b": gates_b[order]}
         weights |= {f"{hidden}_w": project, f"{hidden}_b": torch.zeros(width)}
-        # LSTMUnit reads the last hidden state only if a sequence has ended, which none has: any tensor will do.
+        # LSTMUnit uses the old hidden state only for sequences that have ended; none has, so any tensor can be passed.
         unit_inputs = (f"{cell}_prev", f"{cell}_prev", f"{gates}_t", "seq_lengths", "timestep")
         operators += [
             Operator("Concat", (f"read_{number}", f"{hidden}_prev"), (both, f"{both}_sizes"), {"axis": 1}),
@@ -143,5 +143,5 @@ def _values(weight: torch.Tensor) -> Any:
 def _lstm(checkpoint: Checkpoint) -> LSTMLanguageModel:
     if not isinstance(checkpoint.module, LSTMLanguageModel):
         kind = type(checkpoint.module).__name__
-        raise ModelError(f"a {kind} cannot be written in this form; only Ninja's LSTM can")
+        raise ModelError(f"a {kind} cannot be exported; only Ninja's LSTM can")
     return checkpoint.module

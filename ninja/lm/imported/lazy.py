@@ -1,14 +1,14 @@
-"""Language models of networks that score all words at once, with a cache of the scores.
+"""Language models whose network scores all words at once, with a cache of the scores.
 
-Such a network scores all words when it reads the word before. A row of 20,000 scores is five times as large as the
-state of a large LSTM, so rows are not stored with their histories. Instead a history is *evaluated* when its row is
-first needed, and again if the row has left the cache:
+After each word, such a network returns a row with the scores of all words. A row of 20,000 scores is five times as
+large as the state of a large LSTM, so rows are not stored with their histories. Instead a history is *evaluated* when
+its row is first needed, and again if the row is no longer in the cache:
 
     advance(slot, word) ──► stores (parent, word)
-    logprob, advance    ──► evaluate: the network reads the word after the parent's state; the new state stays, the row
-                            goes to a cache of `ROW_BYTES`, first in, first out
+    logprob, advance    ──► evaluate: the network reads the word after the parent's state; the new state is stored, and
+                            the row goes to a first-in first-out cache of `ROW_BYTES`
 
-The memory is that of the cache, and of the states of all histories in use and of their parents. Scores are exact.
+Memory is used for the cache, and for the states of all histories in use and of their parents. Scores are exact.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ninja.lm.imported.network import HistoryNetwork, StepNetwork
 from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions, SlotPool
 from ninja.lm.word_map import Words
 
-FIRST_WIDTH = 16  # words of a history allocated at first; doubled when one gets longer
-ROW_BYTES = 64 * 2**20  # rows of scores that are kept
-SCORE_BYTES = 32 * 2**20  # rows of scores that a network makes at once
+FIRST_WIDTH = 16  # history words allocated initially; doubled when a history is longer
+ROW_BYTES = 64 * 2**20  # size of the cache
+SCORE_BYTES = 32 * 2**20  # maximum size of the rows that a network computes at once
 
 
 def language_model(
     network: StepNetwork | HistoryNetwork, words: Words, options: LoadOptions, path: str | None = None
 ) -> StepLM | HistoryLM:
-    """Make a language model from a network and its vocabulary.
+    """Create a language model from a network and its vocabulary.
 
     Raises:
-        ModelError: The network's scores are not one for each word, or its tensors have wrong shapes.
+        ModelError: The network does not return one score per word, or its tensors have wrong shapes.
     """
     words.fit(network.count_words(device_of(options.device)), path)
     return (
@@ -43,14 +43,20 @@ def language_model(
 
 
 class LazyLM(LanguageModel, ABC):
-    """A network that scores all words at once, behind the protocol of `LanguageModel`; see there for its methods.
+    """Base of language models whose network scores all words at once.
 
-    All callers that start a sentence share one slot. A subclass keeps the states: it computes rows (`_evaluate`),
-    stores the data of new slots (`_extend`), and calls `_begin` at the end of its constructor.
+    All sentences start in one shared slot. Subclasses manage the states: they compute rows (`_evaluate`), store the
+    data of new slots (`_extend`), and call `_begin` at the end of their constructors.
     """
 
     def __init__(self, words: Words, options: LoadOptions, batch: int | None) -> None:
-        """Make a model without slots; `batch` is the number of histories in a call of the network, if that is fixed."""
+        """Create a model without slots.
+
+        Args:
+            words: Vocabulary and special words.
+            options: Load options.
+            batch: Number of histories per call of the network if it is fixed, else None.
+        """
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
         self.eos = words.eos
@@ -62,26 +68,26 @@ class LazyLM(LanguageModel, ABC):
         self._piece = min(limit for limit in limits if limit)
         self._device = device_of(options.device)
         self._rows = torch.empty(max(1, ROW_BYTES // row_bytes), len(words.vocabulary), device=self._device)
-        self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot of the row, −1 = none
+        self._owner = np.full(len(self._rows), -1, np.int64)  # [rows] slot of the row, −1 for none
         self._next_row = 0
-        self._row = np.empty(0, np.int64)  # [capacity] place in the cache, −1 = none
+        self._row = np.empty(0, np.int64)  # [capacity] row in the cache, −1 for none
         self._normaliser = np.empty(0, np.float32)  # [capacity]
-        self._references = np.empty(0, np.int64)  # [capacity] number of references of the caller
-        self._children = np.empty(0, np.int64)  # [capacity] number of its children in use
-        self._parent = np.empty(0, np.int64)  # [capacity] −1 = none
+        self._references = np.empty(0, np.int64)  # [capacity] number of references held by callers
+        self._children = np.empty(0, np.int64)  # [capacity] number of child slots in use
+        self._parent = np.empty(0, np.int64)  # [capacity] −1 for none
         self._word = np.empty(0, np.int64)  # [capacity] last word of the history
         self._slots = SlotPool(self._grow)
 
     @abstractmethod
     def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
-        """Compute the scores of all words after histories, float32 [slots, words], and their states."""
+        """Compute the states of histories, and return the scores of all words after them, float32 [slots, words]."""
 
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute the parents' states, before slots are taken because memory may run out."""
+        """Compute missing states of parents; called before slots are allocated, as memory may run out here."""
 
     @abstractmethod
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        """Prepare the evaluation of `new` slots; `slots` are their parents."""
+        """Store the data of `new` slots, whose parents are `slots`."""
 
     @abstractmethod
     def _originate(self, slot: int) -> None:
@@ -89,10 +95,10 @@ class LazyLM(LanguageModel, ABC):
 
     @abstractmethod
     def _grow_states(self, capacity: int) -> None:
-        """Allocate states of this many slots."""
+        """Allocate states for this many slots."""
 
     def _begin(self) -> None:
-        """Make the slot of the history ``<s>``."""
+        """Create the slot of the history ``<s>``."""
         [origin] = self._take(1)
         self._originate(origin)
         with torch.inference_mode():
@@ -106,8 +112,8 @@ class LazyLM(LanguageModel, ABC):
 
     @property
     def num_slots(self) -> int:
-        """Number of references to slots that the caller has."""
-        return int(self._references.sum()) - 2  # less the origin and the start
+        """Number of references to slots that callers hold."""
+        return int(self._references.sum()) - 2  # without the origin and the start
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
@@ -152,7 +158,7 @@ class LazyLM(LanguageModel, ABC):
         self._slots.give_back(free)
 
     def _compute(self, slots: np.ndarray) -> torch.Tensor:
-        """Evaluate distinct histories, at most `_piece`; cache rows and normalisers; return float32 [slots, words]."""
+        """Evaluate and cache at most `_piece` distinct histories; return their rows, float32 [slots, words]."""
         row = self._evaluate(slots)
         if self._normalize:
             self._normaliser[slots] = logsumexp(row)
@@ -193,7 +199,7 @@ class LazyLM(LanguageModel, ABC):
 
 
 class StepLM(LazyLM):
-    """A `StepNetwork` behind the protocol of `LanguageModel`; each part of the state is a tensor with a row a slot."""
+    """A `StepNetwork` as a `LanguageModel`; each part of the state is a tensor with one row per slot."""
 
     def __init__(self, network: StepNetwork, words: Words, options: LoadOptions = DEFAULTS) -> None:
         """See `LazyLM`."""
@@ -237,7 +243,7 @@ class StepLM(LazyLM):
 
 
 class HistoryLM(LazyLM):
-    """A `HistoryNetwork` behind the protocol of `LanguageModel`; histories of one length share a call."""
+    """A `HistoryNetwork` as a `LanguageModel`; histories of equal length are scored in one call."""
 
     def __init__(self, network: HistoryNetwork, words: Words, options: LoadOptions = DEFAULTS) -> None:
         """See `LazyLM`."""

@@ -1,4 +1,4 @@
-"""Networks of other toolkits, for any runtime: one word and a state a call, or whole histories."""
+"""Networks of other toolkits, which read one word and a state per call, or whole histories; on any runtime."""
 
 from __future__ import annotations
 
@@ -18,40 +18,53 @@ class StatePart:
     """A tensor of a recurrent network's state."""
 
     name: str
-    start: torch.Tensor  # before <s>, without the batch dimension
-    axis: int  # the batch dimension
+    start: torch.Tensor  # value before <s>, without the batch dimension
+    axis: int  # index of the batch dimension
 
 
 @dataclass
 class StepNetwork:
-    """A recurrent network that reads one word a call."""
+    """A recurrent network that reads one word per call."""
 
-    run: Step  # reads words, int64 [n], after states, each with its batch dimension where the network has it
-    parts: Sequence[StatePart]  # of the state, in the order of `run`
-    batch: int | None = None  # fixed number of rows in a call, if the network has one
-    path: str | None = None  # the model's file, for messages
+    run: Step  # takes words, int64 [n], and the state, whose batch dimensions are where the network expects them
+    parts: Sequence[StatePart]  # in the order of `run`
+    batch: int | None = None  # number of rows per call if it is fixed
+    path: str | None = None  # path of the model, for messages
 
     def step(self, word: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        """Read a word, int64 [n], after states, parts of [n, …]; return scores, float [n, words], and new states."""
+        """Read one word per row.
+
+        Args:
+            word: Word ids, int64 [n].
+            state: The parts of the state, [n, …] each.
+
+        Returns:
+            The scores of all words, float [n, words], and the new state.
+
+        Raises:
+            ModelError: The network returns tensors of wrong shapes.
+        """
         pairs = zip(self.parts, state, strict=True)
-        score, after = self.run(word, tuple(each.movedim(0, part.axis).contiguous() for part, each in pairs))
+        score, after = self.run(word, tuple(rows.movedim(0, part.axis).contiguous() for part, rows in pairs))
         if score.dim() != 2 or len(score) != len(word):
-            shape = f"its scores have the shape {list(score.shape)} for {len(word)} words"
-            raise ModelError(f"{shape}, not [batch, words]", self.path)
+            shape = f"the scores have shape {list(score.shape)} for {len(word)} words"
+            raise ModelError(f"{shape}, expected [batch, words]", self.path)
         if len(after) != len(self.parts):
-            raise ModelError(f"{len(after)} parts of the state come back for {len(self.parts)}", self.path)
+            raise ModelError(
+                f"the network returns {len(after)} parts of the state, but takes {len(self.parts)}", self.path
+            )
         new = []
-        for part, each in zip(self.parts, after, strict=True):
-            moved = each.movedim(part.axis, 0) if each.dim() == part.start.dim() + 1 else each
+        for part, rows in zip(self.parts, after, strict=True):
+            moved = rows.movedim(part.axis, 0) if rows.dim() == part.start.dim() + 1 else rows
             if moved.shape != (len(word), *part.start.shape):
-                message = f"the state {part.name} comes back with the shape {list(each.shape)}, not that it had"
+                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but takes another"
                 raise ModelError(message, self.path)
             new.append(moved)
         return score, tuple(new)
 
     @torch.inference_mode()
     def count_words(self, device: torch.device) -> int:
-        """Return how many words have scores: the network reads word 0."""
+        """Return the number of words that have scores, by running the network on word 0."""
         size = self.batch or 1
         state = tuple(part.start.to(device).expand(size, *part.start.shape) for part in self.parts)
         return self.step(torch.zeros(size, dtype=torch.int64, device=device), state)[0].shape[1]
@@ -61,43 +74,59 @@ class StepNetwork:
 class HistoryNetwork:
     """A network that reads whole histories."""
 
-    run: Callable[[torch.Tensor], torch.Tensor]  # turns words, int64 [n, time], into scores, [n, time, words]
-    batch: int | None = None  # fixed number of rows in a call, if the network has one
-    path: str | None = None  # the model's file, for messages
+    run: Callable[[torch.Tensor], torch.Tensor]  # maps words, int64 [n, time], to scores, [n, time, words]
+    batch: int | None = None  # number of rows per call if it is fixed
+    path: str | None = None  # path of the model, for messages
 
     def score(self, words: torch.Tensor) -> torch.Tensor:
-        """Score every word after histories of one length, ``<s>`` first, int64 [n, time]; float [n, words]."""
+        """Return the scores of all words after histories, float [n, words].
+
+        Args:
+            words: Histories of equal length, which begin with ``<s>``, int64 [n, time].
+
+        Raises:
+            ModelError: The network returns scores of a wrong shape.
+        """
         score = self.run(words)
         if not isinstance(score, torch.Tensor) or score.dim() != 3 or score.shape[:2] != words.shape:
             shape = list(score.shape) if isinstance(score, torch.Tensor) else type(score).__name__
-            message = f"its scores have the shape {shape} for words {list(words.shape)}, not [batch, time, words]"
+            message = f"the scores have shape {shape} for words {list(words.shape)}, expected [batch, time, words]"
             raise ModelError(message, self.path)
         return score[:, -1]
 
     @torch.inference_mode()
     def count_words(self, device: torch.device) -> int:
-        """Return how many words have scores: the network reads word 0 twice."""
+        """Return the number of words that have scores, by running the network on word 0 twice."""
         return self.score(torch.zeros(self.batch or 1, 2, dtype=torch.int64, device=device)).shape[1]
 
 
 def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: object, path: str) -> StatePart:
-    """Return a part of a state that begins with zeros.
+    """Find the batch dimension of a part of a state, which is initialised with zeros.
 
-    Sizes are integers where they are fixed, else names or None; `batch` is that of the word's batch dimension.
+    Args:
+        name: Name of the part.
+        sizes: Its sizes: integers if they are fixed, else names or None.
+        dtype: Its type.
+        batch: Size of the batch dimension in the word input.
+        path: Path of the model, for messages.
 
     Raises:
-        ModelError: No dimension, or several, may be the batch's; or another one is not fixed.
+        ModelError: The batch dimension is missing or ambiguous, or another dimension is not fixed.
     """
     free = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     equal = [axis for axis, size in enumerate(sizes) if size == batch and size is not None]
-    if len(equal) == 1 or (equal and batch == 1):  # of dimensions of size 1, any will do
+    if len(equal) == 1 or (equal and batch == 1):  # all dimensions of size 1 are equivalent
         axis = equal[0]
     elif not equal and len(free) == 1:
         axis = free[0]
     else:
-        dimensions = f"{'several dimensions' if equal else 'no dimension'} for a batch of {batch}"
-        raise ModelError(f"the state {name} {list(sizes)} has {dimensions}; name it in the model", path)
-    fixed = [size for place, size in enumerate(sizes) if place != axis and isinstance(size, int)]
+        dimensions = f"{'several dimensions' if equal else 'no dimension'} of the batch size {batch}"
+        raise ModelError(
+            f"the state {name} {list(sizes)} has {dimensions}; name the batch dimension in the model", path
+        )
+    fixed = [size for index, size in enumerate(sizes) if index != axis and isinstance(size, int)]
     if len(fixed) != len(sizes) - 1:
-        raise ModelError(f"the state {name} has the sizes {list(sizes)}; all sizes but the batch's must be fixed", path)
+        raise ModelError(
+            f"the state {name} has sizes {list(sizes)}; all dimensions except the batch must have a fixed size", path
+        )
     return StatePart(name, torch.zeros(fixed, dtype=dtype), axis)

@@ -1,5 +1,6 @@
-"""ONNX models on onnxruntime, recognised by the names of their inputs and outputs, which docs/networks.md lists.
+"""Run ONNX language models on onnxruntime.
 
+The roles of inputs and outputs are recognised by their names, which docs/networks.md lists.
 `ninja.lm.imported.onnx_check` checks a file before onnxruntime reads it.
 """
 
@@ -30,16 +31,16 @@ TYPES = {
 }
 INTEGERS = ("tensor(int64)", "tensor(int32)")
 SCORES = ("logits", "logprob")
-# Affixes of a state's names before and after a word.
+# Affixes of the names of a state's input and output.
 _OLD, _NEW = re.compile("^(old_|prev_|in_)|(_in|_prev|_old)$"), re.compile("^(new_|next_|out_)|(_out|_new|_next)$")
 EXPECTED = "expected `word` [batch] and states, or `words` [batch, time], and an output `logits` or `logprob`"
 
 
 def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
-    """Open an ONNX model as a language model, see `ninja.lm.load`.
+    """Open an ONNX model as a language model; see `ninja.lm.load`.
 
     Raises:
-        ModelError: The file is damaged, has other inputs and outputs, or `onnx_check.check` refuses it.
+        ModelError: The file is damaged, has unsupported inputs or outputs, or `onnx_check.check` refuses it.
     """
     onnx_check.check(path)
     session = _session(path, options.device)
@@ -63,7 +64,7 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
         network = _steps(session, scores[0], metadata.get("states", ""), path)
     else:
         network = _histories(session, scores[0], path)
-    # onnxruntime takes and gives tensors on the CPU.
+    # onnxruntime takes and returns tensors on the CPU.
     return language_model(network, words, replace(options, normalize=normalize, device="cpu"), path)
 
 
@@ -71,12 +72,12 @@ def _run(session: Any, outputs: list[str], feeds: dict[str, torch.Tensor], path:
     try:
         arrays = session.run(outputs, {name: tensor.contiguous().numpy() for name, tensor in feeds.items()})
     except Exception as error:  # onnxruntime raises a dozen types without a common base
-        raise ModelError(f"onnxruntime cannot run it: {reason(error)}", path) from error
+        raise ModelError(f"onnxruntime cannot run this model: {reason(error)}", path) from error
     return [torch.from_numpy(array) for array in arrays]
 
 
 def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
-    """Return a model with a state as a network."""
+    """Wrap a model that reads one word and a state."""
     inputs = {tensor.name: tensor for tensor in session.get_inputs()}
     word = inputs.pop("word")
     if word.type not in INTEGERS or len(word.shape) not in (1, 2) or word.shape[1:] not in ([], [1]):
@@ -86,7 +87,7 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
     for name in names:
         part = inputs[name]
         if part.type not in TYPES:
-            raise ModelError(f"the state {name} is {part.type}, which is not a type of numbers that Ninja knows", path)
+            raise ModelError(f"the state {name} has the type {part.type}, which is not supported", path)
         parts.append(state_part(name, part.shape, TYPES[part.type], word.shape[0], path))
     outputs, ones = [score, *names.values()], tuple(word.shape[1:])
 
@@ -99,7 +100,7 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
 
 
 def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
-    """Return a model without a state as a network."""
+    """Wrap a model that reads whole histories."""
     inputs = {tensor.name: tensor for tensor in session.get_inputs()}
     words, lengths = inputs.pop("words"), inputs.pop("lengths", None)
     if inputs or words.type not in INTEGERS or len(words.shape) != 2 or isinstance(words.shape[1], int):
@@ -123,43 +124,52 @@ def _session(path: str, device: str) -> Any:
     try:
         wanted = torch.device(device)  # onnxruntime may know one that torch cannot use
     except RuntimeError as error:
-        raise OptionError(f"no such device, {device!r}: {error}") from error
+        raise OptionError(f"{device!r} is not a device: {error}") from error
     provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(wanted.type, wanted.type)
     if provider not in onnxruntime.get_available_providers():
-        raise OptionError(f"onnxruntime here cannot use the device {device!r}; install onnxruntime-gpu for CUDA")
+        raise OptionError(
+            f"the installed onnxruntime cannot use the device {device!r}; install onnxruntime-gpu for CUDA"
+        )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 4  # its messages come as exceptions, too
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # as checked, whatever the file's name is
+    options.log_severity_level = 4  # errors are also raised as exceptions
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # the checked format, despite the file name
     number = {"device_id": wanted.index or 0} if wanted.type == "cuda" else {}
     try:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, number)])
     except Exception as error:  # onnxruntime raises a dozen types without a common base
-        raise ModelError(f"onnxruntime cannot load it: {reason(error)}", path) from error
+        raise ModelError(f"onnxruntime cannot load this model: {reason(error)}", path) from error
 
 
 def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> dict[str, str]:
-    """Return the output of each part of the state."""
+    """Return the name of the output for each input that is a part of the state.
+
+    Args:
+        inputs: Names of the inputs.
+        outputs: Names of the outputs.
+        declared: ``input=output`` pairs from the metadata, which take precedence over similar names.
+        path: Path of the model, for messages.
+    """
     by_stem = {_NEW.sub("", name): name for name in outputs}
     pairs = {name: by_stem.get(_OLD.sub("", name)) for name in inputs}
     for pair in declared.split():
         old, _, new = pair.partition("=")
         if old not in inputs or new not in outputs:
-            message = f"its metadata pairs {pair!r}; inputs are {', '.join(inputs)}, outputs {', '.join(outputs)}"
-            raise ModelError(message, path)
+            message = f"the metadata `states` contains {pair!r}, but the inputs are {', '.join(inputs)}"
+            raise ModelError(f"{message} and the outputs {', '.join(outputs)}", path)
         pairs[old] = new
     missing = [name for name, output in pairs.items() if output is None]
     if missing:
         known = ", ".join(outputs) or "none"
-        message = f"no output for the state {missing[0]}, such as new_{missing[0]}; outputs are {known}"
+        message = f"the state {missing[0]} has no output, such as new_{missing[0]}; the outputs are {known}"
         raise ModelError(f"{message}; {EXPECTED}", path)
     return {old: new for old, new in pairs.items() if new is not None}
 
 
 def _signature_error(session: Any, path: str) -> ModelError:
-    """Return the error for a model with unsupported inputs or outputs."""
+    """Return the error for unsupported inputs or outputs."""
     inputs, outputs = (
         ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in tensors) or "none"
         for tensors in (session.get_inputs(), session.get_outputs())
     )
-    return ModelError(f"inputs {inputs}; outputs {outputs}; {EXPECTED}", path)
+    return ModelError(f"the inputs are {inputs} and the outputs {outputs}; {EXPECTED}", path)

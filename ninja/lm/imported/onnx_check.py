@@ -1,8 +1,8 @@
-"""Checks of an ONNX model before onnxruntime reads it: operators, and the bytes of every tensor.
+"""Check an ONNX model before onnxruntime reads it: its operators, and the size of every tensor.
 
-onnxruntime has operators that read files (``EPContext``), weights that are addresses in memory, and endless loops. So
-only listed standard operators are allowed, and no subgraphs, functions or sparse tensors. Einsum and OneHot are not
-listed, since onnxruntime 1.31 reads out of bounds if their arguments are empty.
+onnxruntime has operators that read files (``EPContext``), weights that are memory addresses, and endless loops. So only
+the listed standard operators are allowed, and no subgraphs, functions or sparse tensors. Einsum and OneHot are not
+listed, as onnxruntime 1.31 reads out of bounds if their arguments are empty.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LIST = """
 """
 OPERATORS = frozenset(_LIST.split())
 _ATTRIBUTE = {"name", "doc_string", "type", "f", "i", "s", "t", "floats", "ints", "strings"}  # allowed fields
-# Size of a number in bytes, and the field that stores numbers which are not raw bytes.
+# Size of a value in bytes, and the field that stores values if they are not raw bytes.
 _TYPES = {
     "FLOAT": (4, "float_data"), "DOUBLE": (8, "double_data"), "INT64": (8, "int64_data"), "INT32": (4, "int32_data"),
     "FLOAT16": (2, "int32_data"), "BFLOAT16": (2, "int32_data"), "BOOL": (1, "int32_data"), "INT8": (1, "int32_data"),
@@ -43,10 +43,10 @@ _EXTERNAL = {"location", "offset", "length", "checksum"}
 
 
 def check(path: str) -> None:
-    """Check a model.
+    """Check that onnxruntime can safely read a model.
 
     Raises:
-        ModelError: The file is damaged, has an operator outside `OPERATORS`, or weights outside the file and its
+        ModelError: The file is damaged, has an operator that is not in `OPERATORS`, or weights outside the file's
             directory.
     """
     with needed_for("an ONNX model", path):
@@ -57,14 +57,14 @@ def check(path: str) -> None:
     try:
         model = onnx.ModelProto.FromString(content)
     except DecodeError as error:
-        raise ModelError(f"a damaged or truncated ONNX file ({error}); copy it again", path) from error
+        raise ModelError(f"the ONNX file is damaged or truncated ({error}); copy it again", path) from error
     if not model.HasField("graph"):
-        raise ModelError("an ONNX file without a graph; it is damaged or truncated", path)
+        raise ModelError("the ONNX file has no graph, so it is damaged or truncated; copy it again", path)
     if model.functions:
-        message = f"it defines the function {model.functions[0].name!r}; inline functions with onnx.inliner"
+        message = f"the model defines the function {model.functions[0].name!r}; inline functions with onnx.inliner"
         raise ModelError(message, path)
     if model.training_info:
-        raise ModelError("it contains training information; export the model for inference", path)
+        raise ModelError("the model contains training information; export it for inference", path)
     if model.graph.sparse_initializer:
         name = model.graph.sparse_initializer[0].values.name
         raise ModelError(f"the weight {name!r} is sparse; store it as a dense tensor", path)
@@ -73,22 +73,22 @@ def check(path: str) -> None:
 
 
 def _constants(nodes: Any, path: str) -> Iterator[Any]:
-    """Check operators and yield the tensors in their attributes."""
+    """Check the operators, and yield the tensors in their attributes."""
     for number, node in enumerate(nodes, 1):
         place = f"node {number} {node.name!r}, {f'{node.domain}.' if node.domain else ''}{node.op_type}"
         if node.domain not in DOMAINS or node.op_type not in OPERATORS:
-            message = f"{place}: an operator that Ninja does not run; docs/networks.md lists the supported ones"
+            message = f"{place}: Ninja does not run this operator; docs/networks.md lists the supported ones"
             raise ModelError(message, path)
         counts = [attribute.i for attribute in node.attribute if attribute.name == "num_outputs"]
         split_twice = counts and (len(node.input) > 1 or counts != [len(node.output)])
         if (node.op_type in _VARIADIC and "" in node.input) or split_twice:
-            message = f"{place}: an input is absent, or the number of outputs does not fit; export the model again"
+            message = f"{place}: an input is missing, or the number of outputs is wrong; export the model again"
             raise ModelError(message, path)
         for attribute in node.attribute:
             others = {field.name for field, _ in attribute.ListFields()} - _ATTRIBUTE
             if others:
-                message = f"{place}: its attribute {attribute.name!r} contains {min(others)}; only numbers, text and"
-                raise ModelError(f"{message} tensors are read", path)
+                message = f"{place}: the attribute {attribute.name!r} contains {min(others)}; only numbers, text and"
+                raise ModelError(f"{message} tensors are allowed", path)
             if attribute.HasField("t"):
                 yield attribute.t
 
@@ -101,7 +101,7 @@ def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
         kind = str(tensor.data_type)
     weight = f"the weight {tensor.name!r}"
     if kind not in _TYPES:
-        raise ModelError(f"{weight} is of the type {kind}; Ninja reads {', '.join(_TYPES)}", path)
+        raise ModelError(f"{weight} has the type {kind}; supported types are {', '.join(_TYPES)}", path)
     size, field = _TYPES[kind]
     if any(length < 0 for length in tensor.dims):
         raise ModelError(f"{weight} has the shape {list(tensor.dims)}; the file is damaged", path)
@@ -120,14 +120,14 @@ def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
     numbers = [entries.get("offset", "0"), entries.get("length", str(needed))]
     location = entries.get("location", "")
     if not set(entries) <= _EXTERNAL or not all(map(_NUMBER.fullmatch, numbers)):
-        raise ModelError(f"{weight} is described by {entries}, not by a location, an offset and a length", path)
+        raise ModelError(f"{weight} has the external data {entries}, expected a location, offset and length", path)
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    place = "" if "\0" in location else os.path.realpath(os.path.join(folder, location))
-    if not location or not place or os.path.commonpath((folder, place)) != folder:
-        raise ModelError(f"{weight} lies outside the model's directory, in {location!r}", path)
-    if not os.path.isfile(place):
-        raise ModelError(f"{weight} lies in {location!r}, which is not a file of the model's directory", path)
+    file = "" if "\0" in location else os.path.realpath(os.path.join(folder, location))
+    if not location or not file or os.path.commonpath((folder, file)) != folder:
+        raise ModelError(f"{weight} is stored in {location!r}, outside the model's directory", path)
+    if not os.path.isfile(file):
+        raise ModelError(f"{weight} is stored in {location!r}, which is missing from the model's directory", path)
     offset, length = map(int, numbers)
-    if length != needed or offset + length > os.path.getsize(place):
-        span = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(place)}"
-        raise ModelError(f"{weight} needs {needed} bytes, and lies in {span}; copy the files again", path)
+    if length != needed or offset + length > os.path.getsize(file):
+        span = f"bytes {offset} to {offset + length} of {location!r}, which has {os.path.getsize(file)} bytes"
+        raise ModelError(f"{weight} needs {needed} bytes, but is stored in {span}; copy the files again", path)

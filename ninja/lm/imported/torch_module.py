@@ -1,4 +1,4 @@
-"""Modules of torch as language models; docs/networks.md lists the methods they need."""
+"""Torch modules as language models; docs/networks.md lists the methods that they need."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ def from_module(
     """Use a torch module as a language model.
 
     Args:
-        module: It has `step` and `initial_state`, or `forward` on whole histories; see docs/networks.md. It is
-            put into evaluation mode, in its place.
-        words: Its vocabulary: as many words, ids from 0, as it has scores.
-        batch_dim: Which dimension of the state's tensors is the batch, for all or for each; 1 for `nn.LSTM`.
+        module: A module with `step` and `initial_state`, or with a `forward` that reads whole histories; see
+            docs/networks.md. It is set to evaluation mode and moved to `device` in place.
+        words: The vocabulary, with ids from 0 to the number of scores minus 1.
+        batch_dim: Batch dimension of the state tensors, one for all or one per tensor; 1 for `nn.LSTM`.
         bos: The word that begins a sentence.
-        eos: The word that ends one; the same word may do both.
-        unk: The word for unknown words, if there is one.
-        unk_words: How many distinct words of the training text it stood for, where known.
-        device: Where to compute; the module is moved there.
-        normalize: Make the scores log-probabilities; without, they are taken as they are.
-        max_batch: Largest number of histories in one call of the module. Default: unlimited.
+        eos: The word that ends a sentence; may be the same as `bos`.
+        unk: The word for unknown words, if the vocabulary has one.
+        unk_words: Number of distinct words that `unk` replaced in the training text, if known.
+        device: Torch device.
+        normalize: Normalise the scores to log-probabilities; False if the module returns log-probabilities.
+        max_batch: Maximum number of histories per call of the module.  [default: no limit]
 
     Raises:
-        ModelError: The module has not these methods, gives other shapes, or has not as many scores as there are words.
-        OptionError: `max_batch` is below 1, or torch has no such device.
+        ModelError: The module lacks these methods, returns tensors of wrong shapes, or does not return one score per
+            word.
+        OptionError: `max_batch` is below 1, or torch cannot use the device.
     """
     known = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
     place = device_of(device)
@@ -56,20 +57,20 @@ def from_module(
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
-    """Return a module with `step` and `initial_state` as a network."""
+    """Wrap a module with `step` and `initial_state`."""
     if not hasattr(module, "initial_state"):
-        raise ModelError(f"{type(module).__name__} has step but no initial_state(batch), which begins a sentence")
+        raise ModelError(f"{type(module).__name__} has step but not initial_state(batch); add this method")
     with torch.inference_mode():
         state = module.initial_state(1)
     single = isinstance(state, torch.Tensor)
     parts = _parts(state)
     axes = [batch_dim] * len(parts) if isinstance(batch_dim, int) else list(batch_dim)
     if len(axes) != len(parts):
-        raise ModelError(f"{len(parts)} parts of the state, but {len(axes)} batch dimensions")
+        raise ModelError(f"the state has {len(parts)} tensors, but batch_dim {len(axes)} dimensions")
     for part, axis in zip(parts, axes, strict=True):
         if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
             shape = list(part.shape)
-            raise ModelError(f"initial_state(1) gives {shape}: dimension {axis} is no batch of 1; set batch_dim")
+            raise ModelError(f"initial_state(1) returns shape {shape}, whose dimension {axis} is not 1; set batch_dim")
 
     def run(words: torch.Tensor, before: State) -> tuple[torch.Tensor, State]:
         score, after = module.step(words, before[0] if single else before)
@@ -85,5 +86,5 @@ def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) ->
 def _parts(state: Any) -> State:
     parts = (state,) if isinstance(state, torch.Tensor) else state
     if not isinstance(parts, tuple | list) or not all(isinstance(part, torch.Tensor) for part in parts):
-        raise ModelError(f"the state is {type(state).__name__}, not a tensor or a tuple of tensors")
+        raise ModelError(f"the state must be a tensor or a tuple of tensors, not {type(state).__name__}")
     return tuple(parts)

@@ -1,4 +1,4 @@
-"""N-gram models over words and classes, with SRILM's class definitions (``ngram -classes``)."""
+"""Class-based n-gram models with SRILM class definitions (``ngram -classes``)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import BOS, EOS, UNK
 
-Expansions = dict[str, dict[tuple[str, ...], float]]  # by class: expansions and their probabilities
-Token = tuple[int, int]  # n-gram state, and remaining words of an expansion (0: none)
+Expansions = dict[str, dict[tuple[str, ...], float]]  # probability of each expansion of each class
+Token = tuple[int, int]  # n-gram state, and id of the remaining words of an expansion (0 if there are none)
 Tokens = tuple[tuple[Token, float], ...]  # parses of a history, with their posteriors in natural log
 
 
 def read_classes(path: str | os.PathLike[str]) -> Expansions:
-    """Read class definitions: lines of ``CLASS [probability] word …``; the default probability is 1.
+    """Read class definitions with lines ``CLASS [probability] word …``; the default probability is 1.
 
     Raises:
-        FormatError: An expansion has no words or occurs twice, or a probability is outside 0 … 1.
+        FormatError: An expansion has no words or occurs twice, or a probability is not in [0, 1].
 
     Source: SRILM, classes-format(5).
     """
@@ -39,15 +39,19 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
         if words and (leading := _number(words[0])) is not None:
             probability, words = leading, words[1:]
         if not words:
-            raise FormatError(f"class {name} expands to no words; give CLASS [probability] word …", path, line=number)
+            raise FormatError(
+                f"class {name} has an empty expansion; write CLASS [probability] word …", path, line=number
+            )
         if not 0 <= probability <= 1:
-            raise FormatError(f"the probability {probability:g} is outside 0 … 1", path, line=number)
+            raise FormatError(f"the probability {probability:g} is not in [0, 1]", path, line=number)
         expansions = classes.setdefault(name, {})
         if tuple(words) in expansions:
-            raise FormatError(f"class {name} has the expansion {' '.join(words)!r} twice", path, line=number)
+            raise FormatError(
+                f"class {name} has the expansion {' '.join(words)!r} twice; remove one", path, line=number
+            )
         expansions[tuple(words)] = probability
     if not classes:
-        raise FormatError("no class definitions in this file", path)
+        raise FormatError("this file contains no class definitions", path)
     return classes
 
 
@@ -59,7 +63,7 @@ def _number(text: str) -> float | None:
 
 
 def with_classes(lm: NgramLM, path: str | os.PathLike[str]) -> LanguageModel:
-    """Expand the classes of an n-gram model; return the model itself if it has none of the classes in the file."""
+    """Expand the classes of an n-gram model; return the model itself if it contains none of the file's classes."""
     classes = read_classes(path)
     return ClassLM(lm, classes) if any(name in lm.vocabulary for name in classes) else lm
 
@@ -67,9 +71,9 @@ def with_classes(lm: NgramLM, path: str | os.PathLike[str]) -> LanguageModel:
 class ClassLM(LanguageModel):
     """A class-based n-gram model as a `LanguageModel` over words.
 
-    A word is parsed as itself, as a class that expands to it, or within an expansion of several words. Its probability
-    is the sum over all parses of the history and the word, divided by the sum over all parses of the history. A slot
-    is the distribution over parses; equal distributions share one slot, and slots are never freed.
+    A word is parsed as itself, as a class that expands to it, or as part of an expansion of several words. Its
+    probability is the sum over all parses of the history and the word, divided by the sum over all parses of the
+    history. A slot is the distribution over parses; equal distributions share one slot, and slots are never freed.
 
     Source: SRILM, lm/src/ClassNgram.cc, ``prefixProb``.
     """
@@ -77,7 +81,7 @@ class ClassLM(LanguageModel):
     takes_oov_score = True
 
     def __init__(self, lm: NgramLM, classes: Expansions) -> None:
-        """Expand the given classes; classes that the model lacks are ignored."""
+        """Expand classes; those that the model lacks are ignored."""
         self._lm = lm
         numbered = {name: lm.vocabulary.id(name) for name in classes}
         self.classes = tuple(name for name, number in numbered.items() if number is not None)
@@ -90,9 +94,9 @@ class ClassLM(LanguageModel):
         self.unk = None if lm.unk is None else self.vocabulary.id(lm.vocabulary.word(lm.unk))
         self._plain = lm.vocabulary.ids(word for word, _ in self.vocabulary)
         # Remaining words of expansions, as a tree of word ids with shared suffixes.
-        self._rest: list[tuple[int, int]] = [(-1, 0)]  # first word, and remaining words after it
+        self._rest: list[tuple[int, int]] = [(-1, 0)]  # first word, and id of the remaining words after it
         self._rest_ids: dict[tuple[int, int], int] = {}
-        self._entries: dict[int, list[tuple[int, float, int]]] = {}  # by first word: class, log p, remaining words
+        self._entries: dict[int, list[tuple[int, float, int]]] = {}  # by first word: class, ln p, remaining words
         for name in self.classes:
             number = numbered[name]
             assert number is not None
@@ -107,7 +111,7 @@ class ClassLM(LanguageModel):
         self._tokens: list[Tokens] = []
         self._slot: dict[Tokens, int] = {}
         self._start = self._slot_of((((int(lm.start(1)[0]), 0), 0.0),))
-        self._known: dict[tuple[int, int], tuple[float, int]] = {}  # by slot and word: ln p, and the next slot
+        self._known: dict[tuple[int, int], tuple[float, int]] = {}  # by slot and word: ln p and next slot
         self._oov = math.nan
 
     def score_oovs(self, score: OOVScore) -> None:
@@ -124,7 +128,7 @@ class ClassLM(LanguageModel):
         return np.full(count, self._start, np.int64)
 
     def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """See `LanguageModel.advance`; histories of equal parses get equal slots."""
+        """See `LanguageModel.advance`; histories with equal parses get equal slots."""
         return np.array([slot for _, slot in self._steps(slots, words)], np.int64)
 
     def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
@@ -132,12 +136,12 @@ class ClassLM(LanguageModel):
         return np.array([logprob for logprob, _ in self._steps(slots, words)], np.float32)
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """See `LanguageModel.release`; slots are never freed."""
+        """Do nothing, as slots are never freed."""
 
     def _steps(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> Iterable[tuple[float, int]]:
         pairs = list(zip(slots.tolist(), words.tolist(), strict=True))
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
-        # Query the n-gram model once, for (state, word or class) of every token outside expansions.
+        # Query the n-gram model once, for all (state, word or class) pairs of tokens outside expansions.
         queries: dict[tuple[int, int], None] = {}
         for slot, word in new:
             for (state, rest), _ in self._tokens[slot]:
@@ -153,7 +157,7 @@ class ClassLM(LanguageModel):
         return [self._known[pair] for pair in pairs]
 
     def _readings(self, word: int) -> list[tuple[int, float, int]]:
-        """Return the parses of a word: word or class id in the n-gram model, log-probability, remaining words."""
+        """Return the parses of a word: word or class id in the n-gram model, ln p, and id of the remaining words."""
         if self.oov_score is not None and word == self.unk:
             return []
         plain = self._plain[word]

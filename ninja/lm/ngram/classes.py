@@ -1,4 +1,4 @@
-"""Class tokens in text: their spelling, and replacement of phrases by the tokens of their classes."""
+"""Class tokens in text, and the replacement of phrases with the tokens of their classes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ninja.lm.word_map import BOS, EOS, UNK
 
 _CLASS = re.compile(r"[@$]\S+|<[^\s<>]+>")
 _NO_CLASSES = {BOS, EOS, UNK, "<UNK>", "<eps>"}
-_SHOWN = 3  # examples in a message
+_SHOWN = 3  # number of examples in a message
 
 
 def is_class(word: str) -> bool:
-    """Tell whether a word is a class token: ``@name``, ``$name``, or ``<name>`` except special words."""
+    """Return whether a word is a class token: ``@name``, ``$name``, or ``<name>`` except special words."""
     return _CLASS.fullmatch(word) is not None and word not in _NO_CLASSES
 
 
@@ -30,37 +30,42 @@ class _Node:
 
 
 class Tagger:
-    """Replace phrases by the tokens of their classes: the leftmost first, and the longest of those that begin there.
+    """Replace phrases with the tokens of their classes, from left to right; the longest phrase at a word wins.
 
-    Occurrences of a phrase of several classes get these classes in turn, so that the counts are shared evenly and the
-    result is deterministic. Class tokens in the text are unchanged.
+    If a phrase belongs to several classes, its occurrences are assigned to these in turn, so that the counts are shared
+    evenly and the result is deterministic. Class tokens in the text are not changed.
+
+    Args:
+        phrases: Phrases by class token.
 
     Raises:
         OptionError: A class name is not a class token, a phrase is empty or contains one, or there are no phrases.
     """
 
     def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
-        self.num_phrases: Counter[str] = Counter()  # distinct phrases of each class
-        self.num_tagged: Counter[str] = Counter()  # tokens put into the text for each class
-        self.num_present: Counter[str] = Counter()  # tokens of each class that the text had
+        self.num_phrases: Counter[str] = Counter()  # number of distinct phrases per class
+        self.num_tagged: Counter[str] = Counter()  # number of replaced phrases per class
+        self.num_present: Counter[str] = Counter()  # number of tokens per class that were in the text already
         self._root = _Node()
         self._shared: dict[str, _Node] = {}
         for name, members in phrases.items():
             if not is_class(name):
-                raise OptionError(f"{name!r} is not a class; classes are spelled @name, $name or <name>")
+                raise OptionError(f"{name!r} is not a class name; write @name, $name or <name>")
             self.num_phrases[name] = 0
             for phrase in members:
                 self._add(name, phrase)
         if not self.num_phrases.total():
-            raise OptionError("no class has any phrase; omit the classes")
+            raise OptionError("the classes have no phrases; omit the classes")
 
     def _add(self, name: str, phrase: str) -> None:
         words = phrase.split()
         if not words:
-            raise OptionError(f"a phrase of {name} is empty; remove it")
+            raise OptionError(f"the class {name} contains an empty phrase; remove it")
         token = next((word for word in words if is_class(word) or word in _NO_CLASSES), None)
         if token is not None:
-            raise OptionError(f"{phrase[:60]!r} of {name} contains {token}; phrases consist of words")
+            raise OptionError(
+                f"the phrase {phrase[:60]!r} of {name} contains {token}; phrases must consist of plain words"
+            )
         node = self._root
         for word in words:
             node = node.after.setdefault(word, _Node())
@@ -71,7 +76,7 @@ class Tagger:
                 self._shared[" ".join(words)] = node
 
     def tag(self, sentence: Sequence[str]) -> list[str]:
-        """Replace the phrases of a sentence by class tokens."""
+        """Replace the phrases of a sentence with class tokens."""
         tagged: list[str] = []
         begin = 0
         first = self._root.after
@@ -96,22 +101,25 @@ class Tagger:
         return tagged
 
     def notes(self) -> list[str]:
-        """Summarise the tagging of a text, one line per fact."""
+        """Return a summary of the replacements, as lines."""
         lines = [
-            f"{name}: phrases in the lists {count}, found in the text {self.num_tagged[name]}"
-            + (f"; tokens already in it {self.num_present[name]}" if self.num_present[name] else "")
+            f"{name}: {count} phrases in the lists, {self.num_tagged[name]} found in the text"
+            + (f", {self.num_present[name]} tokens already in the text" if self.num_present[name] else "")
             for name, count in self.num_phrases.items()
         ]
         unused = [name for name in self.num_phrases if not self.num_tagged[name] + self.num_present[name]]
         if unused:
-            lines.append(f"never in the text, so the model learns little about them: {_first(unused)}")
+            lines.append(f"classes that do not occur in the text, so they are poorly trained: {_first(unused)}")
         unlisted = [name for name in self.num_present if name not in self.num_phrases]
         if unlisted:
-            lines.append(f"class tokens in the text that have no list: {_first(unlisted)}")
+            lines.append(f"class tokens in the text without a phrase list: {_first(unlisted)}")
         if self._shared:
             count = sum(node.num_tagged for node in self._shared.values())
             shown = _first([f"{text!r} ({', '.join(node.classes)})" for text, node in self._shared.items()])
-            lines.append(f"phrases of several classes {len(self._shared)}: {shown}; found {count}, tagged in turn")
+            lines.append(
+                f"{len(self._shared)} phrases belong to several classes: {shown}; {count} occurrences were assigned to "
+                "these in turn"
+            )
         return lines
 
 

@@ -1,4 +1,4 @@
-"""Exact composition of lattices with n-gram models, to add or to remove their cost."""
+"""Exact composition of lattices with n-gram models, to add or subtract their costs."""
 
 from __future__ import annotations
 
@@ -47,16 +47,17 @@ def compose_ngram(
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
     """Add the cost of an n-gram model to every path of a lattice.
 
-    The graph cost of arcs becomes ``graph + scale * -ln p(word | history)``; final costs change likewise by ``</s>``.
-    States are split by model state; the set of paths does not change. ``scale = -1`` with the model of the first pass
-    removes its cost exactly.
+    The graph cost of an arc becomes ``graph + scale * -ln p(word | history)``; the cost of ``</s>`` is added to final
+    costs. States are split by model state; the set of paths does not change. ``scale = -1`` with the first-pass model
+    subtracts its cost exactly.
 
     Args:
         lattice: Any lattice; epsilons do not change the history.
+        lm: The n-gram model.
         scale: Factor of the model's costs, finite.
-        word_map: Mapping of the lattice's symbol table to the model's words, reusable across lattices; None builds one.
-            Its penalty for words the model lacks is part of the cost.
-        max_arcs: Most arcs of the result.
+        word_map: Map from the lattice's symbol table to the model's words, which can be reused for other lattices; its
+            penalty for unknown words is added to the cost.  [default: create a map]
+        max_arcs: Maximum number of arcs of the result.
         return_arc_map: Also return the input arc of each output arc, int64 [num_arcs].
 
     Raises:

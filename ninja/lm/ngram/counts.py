@@ -1,4 +1,4 @@
-"""Count the n-grams of a text: how often each occurs, its context, and its suffix without the first word."""
+"""Count the n-grams of a text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.lm.word_map import BOS, EOS, SPECIAL
 
 BLOCK = 1 << 22  # positions of the text, or n-grams, that are sorted at once
-MOST = 2**31 - 1  # positions, and n-grams of one length, whose indices are int32
-REPORT = 1_000_000  # words between two reports
+MOST = 2**31 - 1  # maximum number of positions, and of n-grams of one length, as their indices are int32
+REPORT = 1_000_000  # number of words between progress reports
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # surrogates, which UTF-8 cannot encode
 _BOS, _EOS, _UNK = range(len(SPECIAL))
 
@@ -28,12 +28,12 @@ Report = Callable[[str], None]
 class Text:
     """A text as word ids, each sentence between ``<s>`` and ``</s>``."""
 
-    words: tuple[str, ...]  # by id: `SPECIAL`, then the others by spelling
+    words: tuple[str, ...]  # by id: `SPECIAL`, then the other words in alphabetical order
     token: npt.NDArray[np.int32]
     num_sentences: int
     num_words: int  # without <s> and </s>
-    num_unknown: int  # words replaced by <unk>
-    unk_words: int  # distinct words replaced by <unk>; a literal <unk> does not count
+    num_unknown: int  # number of words replaced with <unk>
+    unk_words: int  # number of distinct words replaced with <unk>, not counting <unk> in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +60,28 @@ def encode(
 ) -> Text:
     """Encode a text as word ids; empty sentences are skipped.
 
-    Words outside the `vocabulary`, or rarer than `min_count`, become ``<unk>``, except those in `keep`.
+    Words outside the `vocabulary`, or with a count below `min_count`, are replaced with ``<unk>``, except those in
+    `keep`.
 
     Raises:
-        FormatError: There is no sentence; a sentence contains ``<s>`` or ``</s>``; a word cannot be written.
-        OptionError: A sentence is a string instead of words.
-        VocabularyError: All words became ``<unk>``.
+        FormatError: There is no sentence, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
+            space or a lone surrogate.
+        OptionError: A sentence is a string instead of a sequence of words, or the text is too long.
+        VocabularyError: All words were replaced with ``<unk>``.
     """
     number = defaultdict(itertools.count(len(SPECIAL)).__next__, zip(SPECIAL, itertools.count()))
     token = array("i")
     marks = {BOS, EOS}
     num_sentences, next_report = 0, REPORT
-    for place, sentence in enumerate(sentences, start=1):
+    for position, sentence in enumerate(sentences, start=1):
         if isinstance(sentence, str):
-            raise OptionError(f"sentence {place} is a string; give its words, as from text.split()", path)
+            raise OptionError(f"sentence {position} is a string; give a list of words, such as text.split()", path)
         if not sentence:
             continue
         if not marks.isdisjoint(sentence):
-            raise FormatError(f"{BOS} or {EOS} in sentence {place}; remove them, they are implied", path)
+            raise FormatError(
+                f"sentence {position} contains {BOS} or {EOS}; remove them, as they are added automatically", path
+            )
         token.append(_BOS)
         token.extend(map(number.__getitem__, sentence))
         token.append(_EOS)
@@ -86,19 +90,19 @@ def encode(
             report(f"{num_sentences} sentences, {len(token) // REPORT} million words")
             next_report += REPORT
         if len(token) > MOST:
-            raise OptionError(f"more than {MOST} words; take a smaller text", path)
+            raise OptionError(f"the text has more than {MOST} words; use a smaller text", path)
     if not num_sentences:
-        raise FormatError("no sentence in this text", path)
+        raise FormatError("this text contains no sentence", path)
 
     tokens = np.frombuffer(token, np.int32)
     count = np.bincount(tokens, minlength=len(number))
-    frequent = {word for word, place in number.items() if count[place] >= min_count}
+    frequent = {word for word, word_id in number.items() if count[word_id] >= min_count}
     selected = frequent if vocabulary is None else set(vocabulary)
     words = (*SPECIAL, *sorted((selected | set(keep)) - set(SPECIAL)))
     for word in words:
         if word.split() != [word] or _HALF_CHARACTER.search(word):
-            raise FormatError(f"{word!r} is not a word; it is empty, or contains white space or a lone surrogate", path)
-    new = {word: place for place, word in enumerate(words)}
+            raise FormatError(f"the word {word!r} is empty, or contains white space or a lone surrogate", path)
+    new = {word: word_id for word_id, word in enumerate(words)}
     number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # in the order of the ids
     tokens = number_of[tokens]
     unknown = number_of == _UNK
@@ -106,18 +110,25 @@ def encode(
     num_unknown = int(count[unknown].sum() + count[_UNK])
     num_words = len(tokens) - 2 * num_sentences
     if num_unknown == num_words:
-        raise VocabularyError("no word of the text is in the vocabulary; is it the right one?", path)
+        raise VocabularyError(
+            "no word of the text is in the vocabulary; give the vocabulary of this language and spelling", path
+        )
     return Text(words, tokens, num_sentences, num_words, num_unknown, int(unknown.sum()))
 
 
 def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:
-    """Count the n-grams of a text; ``<s>`` occurs only at their beginning, ``</s>`` only at their end.
+    """Count the n-grams of a text; ``<s>`` occurs only as the first word, and ``</s>`` only as the last.
 
     Uses 8 bytes of memory per word of the text and about 60 per distinct n-gram.
 
+    Args:
+        text: The encoded text.
+        order: Maximum n-gram length, ≥ 1.
+        report: Called with progress messages.
+
     Returns:
-        The n-grams of each length from 1, where the unigrams are the whole vocabulary; fewer than `order` lengths if no
-        sentence is long enough.
+        The n-grams of each length from 1; the unigrams are the whole vocabulary. There are fewer than `order` lengths
+        if no sentence is long enough.
     """
     num_words = len(text.words)
     zeros = np.zeros(num_words, np.int32)
@@ -129,14 +140,16 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
         if not len(key):
             break
         if len(key) > MOST:
-            raise OptionError(f"{len(key)} n-grams of {length} words, more than {MOST}; take a smaller text or order")
+            raise OptionError(
+                f"the text has {len(key)} {length}-grams, more than {MOST}; use a smaller text or a lower order"
+            )
         prefix, word = (part.astype(np.int32) for part in np.divmod(key, num_words))
         # The suffix of (prefix, word) is (suffix of the prefix, word).
         suffix_key = counted[-1].suffix[prefix].astype(np.int64) * num_words + word
         suffix = np.searchsorted(key_of_shorter, suffix_key).astype(np.int32)
         counted.append(Ngrams(prefix, word, suffix, count))
         if report is not None:
-            report(f"{len(key)} different {length}-grams")
+            report(f"{len(key)} distinct {length}-grams")
         if length < order:
             before = _ngram_ids(key, before, text.token, num_words)
             key_of_shorter = key
@@ -146,7 +159,7 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
 def _keys(
     before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """Yield per block of positions the first, a mask of those that end an n-gram, and the keys (context, word)."""
+    """Yield for each block its first position, a mask of positions that end an n-gram, and (context, word) keys."""
     for first in range(1, len(token), BLOCK):
         word = token[first : first + BLOCK]
         context = before[first - 1 : first - 1 + len(word)]
@@ -157,7 +170,7 @@ def _keys(
 def _ngram_ids(
     key: npt.NDArray[np.int64], before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> npt.NDArray[np.int32]:
-    """Return the index of the n-gram that ends at each position, -1 where there is none."""
+    """Return the index of the n-gram that ends at each position; -1 if there is none."""
     ending = np.full(len(token), -1, np.int32)
     for first, inside, keys in _keys(before, token, num_words):
         distinct, which = np.unique(keys, return_inverse=True)  # sorted, for sequential memory access
@@ -169,7 +182,7 @@ Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # sorted distinct 
 
 
 def _count_keys(blocks: Iterable[npt.NDArray[np.int64]]) -> Counts:
-    """Count keys block by block; every key is merged log(blocks) times."""
+    """Count keys block by block; each key is merged O(log(blocks)) times."""
     runs: list[Counts] = []
     for block in blocks:
         run = np.unique(block, return_counts=True)

@@ -1,7 +1,7 @@
-"""KenLM's binary n-gram models, through the kenlm library (``pip install kenlm``).
+"""KenLM binary n-gram models, run by the kenlm library (``pip install kenlm``).
 
-The library looks up words one by one by their spelling, about a hundred thousand per second; reading the ARPA file
-instead is faster.
+The library looks up words one by one by their spelling, about a hundred thousand per second; an ARPA file of the same
+model is faster.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK
 
 LN10 = math.log(10.0)
-COUNTS = 108  # offset in the header of the numbers of n-grams, uint64 per order
+COUNTS = 108  # offset of the n-gram counts in the header, uint64 per order
 UNKNOWN = b"<unk>\0"
-MISSING_UNKNOWN = -100.0  # log10 probability that KenLM gives <unk> where the model has none
+MISSING_UNKNOWN = -100.0  # log10 probability that KenLM assigns to <unk> if the model has none
 
 
 class KenLM(LanguageModel):
     """A KenLM binary as a `LanguageModel`; slots are states of the library.
 
     Args:
-        path: The file.
-        words: Words to score, of which the model's are used; None uses the words that ``build_binary`` appends to the
-            file.
+        path: Path of the file.
+        words: Words to score; those that the model lacks are ignored.  [default: the words that ``build_binary``
+            appends to the file]
 
     Raises:
-        ModelError: The file is damaged, contains no words while `words` is None, or lacks ``</s>``.
+        ModelError: The file is damaged or lacks ``</s>``, or `words` is None and the file contains no words.
     """
 
     takes_oov_score = True
@@ -49,7 +49,7 @@ class KenLM(LanguageModel):
         try:
             self._model: Any = kenlm.Model(path, config)
         except OSError as error:
-            raise ModelError(f"KenLM cannot load it: {str(error).splitlines()[-1][:200]}", path) from error
+            raise ModelError(f"KenLM cannot load this model: {str(error).splitlines()[-1][:200]}", path) from error
         self._new_state = kenlm.State
         state = kenlm.State()
         self._model.NullContextWrite(state)
@@ -64,7 +64,7 @@ class KenLM(LanguageModel):
         self.unk = self.vocabulary.id("<unk>")
         eos = self.vocabulary.id("</s>")
         if eos is None:
-            raise ModelError("the model never ends a sentence: it lacks </s>", path)
+            raise ModelError("the model has no </s>, so it cannot score the end of a sentence; train it again", path)
         self.eos = eos
         self._unknown = np.float32(np.nan)  # natural-log probability of unknown words, if the model has no <unk>
         self._state: list[Any] = []  # by slot
@@ -72,7 +72,7 @@ class KenLM(LanguageModel):
 
     @property
     def order(self) -> int:
-        """Words of the longest n-gram."""
+        """Length of the longest n-gram."""
         return int(self._model.order)
 
     def score_oovs(self, score: OOVScore) -> None:
@@ -80,7 +80,7 @@ class KenLM(LanguageModel):
         assert self.unk is None
         self._unknown = np.float32(oov_logprob(score, len(self._spelling)))
         self.unk = len(self._spelling)
-        self._spelling.append(UNK)  # unknown to the library, too, which then resets the history
+        self._spelling.append(UNK)  # the library does not know this word either, so it resets the history
         self.vocabulary = SymbolTable.from_words(self._spelling)
         self.unk_words = None if score == "spread" else 1
         self.oov_score = score
@@ -119,16 +119,19 @@ class KenLM(LanguageModel):
 
     def _queries(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> list[tuple[Any, str]]:
         if len(words) and (words.min() < 0 or words.max() >= len(self._spelling)):
-            raise OptionError(f"a word id is outside the model's 0 … {len(self._spelling) - 1}")
+            raise OptionError(f"a word id is not in the model's range [0, {len(self._spelling) - 1}]")
         pairs = zip(slots.tolist(), words.tolist(), strict=True)
         return [(self._state[slot], self._spelling[word]) for slot, word in pairs]
 
 
 def _stored_words(path: str) -> list[str]:
-    """Return the words at the end of a binary, ``<unk>`` first (KenLM, lm/binary_format.cc and lm/vocab.cc)."""
+    """Return the words at the end of a binary, which begin with ``<unk>``.
+
+    Source: KenLM, lm/binary_format.cc and lm/vocab.cc.
+    """
     with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if len(content) < COUNTS + 8:
-            raise ModelError("truncated in KenLM's header", path)
+            raise ModelError("the file is truncated in KenLM's header; copy it again", path)
         (count,) = struct.unpack_from("<Q", content, COUNTS)
         begin = content.rfind(UNKNOWN)
         while begin >= 0:
@@ -137,10 +140,12 @@ def _stored_words(path: str) -> list[str]:
                 try:
                     return [word.decode("utf-8") for word in words]
                 except UnicodeDecodeError as error:
-                    raise ModelError(f"the word {error.object!r} is not UTF-8", path) from error
+                    raise ModelError(
+                        f"the word {error.object!r} is not UTF-8; build the model from UTF-8", path
+                    ) from error
             begin = content.rfind(UNKNOWN, 0, begin) if len(words) < count else -1
     raise ModelError(
-        "the file does not end with its words; build it again without -v, or pass the words with "
+        "the file does not contain its words; build it again without -v, or pass the words with "
         "load(path, words=SymbolTable.read(...))",
         path,
     )

@@ -1,17 +1,17 @@
 """Train n-gram models with interpolated, modified Kneser–Ney smoothing, as ``ninja train ngram`` does.
 
-The count of an n-gram of full length, or one that begins with ``<s>``, is the number of its occurrences; that of any
-other n-gram is the number of *distinct* words before it. A discount ``D`` is subtracted from each count ``a``, and the
-discounted mass of a context is distributed by the next lower order:
+The count of an n-gram that has the full length or begins with ``<s>`` is the number of its occurrences; the count of
+any other n-gram is the number of *distinct* words before it. A discount ``D`` is subtracted from each count ``a``, and
+the discounted mass of a context is distributed by the next lower order:
 
     p(w | h) = (a(h w) − D) / a(h ·) + γ(h) p(w | h without its first word),   γ(h) = Σ D / a(h ·)
 
-Unigrams are interpolated with the uniform distribution. The written back-off model stores p for n-grams of the text,
-and γ as back-off weights.
+Unigrams are interpolated with the uniform distribution. The back-off model stores p of the n-grams in the text, and γ
+as back-off weights.
 
-Source: the formulas are those of Chen and Goodman 1998, "An empirical study of smoothing techniques for language
-modeling", as implemented in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc, which is
-also followed for counts of counts and cutoffs. The models equal those of its program lmplz.
+Source: Chen and Goodman 1998, "An empirical study of smoothing techniques for language modeling"; counts of counts and
+cutoffs as in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc. The models equal those of
+kenlm's lmplz.
 """
 
 from __future__ import annotations
@@ -41,55 +41,55 @@ _BOS = SPECIAL.index(BOS)
 _UNK = SPECIAL.index("<unk>")
 
 Numbers = npt.NDArray[np.float64]
-FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and above if none can be estimated; as in lmplz
+FALLBACK = (0.5, 1.0, 1.5)  # discounts of counts 1, 2, and 3 or more if they cannot be estimated; as in lmplz
 
 
 @documented
 @dataclass(frozen=True, slots=True)
 class NgramOptions:
-    """Options of training an n-gram model."""
+    """Options for training an n-gram model."""
 
     order: int = described(3, "N-gram order.")
-    min_count: int = described(1, "Replace words rarer than this with <unk>.")
-    cutoffs: tuple[int, ...] = (1,)  # least counts of 2-grams, 3-grams, …; the last also applies to longer n-grams
-    discounts: tuple[float, ...] | None = None  # of counts 1, 2, and above, or one for all; None estimates them
+    min_count: int = described(1, "Replace words that occur less often than this with <unk>.")
+    cutoffs: tuple[int, ...] = (1,)  # minimum counts of 2-grams, 3-grams, …; the last also applies to longer n-grams
+    discounts: tuple[float, ...] | None = None  # for counts 1, 2, and 3 or more, or one for all; None estimates them
     unk_share: float | None = described(
-        None, "Share of <unk> in the interpolation of unigrams.  [default: as for any other word]"
+        None, "Probability of <unk> in the distribution that unigrams are interpolated with.  [default: uniform]"
     )
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MAX_ORDER:
-            raise OptionError(f"order is {self.order}; it must be 1 … {MAX_ORDER}")
+            raise OptionError(f"order is {self.order}, but must be in [1, {MAX_ORDER}]")
         if self.min_count < 1:
-            raise OptionError(f"min_count is {self.min_count}; it must be at least 1")
+            raise OptionError(f"min_count is {self.min_count}, but must be at least 1")
         rising = tuple(sorted(self.cutoffs)) == self.cutoffs
         if not self.cutoffs or self.cutoffs[0] < 1 or not rising:
             raise OptionError(
-                f"cutoffs are {', '.join(map(str, self.cutoffs)) or 'none'}; they must be at least 1 and never fall"
+                f"cutoffs are {', '.join(map(str, self.cutoffs)) or 'empty'}, but must be at least 1 and not decrease"
             )
         if len(self.cutoffs) > max(1, self.order - 1):
-            raise OptionError(f"{len(self.cutoffs)} cutoffs, but n-grams of 2 … {self.order} words")
+            raise OptionError(f"{len(self.cutoffs)} cutoffs, but cutoffs are for n-grams of 2 to {self.order} words")
         if self.discounts is not None:
             if len(self.discounts) not in (1, 3):
-                raise OptionError(f"{len(self.discounts)} discounts; give one, or three: of counts 1, 2, and above")
+                raise OptionError(f"{len(self.discounts)} discounts; give one, or three for counts 1, 2, and 3 or more")
             for count, discount in enumerate(self.discounts, start=1):
                 if not 0 < discount <= count:
-                    raise OptionError(f"the discount of count {count} is {discount:g}; it must be in (0, {count}]")
+                    raise OptionError(f"the discount of count {count} is {discount:g}, but must be in (0, {count}]")
         if self.unk_share is not None and not 0 < self.unk_share <= 1:
-            raise OptionError(f"unk_share is {self.unk_share:g}; it must be in (0, 1]")
+            raise OptionError(f"unk_share is {self.unk_share:g}, but must be in (0, 1]")
 
     def cutoff(self, length: int) -> int:
-        """Return the least count of n-grams of a length."""
+        """Return the minimum count of n-grams of a length."""
         return 1 if length == 1 else self.cutoffs[min(length - 2, len(self.cutoffs) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Discounts:
-    """Discounts of the counts of the n-grams of one length."""
+    """Discounts for the n-grams of one length."""
 
-    of_count: tuple[float, float, float]  # 1, 2, 3 and more
+    of_count: tuple[float, float, float]  # for counts 1, 2, and 3 or more
     source: Literal["estimated", "continued", "fallback", "given"]  # see `_discounts`
-    counts_of_counts: tuple[int, int, int, int]  # numbers of n-grams with counts 1, 2, 3, 4
+    counts_of_counts: tuple[int, int, int, int]  # numbers of n-grams with counts 1, 2, 3 and 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class BackoffNgrams:
 
     prefix: npt.NDArray[np.int32]  # index of the n-gram without its last word; 0 for unigrams
     word: npt.NDArray[np.int32]  # the last word
-    logprob: npt.NDArray[np.float64]  # log10 P(last word | words before)
-    backoff: npt.NDArray[np.float64]  # log10 back-off weight of this context; 0 if it is none
+    logprob: npt.NDArray[np.float64]  # log10 P(last word | earlier words)
+    backoff: npt.NDArray[np.float64]  # log10 back-off weight of the n-gram as a context; 0 if it is not a context
 
     def __len__(self) -> int:
         return len(self.word)
@@ -107,16 +107,16 @@ class BackoffNgrams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedNgram:
-    """A trained n-gram model, and facts about its text."""
+    """A trained n-gram model, and statistics of its training text."""
 
     words: tuple[str, ...]  # by id; <s>, </s> and <unk> first
-    lengths: tuple[BackoffNgrams, ...]  # the n-grams of each length from 1
-    num_counted: tuple[int, ...]  # of each length, before cutoffs
-    discounts: tuple[Discounts, ...]  # of each length
+    lengths: tuple[BackoffNgrams, ...]  # n-grams of each length from 1
+    num_counted: tuple[int, ...]  # number of n-grams of each length before cutoffs
+    discounts: tuple[Discounts, ...]  # for each length
     num_sentences: int
-    num_words: int  # of the text, without <s> and </s>
-    num_unknown: int  # words replaced by <unk>
-    unk_words: int  # distinct words replaced by <unk>
+    num_words: int  # in the text, without <s> and </s>
+    num_unknown: int  # number of words replaced with <unk>
+    unk_words: int  # number of distinct words replaced with <unk>
     notes: tuple[str, ...]  # deviations from the options, one line each
 
     @property
@@ -125,7 +125,7 @@ class TrainedNgram:
         return len(self.lengths)
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as ARPA, compressed if the name ends in ``.gz``; ``-`` is the standard output."""
+        """Write the model as ARPA, compressed if the name ends in ``.gz``; ``-`` is standard output."""
         path = os.fspath(path)
         if path == STDOUT:
             output = StandardOutput()
@@ -141,7 +141,7 @@ class TrainedNgram:
                 packed.close()
 
     def as_language_model(self, name: str = "the trained model") -> NgramLM:
-        """Return the model as `ninja.lm.load` would read it from a file; messages call it `name`."""
+        """Return the model as `ninja.lm.load` would read it from a file; `name` is used in messages."""
         reader = _lm.ArpaReader(name, sum(map(len, self.lengths)))
         for block in self._blocks():
             reader.feed(block)
@@ -150,7 +150,7 @@ class TrainedNgram:
         return model
 
     def _blocks(self) -> Iterator[bytes]:
-        """Yield the file in blocks of whole lines."""
+        """Yield the ARPA file in blocks of whole lines."""
         heads = [f"ngram {length}={len(ngrams)}\n" for length, ngrams in enumerate(self.lengths, start=1)]
         yield ("\\data\\\n" + "".join(heads)).encode()
         spelled = np.array(self.words, object)
@@ -163,7 +163,7 @@ class TrainedNgram:
                 for shorter in reversed(self.lengths[:length]):
                     columns.insert(0, spelled[shorter.word[number]].tolist())
                     number = shorter.prefix[number]
-                # eight digits are more than a float32 has
+                # eight digits are enough for a float32
                 logprob = map("%.8g\t".__mod__, ngrams.logprob[rows].tolist())
                 text = map(" ".join, zip(*columns, strict=True))
                 weight = ngrams.backoff[rows]
@@ -183,23 +183,28 @@ def train_ngram(
 ) -> TrainedNgram:
     """Train an n-gram model with interpolated, modified Kneser–Ney smoothing.
 
-    Class tokens (``@name``) are treated as ordinary words. Takes 8 bytes of memory for each word of the text, and
-    some 100 for each distinct n-gram.
+    Class tokens (``@name``) are treated as ordinary words. Uses 8 bytes of memory per word of the text, and about 100
+    per distinct n-gram.
 
     Args:
-        sentences: Words of each, without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.
-        vocabulary: The model's words; others become ``<unk>``. None: all that are frequent enough.
-        classes: Class tokens that belong to the vocabulary in any case.
+        sentences: Word sequences without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.
+        options: Training options.
+        vocabulary: The model's words; other words are replaced with ``<unk>``.  [default: all words that occur at least
+            ``min_count`` times]
+        classes: Class tokens that are always part of the vocabulary.
+        path: Path of the text, for messages.
+        progress: Called with progress messages.
 
     Raises:
-        FormatError: There is no sentence; one has ``<s>`` or ``</s>`` in it; a word has white space in it.
-        OptionError: An option is out of range; `vocabulary` is given together with a `min_count`; all of the unigrams'
-            interpolation goes to ``<unk>``, but another word does not occur in the text.
-        VocabularyError: All words became ``<unk>``.
+        FormatError: There is no sentence, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
+            space.
+        OptionError: An option is out of range, `vocabulary` and `min_count` are both given, or `unk_share` leaves
+            probability 0 for a word that does not occur in the text.
+        VocabularyError: All words were replaced with ``<unk>``.
     """
     options = options or NgramOptions()
     if vocabulary is not None and options.min_count > 1:
-        raise OptionError("a vocabulary and a min_count were given; one of them says which words are kept")
+        raise OptionError("vocabulary and min_count both select the words of the model; give only one of them")
     text = encode(
         sentences,
         vocabulary=vocabulary,
@@ -244,14 +249,14 @@ def train_ngram(
 
 
 def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the Kneser–Ney counts of n-grams; `begins` marks those that begin with ``<s>``."""
+    """Return the Kneser–Ney counts of n-grams; `begins` is true for those that begin with ``<s>``."""
     if longer is None:
         return ngrams.count.copy()
     return np.where(begins, ngrams.count, np.bincount(longer.suffix, minlength=len(ngrams)))
 
 
 def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts:
-    """Estimate discounts by counts of counts, as kenlm does in lm/builder/adjust_counts.cc."""
+    """Estimate discounts from counts of counts, as kenlm does in lm/builder/adjust_counts.cc."""
     n1, n2, n3, n4 = (int(times) for times in np.bincount(np.minimum(count, 5), minlength=6)[1:5])
     counts_of_counts = (n1, n2, n3, n4)
     if options.discounts is not None:
@@ -259,8 +264,8 @@ def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts
         return Discounts((fixed[0], fixed[1], fixed[2]), "given", counts_of_counts)
     if not n1 or not n2:
         return Discounts(FALLBACK, "fallback", counts_of_counts)
-    # Texts generated from patterns have few singletons, so that the estimates may be undefined or out of range. Then
-    # the discount of count k is k Y, as the equation gives if (k + 1) n[k + 1] / n[k] = 2 k n2 / n1.
+    # Texts generated from patterns have few singletons, so that the estimates may be undefined or out of range. In this
+    # case the discount of count k is k Y, which follows from the equation if (k + 1) n[k + 1] / n[k] = 2 k n2 / n1.
     y = n1 / (n1 + 2 * n2)
     if n3:
         of_count = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
@@ -275,15 +280,15 @@ def _notes(length: int, discounts: Discounts) -> list[str]:
         return []
     counts = ", ".join(map(str, discounts.counts_of_counts))
     values = ", ".join(f"{discount:.4g}" for discount in discounts.of_count)
-    source = "continued from counts 1 and 2" if discounts.source == "continued" else "the fallback"
+    source = "extrapolated from counts 1 and 2" if discounts.source == "continued" else "the fallback"
     return [
-        f"{counts} of the {length}-grams count 1, 2, 3, 4 times, too few to estimate discounts; using "
-        f"{values}, {source}"
+        f"the numbers of {length}-grams that occur 1, 2, 3 and 4 times, {counts}, do not allow discounts to be "
+        f"estimated; using {values} ({source})"
     ]
 
 
 def _uniform(num_words: int, unk_share: float | None) -> Numbers:
-    """Return the distribution that unigrams are interpolated with: uniform except for the share of ``<unk>``."""
+    """Return the distribution that unigrams are interpolated with, which is uniform except for ``<unk>``."""
     share = 1 / (num_words - 1) if unk_share is None else unk_share
     uniform = np.full(num_words, (1 - share) / (num_words - 2) if num_words > 2 else 0.0)
     uniform[_UNK], uniform[_BOS] = share, 0.0
@@ -297,12 +302,12 @@ def _interpolated(
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
-    """Return γ of each context up to the last that has n-grams, and the probability of each n-gram."""
+    """Return γ of each context, up to the last one that has n-grams, and the probability of each n-gram."""
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
     discounted = np.bincount(prefix, np.where(retained, discount, count))
     weight = np.divide(discounted, total, out=np.ones(len(total)), where=total > 0)
-    # An n-gram below the cutoff loses its whole count, which leaves it the back-off probability.
+    # The whole count of an n-gram below the cutoff is discounted, so that its probability is that of backing off.
     direct = np.where(retained, (count - discount) / np.maximum(total, 1)[prefix], 0.0)
     return weight, direct + weight[prefix] * shorter
 
@@ -314,7 +319,7 @@ def _check(probability: Numbers, words: Sequence[str]) -> None:
         examples = ", ".join(words[word] for word in impossible[:3])
         raise OptionError(
             f"{len(impossible)} words ({examples}{', …' if len(impossible) > 3 else ''}) would have probability 0; "
-            "choose an unk_share below 1"
+            "set unk_share below 1"
         )
 
 
@@ -324,9 +329,9 @@ def _without_cut(
     backoff: Sequence[Numbers],
     retained: Sequence[npt.NDArray[np.bool_]],
 ) -> tuple[BackoffNgrams, ...]:
-    """Drop n-grams below the cutoffs; these never fall with the length, so a retained n-gram has its context."""
+    """Remove n-grams below the cutoffs; as cutoffs do not decrease with the length, every context remains."""
     lengths: list[BackoffNgrams] = []
-    index = np.zeros(1, np.int32)  # new index of each n-gram one shorter
+    index = np.zeros(1, np.int32)  # new index of each n-gram that is one word shorter
     for ngrams, p, weight, mask in zip(counted, probability, backoff, retained, strict=True):
         gamma = np.ones(len(ngrams))
         gamma[: len(weight)] = weight

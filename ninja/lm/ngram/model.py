@@ -1,8 +1,8 @@
-"""Back-off n-gram language models: ARPA, Kaldi's const-arpa and grammar (``G.fst``), all as one compiled automaton.
+"""Back-off n-gram models from ARPA, Kaldi const-arpa and ``G.fst`` files, represented as a compiled automaton.
 
-A slot *is* a state of the automaton, the longest suffix of the history that affects scores: equal states are equal
-integers, and slots are never freed. Scores are exact back-off scores: an n-gram of the model is used even where backing
-off would be more probable.
+A slot is the number of a state of the automaton, which represents the longest suffix of the history that affects
+scores, so slots of equal states are equal and never freed. Scores are exact: an n-gram of the model is used even if
+backing off would be more probable.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK, find
 
-CHUNK = 1 << 22  # bytes of text parsed at once, and the longest line
-SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word, a line end
-MAX_DEFLATE_RATIO = 1032  # largest compression ratio of deflate
+CHUNK = 1 << 22  # bytes of text parsed at once, and maximum line length
+SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word and a line end
+MAX_DEFLATE_RATIO = 1032  # maximum compression ratio of deflate
 BACKOFF = "#0"
 UNKNOWN = ("<unk>", "<UNK>")  # the second is written by some versions of SRILM
 
@@ -36,8 +36,13 @@ class NgramLM(LanguageModel):
     If the model has no <unk>, `score_oovs` adds it.
 
     Args:
-        words: The words with ids 0 … ``model.num_words`` − 1.
-        unk: Id of <unk>; None looks it up by its usual spellings.
+        model: The automaton.
+        words: Words with the ids 0 to ``model.num_words`` − 1.
+        path: Path of the model, for messages.
+        unk: Id of <unk>.  [default: look up the usual spellings]
+
+    Raises:
+        ModelError: The words do not include ``</s>``.
     """
 
     def __init__(self, model: _lm.Model, words: Sequence[str], path: str, unk: int | None = None) -> None:
@@ -46,7 +51,7 @@ class NgramLM(LanguageModel):
         self.bos = self.vocabulary.id("<s>")
         eos = self.vocabulary.id("</s>")
         if eos is None:
-            raise ModelError("the model never ends a sentence: it lacks </s>", path)
+            raise ModelError("the model has no </s>, so it cannot score the end of a sentence; train it again", path)
         self.eos = eos
         ids = (self.vocabulary.id(word) for word in UNKNOWN)
         self.unk = next((word for word in ids if word is not None), None) if unk is None else unk
@@ -63,35 +68,35 @@ class NgramLM(LanguageModel):
 
     @property
     def order(self) -> int:
-        """Words of the longest n-gram; of a grammar, states of the longest back-off chain."""
+        """Length of the longest n-gram; for a grammar, number of states in the longest back-off chain."""
         return self.model.order
 
     stateless = True
 
     def twin(self) -> NgramLM:
-        """See `LanguageModel.twin`; the model itself, as it is stateless."""
+        """Return the model itself, as it is stateless; see `LanguageModel.twin`."""
         return self
 
     def start(self, count: int) -> npt.NDArray[np.int64]:
-        """See `LanguageModel.start`; all slots are the same state."""
+        """See `LanguageModel.start`; all slots are equal."""
         return np.full(count, self.model.start, np.int64)
 
     def advance(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """See `LanguageModel.advance`; histories the model cannot tell apart get equal slots."""
+        """See `LanguageModel.advance`; histories that the model does not distinguish get equal slots."""
         return self.model.advance(*_batch(slots, words))
 
     def logprob(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.logprob`; −inf for a word that a grammar does not allow."""
+        """See `LanguageModel.logprob`; −inf for words that a grammar does not allow."""
         return self.model.logprob(*_batch(slots, words))
 
     def step(
         self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the results of `logprob` and `advance` at the cost of one of them."""
+        """Return the results of `logprob` and `advance` in one call, which takes the time of one of them."""
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """See `LanguageModel.release`; slots are never freed."""
+        """Do nothing, as slots are never freed."""
 
 
 def _batch(
@@ -99,7 +104,7 @@ def _batch(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     states, ids = np.ascontiguousarray(slots, np.int64), np.ascontiguousarray(words, np.int32)
     if states.ndim != 1 or states.shape != ids.shape:
-        raise OptionError(f"slots of shape {states.shape} and words of shape {ids.shape}; both must be [n]")
+        raise OptionError(f"slots have shape {states.shape} and words {ids.shape}; both must have shape [n]")
     return states, ids
 
 
@@ -110,7 +115,7 @@ def read_arpa(path: str) -> NgramLM:
     off.
 
     Raises:
-        ModelError: The file is damaged, truncated or contradicts its counts; with the line.
+        ModelError: The file is damaged or truncated, or differs from its n-gram counts; the error names the line.
 
     Source: SRILM, ngram-format(5).
     """
@@ -122,13 +127,13 @@ def read_arpa(path: str) -> NgramLM:
             buffer = bytearray(CHUNK)
             filled = 0
             while size := stream.readinto(memoryview(buffer)[filled:]):
-                # Read to the end of the file, where gzip streams have their checksum.
+                # Read to the end of the file, as the checksum of a gzip stream follows the data.
                 filled += size
                 consumed = reader.feed(memoryview(buffer)[:filled])
                 buffer[: filled - consumed] = buffer[consumed:filled]
                 filled -= consumed
                 if filled == CHUNK:
-                    raise ModelError(f"a line of more than {CHUNK} bytes; is this an ARPA file?", path)
+                    raise ModelError(f"a line has more than {CHUNK} bytes; give a valid ARPA file", path)
             if filled:
                 reader.feed(bytes(buffer[:filled]) + b"\n")
     except FormatError as error:
@@ -138,10 +143,15 @@ def read_arpa(path: str) -> NgramLM:
 
 
 def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
-    """Read Kaldi's const-arpa (``G.carpa``), optionally compressed; `words` defaults to ``words.txt`` in its directory.
+    """Read a Kaldi const-arpa file (``G.carpa``), optionally compressed with gzip.
+
+    Args:
+        path: Path of the file.
+        words: Symbol table.  [default: ``words.txt`` in the same directory]
 
     Raises:
-        ModelError: The file is damaged or truncated, with the byte; no symbol table exists, or it lacks a word.
+        ModelError: The file is damaged or truncated (the error gives the byte offset), the symbol table is missing, or
+            it lacks a word.
     """
     table = find(path, words, None)
     model, word_id, _, eos, unk = _lm.read_const_arpa(_content(path), path)
@@ -153,14 +163,17 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
 
 
 def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
-    """Read Kaldi's ``G.fst``, an OpenFst vector acceptor with back-off arcs, optionally compressed with gzip.
+    """Read a Kaldi ``G.fst``, an OpenFst vector acceptor with back-off arcs, optionally compressed with gzip.
 
-    The symbol table is `words`, or the one in the file, or ``words.txt`` in its directory. Arcs with ``#0`` of the
-    table or with epsilon are back-off arcs.
+    Arcs labelled ``#0`` or epsilon are back-off arcs.
+
+    Args:
+        path: Path of the file.
+        words: Symbol table.  [default: the table in the file, else ``words.txt`` in the same directory]
 
     Raises:
-        ModelError: The file is damaged or truncated, with the byte; it is not a back-off automaton, as two arcs with
-            one word or two back-off arcs leave a state; no symbol table exists, or it lacks a word.
+        ModelError: The file is damaged or truncated (the error gives the byte offset); two back-off arcs, or two arcs
+            with the same word, leave a state; or the symbol table is missing or lacks a word.
     """
     grammar = _lm.Grammar(_content(path), path)
     table = words
@@ -188,7 +201,7 @@ def _spelled(numbers: Sequence[int] | npt.NDArray[np.int32], words: SymbolTable,
     try:
         return [words.word(int(number)) for number in numbers]
     except SymbolError as error:
-        raise ModelError(f"{error.message} ({words.path or 'the given table'})", path) from error
+        raise ModelError(f"{error.message} ({words.path or 'the symbol table passed as words'})", path) from error
 
 
 def _decoded(words: Sequence[bytes], path: str) -> list[str]:

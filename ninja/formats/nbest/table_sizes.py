@@ -1,0 +1,127 @@
+"""Limits of tables: values in memory in proportion to the bytes of a file, which may encode them in far fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ninja.errors import FormatError
+
+MOST_VALUES = 16  # of a column for each byte of the file
+LEAST_VALUES = 1_000_000  # that any file may have in a column
+MOST_BYTES = 100  # of strings in memory, of the rows that are read at once, for each byte of the file
+LEAST_BYTES = 1 << 24  # that any file may need
+AHEAD = 16  # batches whose size is computed at once
+
+
+def check_parquet(metadata: Any, size: int, path: str | None) -> None:
+    """Check the numbers of values and bytes that the columns of a Parquet file claim.
+
+    Args:
+        metadata: The footer, ``pyarrow.parquet.FileMetaData``.
+        size: Bytes of the file.
+
+    Raises:
+        FormatError: A column has more values, or needs more memory, than a file of this size may have.
+    """
+    values: dict[str, int] = {}
+    num_bytes: dict[str, int] = {}
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            name = column.path_in_schema
+            values[name] = values.get(name, 0) + max(column.num_values, group.num_rows)
+            num_bytes[name] = num_bytes.get(name, 0) + column.total_uncompressed_size
+    for name in values:
+        _check(f"the column {name[:60]!r}", values[name], num_bytes[name], size, path)
+
+
+def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> Iterator[Any]:
+    """Yield the batches of a Parquet file, after the size of each was computed from its encoded values.
+
+    Args:
+        file: Function that opens the file as ``pyarrow.parquet.ParquetFile`` with options.
+        num_rows: Rows of a batch.
+        size: Bytes of the file.
+
+    Raises:
+        FormatError: A batch needs more memory than a file of this size may need.
+    """
+    table = file()
+    columns = [table.metadata.schema.column(number).path for number in range(table.metadata.num_columns)]
+    encoded = file(read_dictionary=columns)  # a string of many rows is in memory once
+    encoded_batches = encoded.iter_batches(AHEAD * num_rows)
+    batches = table.iter_batches(num_rows)
+    num_checked = num_read = 0
+    while num_read < table.metadata.num_rows:
+        while num_checked < min(num_read + num_rows, table.metadata.num_rows):
+            batch = next(encoded_batches)
+            check_batch(batch, num_checked, size, path)
+            num_checked += batch.num_rows
+        batch = next(batches)
+        num_read += batch.num_rows
+        yield batch
+
+
+def check_batch(batch: Any, row: int, size: int, path: str | None) -> None:
+    """Check the number of values and the bytes of strings of a batch.
+
+    Args:
+        batch: ``pyarrow.RecordBatch``.
+        row: Number of its first row, from 0.
+        size: Bytes of the file.
+
+    Raises:
+        FormatError: It has more than a file of this size may have.
+    """
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for leaf in _leaves(column):
+            place = f"rows {row + 1} to {row + batch.num_rows} of the column {name[:60]!r}"
+            _check(place, len(leaf), _num_bytes(leaf), size, path)
+
+
+def _check(place: str, num_values: int, num_bytes: int, size: int, path: str | None) -> None:
+    if num_values > max(LEAST_VALUES, MOST_VALUES * size):
+        raise FormatError(f"{place} has {num_values} values in a file of {size} bytes; write it as JSON lines", path)
+    if num_bytes > max(LEAST_BYTES, MOST_BYTES * size):
+        raise FormatError(f"{place} needs {num_bytes} bytes, the file has {size}; write it as JSON lines", path)
+
+
+def _leaves(array: Any) -> Iterator[Any]:
+    """Yield the arrays of values within lists and structs."""
+    import pyarrow
+
+    stack = [array]
+    while stack:
+        array = stack.pop()
+        kind = array.type
+        if pyarrow.types.is_struct(kind):
+            stack += [array.field(place) for place in range(kind.num_fields)]
+        elif pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):
+            first, last = (array.offsets[place].as_py() for place in (0, -1)) if len(array) else (0, 0)
+            stack.append(array.values.slice(first, last - first))
+        elif pyarrow.types.is_fixed_size_list(kind):
+            stack.append(array.flatten())
+        else:
+            yield array
+
+
+def _num_bytes(array: Any) -> int:
+    """Return the bytes of strings of an array that is no longer encoded."""
+    import pyarrow
+    import pyarrow.compute
+
+    if not pyarrow.types.is_dictionary(array.type) or not _has_lengths(array.type.value_type):
+        return int(array.nbytes)
+    places, counts = np.unique(array.indices.drop_null().to_numpy(zero_copy_only=False), return_counts=True)
+    lengths = pyarrow.compute.binary_length(array.dictionary.take(pyarrow.array(places))).fill_null(0)
+    return int(counts.astype(np.float64) @ lengths.to_numpy(zero_copy_only=False).astype(np.float64))
+
+
+def _has_lengths(kind: Any) -> bool:
+    import pyarrow
+
+    types = pyarrow.types
+    tests = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return any(test(kind) for test in tests)
