@@ -1,4 +1,4 @@
-"""Conversions for the kernels of rescoring."""
+"""Bindings of the rescoring kernels."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
@@ -22,7 +22,7 @@ TOO_LARGE = <int>c.SearchStatus.kTooLarge
 
 
 cdef class Expander:
-    """All lattices in flight of one half-batch."""
+    """All lattices in flight of a half-batch."""
 
     cdef unique_ptr[c.Expander] engine
     cdef dict entries  # ticket -> (lattice, lm_word, extra), whose arrays the engine borrows
@@ -64,7 +64,7 @@ cdef class Expander:
         )
 
     def scatter(self, slots, logprob):
-        """Pass on the answers to the requests of the last ``gather``."""
+        """Pass the answers to the requests of the last ``gather`` to the searches."""
         cdef c.Expander* engine = self.engine.get()
         cdef const int64_t* new_slots = <const int64_t*>data_of(slots, np.NPY_INT64, engine.wave().advance_slot.size())
         cdef const float* answers = <const float*>data_of(logprob, np.NPY_FLOAT32, engine.wave().score_slot.size())
@@ -82,16 +82,16 @@ cdef class Expander:
         return states
 
     def remove(self, int32_t ticket):
-        """Forget a search and its lattice."""
+        """Remove a search and its lattice."""
         self.engine.get().remove(ticket)
         del self.entries[ticket]
 
     def source(self, int32_t ticket):
-        """Return the lattice a search was started on."""
+        """Return the lattice of a search."""
         return self.entries[ticket][0]
 
     def all_slots(self):
-        """Return all slots of the language model in use, for the end of a run."""
+        """Return all language model slots in use, to release them at the end of a run."""
         cdef vector[int64_t] slots = self.engine.get().slots()
         cdef vector[int64_t]* released = &self.engine.get().released()
         slots.insert(slots.end(), released.begin(), released.end())
@@ -99,7 +99,7 @@ cdef class Expander:
         return copied(slots.data(), slots.size(), np.NPY_INT64)
 
     def lattice(self, int32_t ticket, int64_t max_arcs):
-        """Return the expanded lattice of an ended search, None if it has more arcs."""
+        """Return the expanded lattice of an ended search; None if it has more than `max_arcs` arcs."""
         cdef Copies copies
         cdef cbool fits
         with nogil:
@@ -109,7 +109,7 @@ cdef class Expander:
         return lattice_of_copies(self.entries[ticket][0], copies, _new(Lattice), _SLOTS)
 
     def replaced(self, int32_t ticket):
-        """Return (graph, final_graph) of the searched lattice with new costs, +inf where the search had no path."""
+        """Return the new (graph, final_graph) costs of the searched lattice; +inf if no path of the result uses it."""
         source = self.entries[ticket][0]
         cdef Arcs arcs = arcs_of(source)
         graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
@@ -136,7 +136,7 @@ cdef object arrays_of(const c.Unfolded& out):
 
 def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
           double min_posterior, int64_t max_arcs):
-    """Expand by posterior and cover with paths; return the arrays of ``Unfolded``, or None without a path."""
+    """Expand by posterior and cover with paths; return the arrays of ``Unfolded``, or None if there is no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
@@ -151,7 +151,7 @@ def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_sc
 
 def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
              double beam, int64_t max_nodes, int32_t merge_order, int64_t max_arcs):
-    """Unfold along the best word prefixes; return the arrays of ``Unfolded``, or None without a path."""
+    """Unfold along the best word prefixes; return the arrays of ``Unfolded``, or None if there is no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
@@ -170,7 +170,7 @@ def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic
 
 
 def sentence_costs(lattice not None, word not None, begin not None, double acoustic_scale, double word_penalty):
-    """Return graph and acoustic cost of the best path of each word sequence, float64 [sequences], +inf without a path.
+    """Return the graph and acoustic cost of the best path of each word sequence, float64 [sequences]; +inf if none.
 
     Sequence s is ``word[begin[s] : begin[s + 1]]``; word is int32 [words], begin int64 [sequences + 1].
     """
@@ -190,7 +190,7 @@ def sentence_costs(lattice not None, word not None, begin not None, double acous
 
 def replaced(lattice not None, state_map not None, arc_begin not None, dst not None, arc_map not None,
              graph not None, final_graph not None, double acoustic_scale, double word_penalty):
-    """Return (graph, final_graph) of a lattice whose unfolded copy has new costs, +inf where it has no path."""
+    """Return the (graph, final_graph) costs of a lattice, taken from its unfolded copy; +inf if there are none."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray>state_map)
     cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray>dst)

@@ -1,5 +1,5 @@
-// Contexts, the last words of histories: all histories with the same last words share one, and the first of them
-// represents it.
+// Contexts, i.e. the last words of histories: all histories with the same last words share a context, which is
+// represented by the first of them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ninja {
 
 class Contexts {
  public:
-  // Context 0 is that of `root`. `num_words`: length of contexts; 0 for whole histories.
+  // Context 0 is that of `root`. `num_words` is the length of contexts; 0 for whole histories.
   Contexts(Histories& histories, int32_t root, int32_t num_words)
       : histories_(histories), root_(root), num_words_(num_words) {
     histories_.hold(root);
@@ -21,7 +21,7 @@ class Contexts {
 
   int32_t history(int32_t context) const { return history_[context]; }
 
-  // The number of the ending, the context of a history and a following word, which may not exist yet.
+  // The number of an ending, i.e. of the context of a history followed by a word; the context may not exist yet.
   int32_t ending(int32_t history, int32_t word) {
     int32_t& found = num_words_ > 0 ? place_(node(history, word), kEnding) : place_(history, word);
     if (found < 0) {
@@ -31,10 +31,10 @@ class Contexts {
     return found;
   }
 
-  // The context of an ending, -1 if it does not exist yet.
+  // The context of an ending; -1 if it does not exist yet.
   int32_t context(int32_t ending) const { return endings_[ending].context; }
 
-  // Makes the context of an ending, which this history represents if it is the first.
+  // Creates the context of an ending, which is represented by this history if it is the first.
   int32_t enter(int32_t ending, int32_t history, int32_t word) {
     int32_t& context = endings_[ending].context;
     if (context < 0) {
@@ -64,15 +64,15 @@ class Contexts {
   }
 
  private:
-  static constexpr int32_t kStart = -1;   // in place of a word: the context has no more words,
-  static constexpr int32_t kEnding = -2;  // or as many as it may have
+  static constexpr int32_t kStart = -1;   // used instead of a word if the context has no more words,
+  static constexpr int32_t kEnding = -2;  // or has the maximum number of words
 
   struct Ending {
     int32_t context;
     int32_t guess;  // a history
   };
 
-  // A node of the trie of contexts, which are read from the last word backwards.
+  // A node of the trie of contexts, which are read backward from the last word.
   int32_t node(int32_t history, int32_t word) {
     int32_t node = child(0, word);
     for (int32_t i = 1; i < num_words_; ++i, history = histories_.parent(history)) {
@@ -90,8 +90,8 @@ class Contexts {
   Histories& histories_;
   const int32_t root_;
   const int32_t num_words_;
-  std::vector<int32_t> history_;  // of each context, held
-  std::vector<int32_t> guessed_;  // histories, held
+  std::vector<int32_t> history_;  // representative of each context, which is held
+  std::vector<int32_t> guessed_;  // guessed histories, which are held
   std::vector<Ending> endings_;
   PairMap place_;  // (node, word) -> node, (node, kEnding) -> ending; if contexts are histories: these, word -> ending
   int32_t num_nodes_ = 0;

@@ -9,9 +9,9 @@
 
 namespace ninja {
 
-// Copy states by posterior: an arc of a copy whose paths together have a posterior above `min_posterior` leads to a
-// separate copy; all others share one. States are visited in topological order, so that the probability of reaching a
-// shared copy is complete before it is used. Returns false if there is no path.
+// Copies states by posterior: an arc of a copy leads to a separate copy if the summed posterior of the paths through it
+// exceeds `min_posterior`; all other arcs lead to a shared copy. States are visited in topological order, so that the
+// probability of reaching a shared copy is complete before it is used. Returns false if there is no path.
 inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double min_posterior, int64_t max_arcs,
                                 const int32_t* lm_word, Unfolded& out) {
   constexpr int32_t kNone = -1;
@@ -20,7 +20,7 @@ inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double m
   if (!(total < kNoPath)) return false;
   const double most = -std::log(min_posterior);  // arcs within this cost of the total get separate copies
   StateCopies copies(arcs, max_arcs, out);
-  std::vector<LogSum> reach(1);  // [copies] cost of all paths to the copy
+  std::vector<LogSum> reach(1);  // [copies] total cost of all paths to the copy
   std::vector<int32_t> shared(arcs.num_states, kNone);
   reach[copies.add(0)].add(0.0);
   for (int64_t state = 0; state < arcs.num_states; ++state) {
@@ -48,11 +48,11 @@ inline bool expand_by_posterior(const Arcs& arcs, const Scales& scales, double m
   return true;
 }
 
-// Give each arc the history that it has on the best of the paths that cover it.
+// Assigns to each arc its history on the best of the paths that cover it.
 //
-// The cover has, for each arc, the best path through it: the best prefix to its state, the arc, the best suffix. An
-// arc takes its score from the best path of the cover that contains it, which is this path; so its history is the best
-// prefix of its state, and the paths need not be stored. The same holds for final states.
+// For each arc, the cover contains the best path through it: the best prefix to its state, the arc, and the best
+// suffix. This is also the best path of the cover that contains the arc, and determines its score. So the history of an
+// arc is the best prefix to its state, and paths need not be stored. The same applies to final states.
 inline void cover(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, Unfolded& out) {
   const size_t num_states = out.state_map.size();
   std::vector<double> best(num_states, kNoPath);

@@ -1,4 +1,4 @@
-// The exits of each state of a lattice, its arcs and its end, in order of first-pass cost.
+// The exits of each state of a lattice, i.e. its arcs and its end, in order of first-pass cost.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 namespace ninja {
 
 struct Exit {
-  float delta;  // cost of the best path through it, above that of the best path
+  float delta;  // cost of the best path through the exit, relative to the best path
   int32_t arc;  // -1 for the end of the path
 };
 
 class Exits {
  public:
-  // `cost(arc)` and `end_cost(state)` are total costs under the first pass. They are rounded to floats where Kaldi
-  // does, for equal ties; the end, then the earlier arc, wins a tie. Arcs into dead ends are no exits.
+  // `cost(arc)` and `end_cost(state)` are total first-pass costs. They are rounded to float where Kaldi does, so that
+  // ties are equal; the end, then the earlier arc, wins a tie. Arcs into dead ends are not exits.
   template <typename Cost, typename EndCost>
   Exits(const Arcs& arcs, Cost cost, EndCost end_cost)
       : ahead_(arcs.num_states, kNever), begin_(arcs.num_states), num_(arcs.num_states) {
@@ -40,7 +40,7 @@ class Exits {
     }
   }
 
-  // Cost of a state's best completion, kNever if there is none.
+  // Cost of the best completion from a state; kNever if there is none.
   double ahead(int32_t state) const { return ahead_[state]; }
   int32_t num(int32_t state) const { return num_[state]; }
   const Exit& at(int32_t state, int32_t i) const { return exits_[begin_[state] + i]; }

@@ -1,4 +1,4 @@
-// All lattices in flight, searched in parallel so that the language model is called for large batches.
+// All lattices in flight, which are searched in parallel so that the language model is called with large batches.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class Expander {
  public:
   Expander(const SearchOptions& options, int64_t root_slot) : options_(options), histories_(root_slot) {}
 
-  // Adds a lattice, whose arrays must live until `remove`. The language model reads the words of `context` first.
-  // Returns its ticket.
+  // Adds a lattice, whose arrays must outlive `remove`, and returns its ticket. The language model first reads the
+  // words of `context`.
   int32_t add(const Arcs& arcs, const int32_t* lm_word, const float* extra, const std::vector<int32_t>& context) {
     int32_t ticket = static_cast<int32_t>(places_.size());
     if (free_.empty()) {
@@ -42,7 +42,7 @@ class Expander {
     return ticket;
   }
 
-  // Collects the questions of every running search.
+  // Collects the requests of every running search.
   void gather() {
     wave_.clear();
     for (Place& place : places_) {
@@ -60,7 +60,7 @@ class Expander {
     }
   }
 
-  // Takes the answers: a slot for each history to make and a log-probability for each question.
+  // Takes the answers: a slot for each new history, and a log-probability for each word to score.
   void scatter(const int64_t* slots, const float* logprob) {
     for (size_t i = 0; i < wave_.advance_history.size(); ++i) {
       histories_.pending(wave_.advance_history[i]) = -1;
@@ -71,7 +71,7 @@ class Expander {
     }
   }
 
-  // Tickets of the searches that have ended since, successfully or not.
+  // Tickets of the searches that have ended since the last call, successfully or not.
   std::vector<int32_t> ended() const {
     std::vector<int32_t> tickets;
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -82,7 +82,7 @@ class Expander {
 
   const Search& search(int32_t ticket) const { return *places_[ticket].search; }
 
-  // The result of an ended search: copies of the states and arcs of its lattice. Returns false if they have more than
+  // The result of an ended search: copies of the states and arcs of its lattice. Returns false if there are more than
   // `max_arcs` arcs.
   bool expanded(int32_t ticket, int64_t max_arcs, Copies& out) const {
     out = expansion(search(ticket));
@@ -90,7 +90,7 @@ class Expander {
     return merged == nullptr || merged->unfold(out, max_arcs);
   }
 
-  // For each arc and final state of the lattice, its graph cost on the best path of the result that uses it; see
+  // The graph cost of each arc and final state of the lattice on the best path of the result that contains it; see
   // `replaced_costs`.
   void replaced(int32_t ticket, float* graph, float* final_graph) const {
     const MergedLattice* merged = places_[ticket].merged.get();

@@ -1,4 +1,4 @@
-// The result of a search as a lattice: its states are the surviving hypotheses, its arcs the links between them.
+// The result of a search as a lattice, whose states are the surviving hypotheses and whose arcs are their links.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace ninja {
 
-// Hypotheses are numbered level by level, so the states come out in topological order. Dead ends are left out.
+// Hypotheses are numbered level by level, so the states are in topological order. Dead ends are removed.
 inline Copies expansion(const Search& search) {
   Copies out;
   const auto& hyps = search.hypotheses();
@@ -46,8 +46,8 @@ inline Copies expansion(const Search& search) {
   return out;
 }
 
-// For each arc and final state of the searched lattice, its graph cost on the best path of the expansion that uses it;
-// +inf if there is none. `weight` is the cost of a path: acoustic_scale * acoustic + graph + word_penalty per word.
+// The graph cost of each arc and final state of the searched lattice on the best path of the expansion that contains
+// it; +inf if there is none. The cost of a path is acoustic_scale * acoustic + graph + word_penalty per word.
 inline void replaced_costs(const Copies& out, const Arcs& arcs, double acoustic_scale, double word_penalty,
                            float* graph, float* final_graph) {
   const int64_t n = static_cast<int64_t>(out.state_map.size());

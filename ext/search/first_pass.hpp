@@ -14,14 +14,14 @@ namespace ninja {
 struct FirstPass {
   double best = kNever;              // cost of the best path, kNever if there is none
   std::vector<double> ahead;         // [num_states] cost of the best completion
-  std::vector<int32_t> next_arc;     // [num_states] its first arc; -1 for the end of the path
-  std::vector<char> alive;           // [num_arcs] lies on a path within the beam
+  std::vector<int32_t> next_arc;     // [num_states] first arc of the best completion; -1 for the end of the path
+  std::vector<char> alive;           // [num_arcs] whether the arc is on a path within the beam
   std::vector<int32_t> order;        // states on such paths, level by level
   std::vector<int32_t> level_begin;  // [num_levels + 1] into `order`
 };
 
-// Costs are acoustic_scale * acoustic + graph + word_penalty per word. The level of a state is the number of arcs on the
-// longest path to it, so that all arcs into a state come from lower levels.
+// Costs are acoustic_scale * acoustic + graph + word_penalty per word. The level of a state is the number of arcs on
+// the longest path to it, so that all arcs into a state come from lower levels.
 inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word_penalty, double beam) {
   FirstPass pass;
   const int64_t n = arcs.num_states;
@@ -46,7 +46,7 @@ inline FirstPass first_pass(const Arcs& arcs, double acoustic_scale, double word
   pass.alive.assign(arcs.num_arcs, 0);
   if (pass.best == kNever) return pass;
 
-  // A small margin, as rounding may put the best path outside a beam of 0.
+  // A small margin, as the best path could be outside a beam of 0 due to rounding.
   const double limit = pass.best + beam + 1e-9 * (1.0 + std::abs(pass.best));
   std::vector<double> so_far(n, kNever);
   std::vector<int32_t> level(n, -1);

@@ -1,4 +1,4 @@
-// Word histories, hash-consed: equal word strings are one entry, so they share one language-model state.
+// Hash-consed word histories: equal word sequences are a single entry, and so share a language model state.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace ninja {
 
 constexpr int32_t kNoHistory = -1;
 constexpr int64_t kNoSlot = -1;    // not advanced yet; counted in the parent's `waiting`
-constexpr int64_t kReleased = -2;  // advanced once, released since
+constexpr int64_t kReleased = -2;  // was advanced and has been released
 
-// An entry exists while it is held or has a longer history. Its slot (the language model's state after these words)
-// exists while the entry is held or a longer history still has to be advanced from it.
+// An entry exists while it is held or has a longer history. Its slot (the language model's state after its words)
+// exists while the entry is held or a longer history must still be advanced from it.
 class Histories {
  public:
   explicit Histories(int64_t root_slot) : table_(1 << 12, kNoHistory) {
@@ -22,7 +22,7 @@ class Histories {
 
   static constexpr int32_t root() { return 0; }
 
-  // Finds or makes the history `parent + word` and holds it.
+  // Finds or creates the history `parent + word`, and holds it.
   int32_t intern(int32_t parent, int32_t word) {
     if (2 * (num_live_ + 1) > table_.size()) grow();
     size_t place = keyed_hash(joined(parent, word)) & (table_.size() - 1);
@@ -71,7 +71,7 @@ class Histories {
     settle(parent);
   }
 
-  // Index of a history in the list of those to advance in this wave, -1 if it is not in it.
+  // Index of a history in the list of histories to advance in this wave; -1 if it is not in the list.
   int32_t& pending(int32_t id) { return entries_[id].pending; }
 
   // Hash of the last `order` words (0 for all), and the exact comparison, as hashes may collide.
@@ -94,9 +94,9 @@ class Histories {
     return true;
   }
 
-  // Unused slots, for the language model to release; the caller empties the list.
+  // Unused slots, which the caller must release in the language model and remove from the list.
   std::vector<int64_t>& released() { return released_; }
-  // Every slot still in use, the root's included.
+  // All slots in use, including that of the root.
   std::vector<int64_t> slots() const {
     std::vector<int64_t> all{entries_[root()].slot};
     for (size_t id = 1; id < entries_.size(); ++id) {  // in an order independent of the hashes
@@ -110,15 +110,15 @@ class Histories {
     int32_t parent;
     int32_t word;
     int64_t slot;
-    int32_t holders;   // hypotheses, finished or waiting, that end in this history
-    int32_t children;  // entries one word longer
-    int32_t waiting;   // of these, the ones without a slot
+    int32_t holders;   // number of hypotheses, finished or waiting, that end in this history
+    int32_t children;  // number of entries that are one word longer
+    int32_t waiting;   // number of children without a slot
     int32_t pending = -1;
   };
 
   uint64_t hash(int32_t id) const { return keyed_hash(joined(entries_[id].parent, entries_[id].word)); }
 
-  // Releases the slot and the entry `id` if they are unused, then those of its ancestors.
+  // Releases the slot and the entry `id` if they are unused, and then those of its ancestors.
   void settle(int32_t id) {
     while (id != root() && entries_[id].holders == 0) {
       Entry& entry = entries_[id];

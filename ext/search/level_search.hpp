@@ -1,4 +1,4 @@
-// Search level by level: hypotheses are extended along the levels of the lattice, each with its word history.
+// Level-by-level search: hypotheses, each with its word history, are extended along the levels of the lattice.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class LevelSearch final : public Search {
   }
 
  private:
-  struct Live {  // a hypothesis of the current levels
+  struct Live {  // an active hypothesis
     double cost;
     int32_t history;
     bool on_best;  // spells the first pass's best path, which always survives
@@ -79,14 +79,14 @@ class LevelSearch final : public Search {
     int32_t next;
     bool on_best;
   };
-  struct Group {  // candidates of one state whose histories count as equal
+  struct Group {  // candidates in a state whose histories are considered equal
     double prospect;
     int32_t winner;
     int32_t state;
     bool keep;
     bool on_best;
   };
-  // Open-addressing table of groups; clearing takes time in proportion to its entries.
+  // Open-addressing table of groups, which is cleared in time proportional to its number of entries.
   class GroupTable {
    public:
     void clear(size_t expected) {
@@ -102,14 +102,14 @@ class LevelSearch final : public Search {
   struct Ask {
     int32_t hyp;
     int32_t arc;    // -1: the sentence end
-    int32_t place;  // of the answer; -1 for an arc without a word
+    int32_t place;  // index of the answer; -1 for an arc without a word
   };
 
   double old_cost(int32_t arc) const { return arc_cost(arc, arcs_.graph[arc]); }
   double ahead(int32_t state) const { return options_.look_ahead ? pass_.ahead[state] + correction_[state] : 0.0; }
 
-  // The first pass's best path comes first: its new cost bounds the best one, and how far the models differ along it
-  // corrects the look-ahead (Kaldi's delta, known before the search instead of estimated during it).
+  // The best path of the first pass is scored first: its new cost is a bound of the best cost, and the difference of
+  // the models along it corrects the look-ahead (Kaldi's delta, which is known before the search instead of estimated).
   void gather_best(Wave& wave) {
     while (position_ < best_arcs_.size() && lm_word_[best_arcs_[position_]] < 0) {
       best_graph_.push_back(new_graph(arcs_.graph[best_arcs_[position_++]], 0.0));
@@ -141,9 +141,10 @@ class LevelSearch final : public Search {
     begin();
   }
 
-  // Elsewhere the completion follows the first pass until it meets the best path. What it loses of its old graph costs
-  // without words, and at its end, is known (lists of hypotheses have all their graph cost there); each word on the way
-  // is expected to differ as much as the best path's words did on average, and its end to surprise as much as theirs.
+  // Elsewhere, the completion follows the first pass until it meets the best path. The share of the old graph costs
+  // that is removed from arcs without words and from the end is known (n-best lists have all their graph cost there).
+  // Each word is expected to change its cost by the mean of the best path's words, and the end by that of the best
+  // path.
   void calibrate(double surprise_at_end, double difference) {
     int64_t words = 0;
     double of_words = 0.0;
@@ -218,8 +219,8 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Selects the surviving hypotheses of a state in order of prospect. Ties go to the lower index among the candidates,
-  // which need not be the older one, as indices are reused.
+  // Selects the surviving hypotheses of a state in order of prospect. The candidate with the lower index wins a tie; it
+  // is not necessarily the older one, as indices are reused.
   void recombine(int32_t state) {
     sorted_.clear();
     for (int32_t c = head_[state]; c >= 0; c = candidates_[c].next) sorted_.push_back(c);
@@ -250,7 +251,8 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Table entry for the group of hypotheses with the last words of `history`; -1 if there is no group yet.
+  // Table entry of the group of hypotheses with the last words of `history`, whose group is -1 if it does not exist
+  // yet.
   int32_t& find_group(int32_t history) {
     uint64_t place = histories_.suffix_hash(history, options_.merge_order);
     for (;; ++place) {
@@ -344,12 +346,12 @@ class LevelSearch final : public Search {
   }
 
   FirstPass pass_;
-  std::vector<int32_t> best_arcs_;       // of the first pass's best path
+  std::vector<int32_t> best_arcs_;       // arcs of the first pass's best path
   std::vector<double> best_graph_;       // their new graph costs
-  std::vector<int32_t> best_histories_;  // held until the search ends
+  std::vector<int32_t> best_histories_;  // their histories, held until the search ends
   size_t position_ = 0;
   int32_t best_end_ = 0;
-  std::vector<double> correction_;  // [num_states] of the look-ahead
+  std::vector<double> correction_;  // [num_states] correction of the look-ahead
   double per_word_ = 0.0;
   double best_complete_ = kNever;
 
@@ -357,9 +359,9 @@ class LevelSearch final : public Search {
   int32_t first_live_ = 0;  // hypotheses from here on hold their histories
   std::vector<Live> live_;  // [num_hypotheses]
   std::vector<Candidate> candidates_;
-  std::vector<int32_t> free_;         // places in candidates_
-  std::vector<int32_t> head_;         // [num_states] first candidate waiting there
-  std::vector<int32_t> kept_on_arc_;  // [num_arcs] hypotheses that live on through this arc
+  std::vector<int32_t> free_;         // unused indices in candidates_
+  std::vector<int32_t> head_;         // [num_states] first candidate waiting in the state
+  std::vector<int32_t> kept_on_arc_;  // [num_arcs] number of surviving hypotheses that use the arc
 
   std::vector<Ask> asks_;  // the rest is scratch space of one level
   std::vector<Group> groups_;

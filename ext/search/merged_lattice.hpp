@@ -1,9 +1,9 @@
-// The lattice that a search visits: arcs and states with equal completions are merged.
+// The lattice that a search visits, in which arcs and states with equal completions are merged.
 //
-// Two arcs are equal if the language model reads the same word, their costs are equal and so are their destinations; two
-// states are equal if their final costs and their sets of arcs are equal. Lattices whose hypotheses differ only in
-// capitals and punctuation have each path several times; without merging, the copies would compete for the limits of the
-// search, and estimates that are exact for one copy would be rough for the other.
+// Two arcs are equal if they have the same word in the language model, equal costs and equal destinations; two states
+// are equal if their final costs and their sets of arcs are equal. Lattices whose hypotheses differ only in capitals
+// and punctuation contain each path several times; without merging, the copies would compete for the limits of the
+// search, and estimates that are exact for one copy would be inexact for another.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace ninja {
 
 class MergedLattice {
  public:
-  // `lm_word` and `extra` as for `Search`; all arrays must live as long as this.
+  // `lm_word` and `extra` are as for `Search`; all arrays must outlive this object.
   MergedLattice(const Arcs& arcs, const int32_t* lm_word, const float* extra)
       : old_(arcs), old_lm_word_(lm_word), old_extra_(extra), arcs_(arcs) {
     find_equal();
@@ -36,8 +36,8 @@ class MergedLattice {
   const int32_t* lm_word() const { return has_merged_ ? lm_word_.data() : old_lm_word_; }
   const float* extra() const { return has_merged_ ? extra_.data() : old_extra_; }
 
-  // Turns copies of the merged lattice's states and arcs into copies of the original's; false if there are more than
-  // `max_arcs`. Each path of the result has the states and arcs of one path of the original.
+  // Converts copies of the merged lattice's states and arcs to copies of the original's; returns false if there are
+  // more than `max_arcs`. Each path of the result corresponds to one path of the original.
   bool unfold(Copies& copies, int64_t max_arcs) const {
     if (!has_merged_) return true;
     const auto num_copies = static_cast<int64_t>(copies.state_map.size());
@@ -48,8 +48,8 @@ class MergedLattice {
     out.dst.reserve(copies.dst.size());
     out.arc_map.reserve(copies.dst.size());
     out.graph.reserve(copies.dst.size());
-    StatePairs pairs(num_copies);                      // of a copy and an original state
-    std::vector<int64_t> through(arcs_.num_arcs, -1);  // place in `copies` of each arc of the current copy's state
+    StatePairs pairs(num_copies);                      // pairs of a copy and an original state
+    std::vector<int64_t> through(arcs_.num_arcs, -1);  // index in `copies` of each arc of the current copy's state
     if (num_copies > 0) pairs(0, 0);
     out.arc_begin.push_back(0);
     for (int64_t copy = 0; copy < num_copies; ++copy) {
@@ -77,7 +77,7 @@ class MergedLattice {
     return true;
   }
 
-  // Copies costs of the arcs and states of a lattice that has merged ones to all that were merged into them.
+  // Copies the costs of merged arcs and states to all arcs and states that were merged into them.
   void spread(const float* graph, const float* final_graph, float* to_graph, float* to_final) const {
     for (int64_t arc = 0; arc < old_.num_arcs; ++arc) to_graph[arc] = graph[arc_number_[arc]];
     for (int64_t state = 0; state < old_.num_states; ++state) to_final[state] = final_graph[state_number_[state]];
@@ -88,9 +88,9 @@ class MergedLattice {
     uint64_t hash;
     int32_t arc;
   };
-  struct Shape {  // of a state
+  struct Shape {  // description of a state
     uint64_t hash;
-    int64_t begin, end;  // its different arcs in `sorted_`
+    int64_t begin, end;  // its distinct arcs in `sorted_`
   };
 
   static uint64_t bits(float value) {
@@ -118,8 +118,8 @@ class MergedLattice {
     return old_.final_graph[a] == old_.final_graph[b] && old_.final_acoustic[a] == old_.final_acoustic[b];
   }
 
-  // Sets `state_number_` and `arc_number_` to the representative of each state and arc. A representative is the highest
-  // state of its class: in their order, arcs lead to higher numbers.
+  // Sets `state_number_` and `arc_number_` to the representative of each state and arc. The representative of a class
+  // is its highest state, so that arcs still lead to higher numbers.
   void find_equal() {
     state_number_.resize(old_.num_states);
     arc_number_.resize(old_.num_arcs);
@@ -154,7 +154,7 @@ class MergedLattice {
     }
     state_number_[state] = static_cast<int32_t>(state);
     shape_[state] = {hash, first, static_cast<int64_t>(sorted_.size())};
-    if (state > 0) {  // the start stays
+    if (state > 0) {  // the start state is not merged
       size_t at = keyed_hash(hash) & (table_.size() - 1);
       while (table_[at] >= 0 && !equal(state, table_[at])) at = (at + 1) & (table_.size() - 1);
       if (table_[at] >= 0) {
@@ -177,13 +177,13 @@ class MergedLattice {
   void merge(int64_t state, int32_t other) {
     const int64_t first = shape_[state].begin, others = shape_[other].begin;
     for (int64_t i = first; i < shape_[state].end; ++i) arc_number_[sorted_[i]] = sorted_[others + i - first];
-    // Duplicates were given the first arc of their kind.
+    // Duplicates have been mapped to the first equal arc.
     for (const Key& key : keys_) arc_number_[key.arc] = arc_number_[arc_number_[key.arc]];
     sorted_.resize(first);
     state_number_[state] = other;
   }
 
-  // Builds the arrays of the merged lattice, whose states and arcs keep their order.
+  // Builds the arrays of the merged lattice; states and arcs keep their order.
   void build() {
     std::vector<int32_t> number(old_.num_states, -1);
     arc_begin_.reserve(num_states_ + 1);
@@ -209,7 +209,7 @@ class MergedLattice {
     arc_begin_.push_back(static_cast<int64_t>(dst_.size()));
     for (int32_t& dst : dst_) dst = number[dst];
     for (int32_t& state : state_number_) state = number[state];
-    // Arcs of representatives come after those of the states that were merged into them, so their numbers are set last.
+    // Arcs of representatives follow those of the states that were merged into them, so their numbers are set last.
     std::vector<int32_t> of_arc(old_.num_arcs, -1);
     int32_t count = 0;
     for (int64_t arc = 0; arc < old_.num_arcs; ++arc) {
@@ -224,7 +224,7 @@ class MergedLattice {
   const int32_t* const old_lm_word_;
   const float* const old_extra_;
 
-  std::vector<int32_t> state_number_, arc_number_;  // of the merged lattice, by state and arc of the original
+  std::vector<int32_t> state_number_, arc_number_;  // merged state and arc of each state and arc of the original
   int64_t num_states_ = 0, num_arcs_ = 0;
   bool has_merged_ = false;
   Arcs arcs_;
@@ -233,8 +233,8 @@ class MergedLattice {
   std::vector<float> graph_, acoustic_, extra_, final_graph_, final_acoustic_;
 
   std::vector<Shape> shape_;     // [num_states]; from here on, scratch space of the constructor
-  std::vector<int32_t> table_;   // open addressing by hash: representatives
-  std::vector<int32_t> sorted_;  // different arcs of each representative, by hash
+  std::vector<int32_t> table_;   // representatives by hash, open addressing
+  std::vector<int32_t> sorted_;  // distinct arcs of each representative, sorted by hash
   std::vector<Key> keys_;
 };
 

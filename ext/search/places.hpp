@@ -9,20 +9,20 @@
 
 namespace ninja {
 
-struct Place {   // a state, and the cost of the best path to it with some words
+struct Place {   // a state, and the cost of the best path to it with a given word sequence
   double total;  // scaled
   double graph;  // unscaled
   double acoustic;
   int32_t state;
 };
 
-// The best path to each state, collected arc by arc. Labels are any words of the arcs, one value of which is epsilon.
+// The best path to each state, collected arc by arc. Labels are arbitrary word ids of arcs, one of which is epsilon.
 class Places {
  public:
   Places(const Arcs& arcs, const Scales& scales, const int32_t* label, int32_t epsilon)
       : arcs_(arcs), scales_(scales), label_(label), epsilon_(epsilon), index_(arcs.num_states, kNone) {}
 
-  // The first place of all sequences.
+  // The place of the empty word sequence.
   static Place start() { return {0.0, 0.0, 0.0, 0}; }
 
   Place behind(const Place& place, int64_t arc) const {
@@ -42,7 +42,7 @@ class Places {
     }
   }
 
-  // Follow the epsilons, lowest state first, then move all places to `pool`, sorted by state. Places whose cost with
+  // Follows epsilons, lowest state first, and moves all places to `pool`, sorted by state. Places whose cost plus
   // `ahead` exceeds `limit` are dropped.
   void close(const std::vector<double>& ahead, double limit, std::vector<Place>& pool) {
     while (!agenda_.empty()) {
@@ -71,12 +71,12 @@ class Places {
   const Scales scales_;
   const int32_t* label_;
   const int32_t epsilon_;
-  std::vector<int32_t> index_;  // [num_states] in `places_`
+  std::vector<int32_t> index_;  // [num_states] index into `places_`
   std::vector<Place> places_;
-  std::vector<int32_t> agenda_;  // heap of states whose epsilons are still to be followed
+  std::vector<int32_t> agenda_;  // heap of states whose epsilons have not been followed yet
 };
 
-// Cost of the best completion of each state, +inf if there is none.
+// Cost of the best completion from each state; +inf if there is none.
 inline std::vector<double> costs_ahead(const Arcs& arcs, const Scales& scales) {
   std::vector<double> ahead(arcs.num_states);
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {

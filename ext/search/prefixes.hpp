@@ -1,4 +1,4 @@
-// The best word prefixes of a lattice as a trie, and the lattice unfolded along it.
+// The best word prefixes of a lattice as a trie, and the lattice unfolded along this trie.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace ninja {
 
-// Taking prefixes best first: a prefix's prospect is the cost of the best path that begins with it. The lattice is
-// determinized on the fly (a prefix has all states it leads to), so every prefix occurs once; as no prefix has a better
-// prospect than the shorter one, they are found in order of prospect, and the first ones are the best.
-// A prefix whose last `merge_order` words, 0 = all, equal those of better ones that lead to all of its states is
-// dropped, as the words after it would have similar scores. This begins once the best sentence is complete, as the
-// better ones may lead to these states at a higher cost.
+// Prefixes are found in order of prospect, which is the cost of the best path that begins with the prefix. The lattice
+// is determinized on the fly (a prefix has all states that it leads to), so every prefix occurs once. As no prefix has
+// a better prospect than a shorter one, the first prefixes are the best. A prefix is dropped if better prefixes with
+// the same last `merge_order` words (0 for all words) lead to all of its states, as the following words would have
+// similar scores. This applies only after the best sentence is complete, as the better prefixes may lead to these
+// states at a higher cost.
 class Prefixes {
  public:
   Prefixes(const Arcs& arcs, const Scales& scales, const int32_t* lm_word, int32_t eos, double beam, int64_t max_nodes,
@@ -25,7 +25,7 @@ class Prefixes {
         max_nodes_(max_nodes > 0 ? max_nodes : std::numeric_limits<int64_t>::max()), merge_order_(merge_order),
         max_places_(max_places), ahead_(costs_ahead(arcs, scales)), places_(arcs, scales, lm_word, kNoWord) {
     if (!(ahead_[0] < kNoPath)) return;
-    // A small margin, as rounding may put the best path outside a beam of 0.
+    // A small margin, as the best path could be outside a beam of 0 due to rounding.
     limit_ = std::min(ahead_[0] + beam + 1e-9 * (1.0 + std::abs(ahead_[0])), std::numeric_limits<double>::max());
     places_.add(Places::start());
     grow(kTrieRoot);
@@ -49,14 +49,14 @@ class Prefixes {
 
   bool empty() const { return trie_.size() == 0; }
 
-  // Unfold the arcs within the beam: a copy is a state with a node of the trie, so that a path whose words are in the
-  // trie keeps its whole history. A path whose next word is not in the trie continues from the node with the same word
-  // and state whose history agrees in most words; without such a node, it ends.
+  // Unfolds the arcs within the beam: a copy is a pair of a state and a trie node, so that a path whose words are in
+  // the trie keeps its whole history. A path whose next word is not in the trie continues from the node with the same
+  // word and state whose history has the most last words in common; without such a node, the path ends.
   void unfold(int64_t max_arcs, Unfolded& out) {
     index_by_state();
     const std::vector<char> alive = within_beam();
     StateCopies copies(arcs_, max_arcs, out);
-    Trie pairs;  // of a state and a node, stored like a prefix and a word: each pair is one copy
+    Trie pairs;  // pairs of a state and a node, stored like a prefix and a word; each pair is a copy
     std::vector<int32_t> node_of;
     const auto copy_of = [&](int32_t state, int32_t node) {
       const int32_t copy = pairs.child(state, node);
@@ -92,7 +92,7 @@ class Prefixes {
  private:
   static constexpr int32_t kNoWord = -1;
 
-  struct Step {  // a place that a word leads to from a prefix
+  struct Step {  // a place to which a word leads from a prefix
     int32_t word;
     double through;
     Place place;
@@ -104,7 +104,7 @@ class Prefixes {
     double prospect;
     int32_t parent;
     int32_t word;
-    int32_t first, last;                            // steps
+    int32_t first, last;                            // range of steps
     bool operator<(const Candidate& other) const {  // the heap's front is the largest: the cheapest, then the latest
       return prospect != other.prospect ? prospect > other.prospect : first < other.first;
     }
@@ -129,7 +129,7 @@ class Prefixes {
     return news;
   }
 
-  // Store the collected places of a node, and make candidates of the words that follow.
+  // Stores the collected places of a node, and creates candidates for the words that follow.
   void grow(int32_t node) {
     const size_t begin = pool_.size();
     places_.close(ahead_, limit_, pool_);
@@ -173,7 +173,7 @@ class Prefixes {
     std::push_heap(candidates_.begin(), candidates_.end());
   }
 
-  // List for each state the nodes that lead to it, sorted by their word.
+  // Lists for each state the nodes that lead to it, sorted by their word.
   void index_by_state() {
     nodes_at_.assign(arcs_.num_states, {});
     for (int32_t node = 0; node < trie_.size(); ++node) {
@@ -201,7 +201,7 @@ class Prefixes {
     return alive;
   }
 
-  // Number of words at their ends in which two prefixes agree.
+  // Number of last words that two prefixes have in common.
   int common_suffix(int32_t a, int32_t b) const {
     int length = 0;
     for (; a >= 0 && b >= 0 && a != b && trie_.word(a) == trie_.word(b); ++length) {
@@ -211,7 +211,8 @@ class Prefixes {
     return length;
   }
 
-  // The node of `word` that leads to `state` after words most like those of `history`; of equals the best prospect.
+  // The node of `word` that leads to `state` and has the most last words in common with `history`; the best prospect
+  // wins a tie.
   int32_t nearest(int32_t history, int32_t word, int32_t state) const {
     const std::vector<int32_t>& nodes = nodes_at_[state];
     auto node = std::lower_bound(nodes.begin(), nodes.end(), word,
@@ -226,7 +227,7 @@ class Prefixes {
     return best;
   }
 
-  // The node of </s> after `history`, or after the words most like it with which a sentence may end in `state`.
+  // The node of </s> after `history`, or after the most similar history with which a sentence may end in `state`.
   int32_t end_after(int32_t history, int64_t state) const {
     int32_t best = trie_.find(history, eos_);
     if (best != kNoNode) return best;
@@ -255,12 +256,12 @@ class Prefixes {
   double limit_ = 0.0;  // cost of a path at the edge of the beam
   bool bounded_ = false;
   Trie trie_;  // nodes in order of prospect
-  Trie ends_;  // a state, and backwards the last words of the prefixes that lead to it
+  Trie ends_;  // a state, followed by the last words of the prefixes that lead to it, in reverse order
   std::vector<Place> pool_;
-  std::vector<int64_t> place_begin_;  // [nodes + 1] in `pool_`, behind the places of the empty prefix
+  std::vector<int64_t> place_begin_;  // [nodes + 1] offsets in `pool_`, after the places of the empty prefix
   std::vector<Step> steps_;
-  std::vector<Candidate> candidates_;           // heap, the best in front
-  std::vector<double> known_;                   // heap, the highest in front: the best prospects
+  std::vector<Candidate> candidates_;           // heap with the best at the front
+  std::vector<double> known_;                   // the best prospects, as a heap with the highest cost at the front
   std::vector<std::vector<int32_t>> nodes_at_;  // [num_states]
 };
 

@@ -16,8 +16,8 @@
 
 namespace ninja {
 
-// A state is a pair of a lattice state and a context. Kaldi scores one word a step; this search continues until a
-// score is missing, then requests all scores that it foresees, which changes no result.
+// A state is a pair of a lattice state and a context. Kaldi scores one word per step; this search continues until a
+// score is missing, and then requests all scores that it will probably need, which does not change the result.
 class PrunedSearch final : public Search {
  public:
   PrunedSearch(const Arcs& arcs, const int32_t* lm_word, const float* extra, const SearchOptions& options,
@@ -44,7 +44,7 @@ class PrunedSearch final : public Search {
     foreseen_.clear();
     next_.clear();
     foresee_queued(0);
-    // Until a path is complete there is no cutoff, and one state leads to the next.
+    // Until a path is complete, there is no cutoff, and the deepest state is expanded.
     int32_t num_questions = complete_ ? kQuestions : 1;
     for (int32_t i = 0; i < kVisits && num_questions > 0 && !next_.empty(); ++i) num_questions -= look_on(wave);
   }
@@ -59,30 +59,30 @@ class PrunedSearch final : public Search {
  private:
   static constexpr int64_t kFirstLimit = 100;       // arcs before the second update
   static constexpr float kDepthPenalty = -1000.0f;  // the deepest state is first until a path is complete
-  static constexpr int32_t kQuestions = 8;          // states to request in a wave: more save waves, but fewer are used
-  static constexpr int32_t kVisits = 32;            // steps to foresee them
-  static constexpr int32_t kMissing = -1;           // a score not asked for yet
+  static constexpr int32_t kQuestions = 8;          // states to request per wave; more save waves, but are used less
+  static constexpr int32_t kVisits = 32;            // maximum number of steps to foresee them
+  static constexpr int32_t kMissing = -1;           // a score that has not been requested yet
   static constexpr int32_t kNoQuestion = -2;        // an arc that takes no word
 
   struct State {
     int32_t lattice_state;
     int32_t context;
     double so_far = kNever;
-    double ahead = kNever;    // cost of the best completion found
-    float correction = 0.0f;  // of the first pass's best completion
-    int32_t exit = 0;         // the next one to expand
+    double ahead = kNever;    // cost of the best known completion
+    float correction = 0.0f;  // correction of the first pass's best completion
+    int32_t exit = 0;         // next exit to expand
     int32_t depth = 0;
-    int32_t previous = -1;  // on the best way here
+    int32_t previous = -1;  // previous state on the best path to this state
     int32_t first_link = -1;
     int32_t last_link = -1;
     float final_graph = kInfinity;
   };
-  struct Score {  // of a word after a history
+  struct Score {  // score of a word after a history
     float logprob;
-    int32_t round;   // in which it was asked for
-    int32_t ending;  // of the history with the word, -1 until it is needed
+    int32_t round;   // round in which it was requested
+    int32_t ending;  // ending of the history followed by the word; -1 until it is needed
   };
-  struct Foreseen {  // a state, or a probable one, whose `exit` is to be expanded
+  struct Foreseen {  // a state, which may not exist yet, whose `exit` will probably be expanded
     int32_t lattice_state;
     int32_t history;
     int32_t exit;
@@ -90,14 +90,14 @@ class PrunedSearch final : public Search {
     float correction;
     double so_far;
   };
-  using Entry = std::pair<float, int32_t>;  // expected cost above the first pass's best, and a place
+  using Entry = std::pair<float, int32_t>;  // expected cost relative to the first pass's best path, and an index
 
-  // Costs are summed and rounded as in Kaldi, for equal ties.
+  // Costs are summed and rounded as in Kaldi, so that ties are equal.
   double scaled(float acoustic) const { return static_cast<float>(acoustic_scale_ * acoustic); }
   double cost(int32_t arc, float graph) const { return graph + scaled(arcs_.acoustic[arc]) + penalty(arc); }
   double end_cost(int32_t state, float graph) const { return graph + scaled(arcs_.final_acoustic[state]); }
 
-  // The expected cost of the best path through the next exit of a State or Foreseen, above the first pass's best.
+  // The expected cost of the best path through the next exit of a State or Foreseen, relative to the first pass's best.
   template <typename S>
   float expected(const S& state) const {
     return static_cast<float>(state.so_far + exits_.ahead(state.lattice_state) + state.correction +
@@ -117,7 +117,7 @@ class PrunedSearch final : public Search {
     return place;
   }
 
-  // Expands exits until a score is missing or none is worth it.
+  // Expands exits until a score is missing, or no exit is below the cutoff.
   void run() {
     for (;;) {
       if (!in_round_) {
@@ -208,8 +208,8 @@ class PrunedSearch final : public Search {
 
   float depth_penalty() const { return complete_ ? 0.0f : kDepthPenalty; }
 
-  // Updates the whole expansion: exact costs so far and of completions, corrections of completions not found yet, and
-  // the queue.
+  // Updates the whole expansion: exact costs of paths to states and of completions, corrections of completions that are
+  // not known yet, and the queue.
   void look_back() {
     sort_states();
     for (State& state : states_) state.so_far = kNever;
@@ -280,11 +280,11 @@ class PrunedSearch final : public Search {
     status_ = SearchStatus::kDone;
   }
 
-  // Takes one step of the probable order of expansion beyond the missing scores, without expanding. Returns the number
-  // of states requested: 1 or 0.
+  // Simulates one step of the probable order of expansion after the missing score. Returns the number of states
+  // requested, 0 or 1.
   int32_t look_on(Wave& wave) {
     Foreseen next = foreseen_[pop(next_)];
-    if (next.queued >= 0) {  // the queue is a heap: the entry at i precedes those at 2i + 1 and 2i + 2
+    if (next.queued >= 0) {  // the queue is a heap, in which entry i precedes entries 2i + 1 and 2i + 2
       foresee_queued(2 * next.queued + 1);
       foresee_queued(2 * next.queued + 2);
       next.queued = -1;
@@ -296,7 +296,7 @@ class PrunedSearch final : public Search {
       ask(wave, next);
       return 1;
     }
-    if (score >= 0 && scores_[score].round == round_) return 0;  // just asked for
+    if (score >= 0 && scores_[score].round == round_) return 0;  // already requested in this wave
     if (exit.arc >= 0) foresee_beyond(next, exit.arc, score);
     if (++next.exit < exits_.num(next.lattice_state)) foresee(next);
     return 0;
@@ -304,7 +304,7 @@ class PrunedSearch final : public Search {
 
   void foresee(const Foreseen& next) {
     const float key = expected(next);
-    if (!(key < cutoff_)) return;  // nor if it is NaN
+    if (!(key < cutoff_)) return;  // also if it is NaN
     push(next_, {key, static_cast<int32_t>(foreseen_.size())});
     foreseen_.push_back(next);
   }
@@ -316,7 +316,7 @@ class PrunedSearch final : public Search {
              state.correction, state.so_far});
   }
 
-  // Foresees the state that an arc leads to, unless it exists or is foreseen.
+  // Adds the state that an arc leads to, unless it exists or has been foreseen already.
   void foresee_beyond(const Foreseen& from, int32_t arc, int32_t score) {
     double surprise = 0.0;
     int32_t history = from.history;
@@ -334,7 +334,7 @@ class PrunedSearch final : public Search {
     foresee({arcs_.dst[arc], history, 0, -1, from.correction, from.so_far + cost(arc, graph)});
   }
 
-  // Requests the score of an exit, and of those after it that are needed unless the expected costs change.
+  // Requests the score of an exit, and of the following exits that are needed if the expected costs do not change.
   void ask(Wave& wave, Foreseen next) {
     for (bool first = true; next.exit < exits_.num(next.lattice_state); ++next.exit, first = false) {
       const Exit& exit = exits_.at(next.lattice_state, next.exit);
@@ -354,22 +354,22 @@ class PrunedSearch final : public Search {
   Contexts contexts_;
   std::vector<State> states_;
   PairMap place_;                   // (lattice state, context) -> state
-  std::vector<int32_t> next_link_;  // [num_links] out of the same state, -1 after the last
-  std::vector<Entry> queue_;        // of states: a heap, the best in front
-  float cutoff_ = kInfinity;        // entries beyond are not expanded
+  std::vector<int32_t> next_link_;  // [num_links] next link out of the same state, -1 after the last
+  std::vector<Entry> queue_;        // heap of states with the best at the front
+  float cutoff_ = kInfinity;        // entries above it are not expanded
   double best_ = kNever;            // cost of the best complete path at the last update
-  bool complete_ = false;           // a path has reached its end
-  bool in_round_ = false;           // between two updates
-  int64_t limit_ = 0;               // arcs until the next
-  std::vector<int32_t> order_;      // of states
+  bool complete_ = false;           // whether a path is complete
+  bool in_round_ = false;           // whether the search is between two updates
+  int64_t limit_ = 0;               // number of arcs at which the next update takes place
+  std::vector<int32_t> order_;      // order of states
 
   std::vector<Score> scores_;
   PairMap score_place_;                            // (history, word) -> score
-  std::vector<std::pair<int32_t, int32_t>> asks_;  // of this wave: a score and the place of its answer
+  std::vector<std::pair<int32_t, int32_t>> asks_;  // requests of this wave: a score and the index of its answer
   int32_t round_ = 0;                              // number of waves so far
   std::vector<Foreseen> foreseen_;
-  std::vector<Entry> next_;  // of foreseen_, a heap like the queue
-  PairMap seen_;             // (lattice state, history) -> round it was foreseen in
+  std::vector<Entry> next_;  // heap of foreseen states, like the queue
+  PairMap seen_;             // (lattice state, history) -> round in which it was foreseen
 };
 
 }  // namespace ninja

@@ -1,4 +1,4 @@
-// The interface of a search: it requests scores of the language model in waves, and results in an expanded lattice.
+// The interface of a search, which requests scores of the language model in waves and results in an expanded lattice.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 namespace ninja {
 
 struct SearchOptions {
-  double graph_share;  // of the old graph cost that is kept
-  double lm_scale;     // of the language model's -ln p
+  double graph_share;  // factor of the old graph cost
+  double lm_scale;     // factor of the language model's -ln p
   double acoustic_scale;
   double word_penalty;
   double beam;
   double first_pass_beam;
   double growth_ratio;  // pruned: growth of the expansion between two updates
-  int32_t max_hyps;     // 0: unlimited
-  int32_t max_active;   // 0: unlimited
-  int64_t max_arcs;     // of one expansion; pruned stops there, the lattice fails otherwise
-  int32_t merge_order;  // words of history that count, 0: all
+  int32_t max_hyps;     // 0 means no limit
+  int32_t max_active;   // 0 means no limit
+  int64_t max_arcs;     // per expansion; pruned stops at this many, other searches fail
+  int32_t merge_order;  // number of last words by which histories are compared; 0 compares whole histories
   int32_t eos;
-  bool pruned;      // best arc first, else level by level
-  bool per_arc;     // hypotheses compete per arc (arc-beam), else per state (push-forward)
-  bool look_ahead;  // prospects count the first pass's best completion
-  bool calibrate;   // correct it by the new model's cost of the first pass's best path
+  bool pruned;      // best arc first instead of level by level
+  bool per_arc;     // hypotheses compete on each arc (arc-beam) instead of in each state (push-forward)
+  bool look_ahead;  // prospects include the first pass's best completion
+  bool calibrate;   // correct the completion by the new model's cost of the first pass's best path
 };
 
 enum class SearchStatus : int32_t { kRunning, kDone, kNoPath, kNotFinite, kTooLarge };
@@ -46,8 +46,8 @@ class Search {
     float graph;
   };
 
-  // `lm_word` [num_arcs]: the language model's id of each arc's word, -1 where it takes no word;
-  // `extra` [num_arcs]: cost beyond the model's for words it lacks; `root`: the history that every path starts from.
+  // `lm_word` [num_arcs]: the language model's id of each arc's word, -1 for no word; `extra` [num_arcs]: cost in
+  // addition to the model's score, for unknown words; `root`: the history in which every path starts.
   Search(const Arcs& arcs, const int32_t* lm_word, const float* extra, const SearchOptions& options,
          Histories& histories, int32_t root)
       : arcs_(arcs), lm_word_(lm_word), extra_(extra), options_(options), histories_(histories), root_(root) {}
@@ -55,26 +55,26 @@ class Search {
 
   // Adds the requests of this lattice to the next wave.
   virtual void gather(Wave& wave) = 0;
-  // Takes the wave's answers, natural-log probabilities.
+  // Takes the answers of the wave, natural-log probabilities.
   virtual void scatter(const float* logprob) = 0;
   // Releases all histories.
   virtual void release() = 0;
 
   SearchStatus status() const { return status_; }
   const Arcs& arcs() const { return arcs_; }
-  // Once done: in topological order, and sorted by `to`.
+  // The result of a search that is done: hypotheses in topological order, and links sorted by `to`.
   const std::vector<Hypothesis>& hypotheses() const { return hyps_; }
   const std::vector<Link>& links() const { return links_; }
   int64_t num_expanded() const { return num_expanded_; }
 
  protected:
-  // Adds the language model's score to a graph cost and removes the old model's share.
-  // `surprise` is -ln p, or a difference of such: it may be negative.
+  // Scales the old graph cost and adds the language model's cost. `surprise` is -ln p, or a difference of such costs,
+  // which may be negative.
   double new_graph(double old_graph, double surprise) const {
     return options_.graph_share * old_graph + options_.lm_scale * surprise;
   }
   double penalty(int32_t arc) const { return arcs_.word[arc] != 0 ? options_.word_penalty : 0.0; }
-  // Total cost of an arc with a graph cost, and of ending in a state.
+  // Total cost of an arc with a given graph cost, and of ending in a state.
   double arc_cost(int32_t arc, double graph) const {
     return options_.acoustic_scale * arcs_.acoustic[arc] + graph + penalty(arc);
   }

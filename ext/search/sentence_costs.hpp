@@ -8,8 +8,8 @@
 
 namespace ninja {
 
-// Write the unscaled graph and acoustic cost of the best path of each sequence, +inf if there is none.
-// Sequence s is word[begin[s] : begin[s + 1]]; common prefixes are followed once.
+// Writes the unscaled graph and acoustic cost of the best path of each sequence, +inf if there is none.
+// Sequence s is word[begin[s] : begin[s + 1]]; common prefixes are followed only once.
 inline void sentence_costs(const Arcs& arcs, const Scales& scales, const int32_t* word, const int64_t* begin,
                            int64_t num_sequences, double* graph, double* acoustic) {
   Trie trie;
@@ -19,7 +19,7 @@ inline void sentence_costs(const Arcs& arcs, const Scales& scales, const int32_t
   const double anything = std::numeric_limits<double>::max();  // any finite cost
   Places places(arcs, scales, arcs.word, 0);
   std::vector<Place> pool;
-  std::vector<size_t> pool_begin{0};  // [nodes + 2] in `pool`; the empty prefix first
+  std::vector<size_t> pool_begin{0};  // [nodes + 2] offsets in `pool`, beginning with the empty prefix
   places.add(Places::start());
   places.close(ahead, anything, pool);
   pool_begin.push_back(pool.size());

@@ -1,4 +1,4 @@
-// A lattice whose states are copied so that each copy has one word history, and each arc one score.
+// A lattice whose states are copied so that each copy has a single word history and each arc a single score.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,12 @@ struct Unfolded {
   std::vector<int64_t> arc_begin;   // [num_states + 1]
   std::vector<int32_t> dst;         // [num_arcs]
   std::vector<int64_t> arc_map;     // [num_arcs] arc of the lattice
-  std::vector<int32_t> arc_node;    // [num_arcs] node of `trie` whose score the arc takes, kNoNode without a word
-  std::vector<int32_t> final_node;  // [num_states] node of </s> after the copy's history, kNoNode if not final
+  std::vector<int32_t> arc_node;    // [num_arcs] node of `trie` that scores the arc; kNoNode without a word
+  std::vector<int32_t> final_node;  // [num_states] node of </s> after the copy's history; kNoNode if not final
   Trie trie;
 };
 
-// Copies are made in any order and visited state by state of the lattice, a topological order, in which they are
-// numbered.
+// Copies are created in any order; they are visited and numbered in the topological order of the lattice's states.
 class StateCopies {
  public:
   StateCopies(const Arcs& arcs, int64_t max_arcs, Unfolded& out)
@@ -36,10 +35,10 @@ class StateCopies {
     return copy;
   }
 
-  // Copies of a state of the lattice, in the order they were made.
+  // Copies of a state of the lattice, in order of creation.
   const std::vector<int32_t>& of(int64_t state) const { return of_state_[state]; }
 
-  // Begin the arcs of a copy; all copies of lower states must be complete.
+  // Begins the arcs of a copy; all copies of lower states must be complete.
   void visit(int32_t copy, int64_t state) {
     number_[copy] = static_cast<int32_t>(out_.state_map.size());
     out_.state_map.push_back(static_cast<int32_t>(state));
@@ -55,14 +54,14 @@ class StateCopies {
   }
   void finish(int32_t node) { out_.final_node.back() = node; }
 
-  // After the last visit.
+  // Must be called after the last visit.
   void number() {
     for (int32_t& dst : out_.dst) dst = number_[dst];
   }
 
  private:
   std::vector<std::vector<int32_t>> of_state_;
-  std::vector<int32_t> number_;  // [copies], -1: not visited yet
+  std::vector<int32_t> number_;  // [copies], -1 if not visited yet
   const int64_t max_arcs_;
   Unfolded& out_;
 };

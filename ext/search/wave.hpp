@@ -1,4 +1,4 @@
-// One wave: the distinct requests of all lattices in flight to the language model.
+// A wave: the distinct requests of all lattices in flight to the language model.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 namespace ninja {
 
 struct Wave {
-  std::vector<int64_t> advance_slot;     // parents of the histories to make, and
-  std::vector<int32_t> advance_word;     // the words that make them
-  std::vector<int32_t> advance_history;  // whose slots come back
-  std::vector<int64_t> score_slot;       // slots of the histories to ask; -1 - i: the i-th of those being made
-  std::vector<int32_t> score_word;       // words to score after them
+  std::vector<int64_t> advance_slot;     // slots of the parents of new histories
+  std::vector<int32_t> advance_word;     // words that extend the parents
+  std::vector<int32_t> advance_history;  // new histories, whose slots are returned
+  std::vector<int64_t> score_slot;       // slots of the histories to score after; -1 - i for the i-th new history
+  std::vector<int32_t> score_word;       // words to score after these histories
 
   void clear() {
     advance_slot.clear();
@@ -25,10 +25,10 @@ struct Wave {
     ++epoch_;
   }
 
-  // Requests a history after which no word is scored yet.
+  // Requests a history after which no word is scored in this wave.
   void make(Histories& histories, int32_t history) { slot_of(histories, history); }
 
-  // Index of the score of `word` after `history` among the answers.
+  // Requests the score of `word` after `history`; returns its index among the answers.
   int32_t ask(Histories& histories, int32_t history, int32_t word) {
     if (2 * (score_word.size() + 1) > table_.size()) grow();
     const uint64_t key = (static_cast<uint64_t>(static_cast<uint32_t>(history)) << 32) | static_cast<uint32_t>(word);

@@ -1,6 +1,6 @@
-"""Decoding: searches with a context, trackers to call step by step, and lattices of the matrices of CTC models.
+"""Decoding with context: beam search, trackers for other decoders, and n-best lists and lattices of CTC models.
 
-Names are imported when they are first used, as ``__init__.pyi`` says.
+Names are imported on first use; ``__init__.pyi`` lists them.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""Beam search with a contextual tracker for models of the next unit."""
+"""Beam search with a contextual tracker, for models that predict the next unit."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from ninja.decoding.pointer_tracker import PointerTracker
     from ninja.decoding.spelled_tracker import SpelledTracker
 
-    UnitTracker: TypeAlias = Tracker | SpelledTracker | PointerTracker  # of units that spell words, or that are words
+    UnitTracker: TypeAlias = Tracker | SpelledTracker | PointerTracker  # units are words or spell words
 
-ROUNDING = 1e-3  # largest value above 0 that is accepted as a log-probability
+ROUNDING = 1e-3  # maximum value above 0 that is accepted as a log-probability
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# (the model's states of n hypotheses, their last units int64 [n]) -> (log-probabilities [n, units], states after them)
+# Maps (states of n hypotheses, last units int64 [n]) to (log-probabilities [n, units], next states).
 Step = Callable[[Any, Ints], tuple[npt.ArrayLike, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class BeamOptions:
-    """Widths of the search, and weights of the scores; see `Hypothesis` for their sum."""
+    """Beams of the search, and weights of the scores; see `Hypothesis` for the total score."""
 
-    beam: int = 16  # hypotheses kept of each utterance; 0 is all
-    score_beam: float = 20.0  # drop hypotheses that are worse than the best by more, nats
-    max_units: int = 50  # units tried after each hypothesis, the model's most probable; 0 is all
-    max_length: int = 200  # units of a hypothesis
+    beam: int = 16  # maximum number of hypotheses per utterance; 0 means no limit
+    score_beam: float = 20.0  # drop hypotheses whose score is lower than the best by more than this, nats
+    max_units: int = 50  # number of most probable units tried after each hypothesis; 0 tries all
+    max_length: int = 200  # maximum number of units per hypothesis
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats
 
@@ -49,13 +49,13 @@ class BeamOptions:
 
 @dataclass(slots=True)
 class _Active:
-    """The unfinished hypotheses, those of one utterance together, best first."""
+    """The unfinished hypotheses, grouped by utterance, best first."""
 
     utterance: Ints
     units: list[tuple[int, ...]]
     model: Floats
     context: Floats
-    state: Ints  # of the tracker
+    state: Ints  # states of the tracker
 
 
 _Finished = tuple[float, tuple[int, ...], float, float]  # score, units, model score, context score
@@ -71,23 +71,24 @@ def beam_search(
     bos: int,
     eos: int,
 ) -> list[list[Hypothesis]]:
-    """Search for the best unit sequences by a model and the context together.
+    """Search for the unit sequences with the best sum of model and context scores.
 
     All utterances are searched in one batch; their results do not depend on each other.
 
     Args:
-        step: The model: given its states before some units and the units, int64 [n], it returns the natural
-            log-probabilities of the unit after each, [n, units], and its states there.
-        states: The model's states at the start, one for each utterance: an array or a tensor with these on its first
-            axis, or a tuple, list or dict of such. `step` gets rows of the states that it returned.
+        step: The model. It takes states and the units to read, int64 [n], and returns the natural log-probabilities of
+            the next units, [n, units], and the new states.
+        states: The model's initial states, one per utterance: an array or tensor whose first axis is the utterance, or
+            a tuple, list or dict of these. `step` receives rows of the states that it returned.
         tracker: The context; its states are cleared first.
         lists: The phrase lists of each utterance.
-        bos: Unit that `step` gets at the start.
+        options: Beams and weights.
+        bos: Unit that `step` reads first.
         eos: Unit that ends a hypothesis.
 
     Returns:
-        The finished hypotheses of each utterance, best first, no more than the beam; none if every end that was
-        reached has probability zero.
+        The finished hypotheses of each utterance, best first, at most `BeamOptions.beam`; an empty list if every
+        hypothesis ends with probability zero.
 
     Raises:
         ModelError: `step` does not return log-probabilities of the right shape.
@@ -139,20 +140,20 @@ def beam_search(
 def make_hypothesis(
     tracker: UnitTracker, start: int, units: tuple[int, ...], score: float, model: float, context: float
 ) -> Hypothesis:
-    """Make a hypothesis with the words and phrases of its units by a tracker."""
+    """Return a hypothesis, whose words and phrases are determined by a tracker."""
     words = tuple((word,) for word in tracker.spell(units))
     return Hypothesis(words, units, score, model, context, tuple(tracker.matches(start, units)))
 
 
 def combine(model: Floats, context: Floats, length: Ints, context_scale: float, length_reward: float) -> Floats:
-    """Return the scores of hypotheses; -inf where the model or the tracker forbids one."""
+    """Return the scores of hypotheses; -inf for those that the model or the tracker forbids."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + context_scale * context + length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
 
 
 def most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:
-    """Tell which units are among the `count` most probable of their row, or as probable as the last of these."""
+    """Return which units are among the `count` most probable of their row, bool [rows, units]; ties are included."""
     least = np.partition(logprob, -count, axis=1)[:, -count]
     return logprob >= least[:, None]
 
@@ -161,27 +162,25 @@ def _check_step(output: npt.ArrayLike, num_rows: int, largest: int) -> Floats:
     logprob = np.asarray(output, np.float64)
     if logprob.ndim != 2:
         shape = f"{logprob.shape}, but must be [{num_rows}, units]"
-        raise ModelError(f"step: log-probabilities have the shape {shape}")
+        raise ModelError(f"step: log-probabilities have shape {shape}")
     if np.isnan(logprob).any():
         row, unit = np.argwhere(np.isnan(logprob))[0]
-        raise ModelError(f"step: the log-probability of unit {unit} in row {row} is not a number")
+        raise ModelError(f"step: the log-probability of unit {unit} in row {row} is NaN")
     if logprob.size and logprob.max() > ROUNDING:
         row, unit = np.argwhere(logprob > ROUNDING)[0]
         raise ModelError(
             f"step: the log-probability of unit {unit} in row {row} is {logprob[row, unit]:.4g}, above 0; "
-            "are these logits? apply log_softmax first"
+            "if these are logits, apply log_softmax"
         )
     if len(logprob) != num_rows:
-        raise ModelError(
-            f"step: log-probabilities have the shape {logprob.shape}, but there were {num_rows} hypotheses"
-        )
+        raise ModelError(f"step: log-probabilities have shape {logprob.shape}, but there are {num_rows} hypotheses")
     if logprob.shape[1] <= largest:
         raise OptionError(f"bos or eos is {largest}, but the model has {logprob.shape[1]} units")
     return logprob
 
 
 def _candidates(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints, Ints]:
-    """Return the (row, unit) pairs to try: the most probable units and the end; the end alone if max_units is None."""
+    """Return the (row, unit) pairs to try: the most probable units and the end; only the end if max_units is None."""
     num_rows, num_units = logprob.shape
     if max_units is None:
         return np.arange(num_rows), np.full(num_rows, eos, np.int64)
@@ -196,14 +195,14 @@ def _candidates(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints,
 def _within_beams(
     utterance: Ints, score: Floats, options: BeamOptions, finished: Sequence[Sequence[_Finished]]
 ) -> Ints:
-    """Return the candidates within the beams of their utterance, those of one utterance together, best first.
+    """Return the candidates within the beams of their utterance, grouped by utterance, best first.
 
-    Finished hypotheses keep their place in the beam: a search is over once no unfinished one is better.
+    Finished hypotheses remain in the beam, so that a search ends when no unfinished hypothesis is better.
     """
     ended = [(number, one[0]) for number, of_utterance in enumerate(finished) for one in of_utterance]
     owner = np.concatenate([np.array([number for number, _ in ended], np.int64), utterance])
     scores = np.concatenate([np.array([one for _, one in ended]), score])
-    order = np.lexsort((-scores, owner))  # stable: of equals the first
+    order = np.lexsort((-scores, owner))  # stable: the first wins a tie
     owner, scores = owner[order], scores[order]
     first = np.searchsorted(owner, owner)
     inside = np.isfinite(scores) & (scores >= scores[first] - options.score_beam)

@@ -1,6 +1,6 @@
 """CTC prefix beam search with a contextual tracker.
 
-The compiled search prunes by bounds that do not hold with boosts, which let the score of a prefix rise.
+The compiled search cannot be used, as its pruning bounds do not hold if boosts raise the score of a prefix.
 """
 
 from __future__ import annotations
@@ -22,23 +22,31 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Prefixes:
-    """The prefixes in the beam at a frame, best first, a row each."""
+    """The prefixes in the beam at a frame, one per row, best first."""
 
     units: list[tuple[int, ...]]
     blank: Floats  # log-probability of all alignments that end with a blank
-    label: Floats  # of those that end with the last unit
-    context: Floats  # the tracker's score so far
-    state: Ints  # the tracker's
-    after: Ints  # the tracker's state after each unit, [rows, units], where `gain` is known
-    gain: Floats  # score of each unit, [rows, units]; NaN: not known yet
+    label: Floats  # log-probability of all alignments that end with the last unit
+    context: Floats  # score of the tracker so far
+    state: Ints  # state of the tracker
+    after: Ints  # state of the tracker after each unit, [rows, units], if `gain` is known
+    gain: Floats  # score of each unit, [rows, units]; NaN if it is not known yet
 
 
 def boosted_search(
     logprob: Floats, blank: int, tracker: UnitTracker, lists: Sequence[PhraseList], options: CtcOptions
 ) -> list[Hypothesis]:
-    """Search log-probabilities [frames, units] for the best unit sequences by a CTC model and a tracker; best first.
+    """Return the unit sequences with the best sum of CTC and tracker scores, best first.
 
-    A sequence has the probability of all its alignments together; the tracker scores it once.
+    The CTC score of a sequence is the log of the summed probabilities of its alignments; the tracker scores the
+    sequence once.
+
+    Args:
+        logprob: Natural log-probabilities, [frames, units].
+        blank: Column of the blank.
+        tracker: The context; its states are cleared first.
+        lists: The phrase lists of the utterance.
+        options: Beams and weights.
 
     Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1
     (prefix search); Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing).
@@ -83,9 +91,9 @@ def _next_frame(
     total = np.logaddexp(now.blank, now.label)
     with_blank = total + frame[blank]
     with_label = now.label + frame[last]
-    # A repeated unit needs a blank between.
+    # A repeated unit requires a blank in between.
     longer = np.where(unit == last[:, None], now.blank[:, None], total[:, None]) + frame[unit]  # [rows, tried]
-    column_of = {number: place for place, number in enumerate(unit.tolist())}
+    column_of = {number: column for column, number in enumerate(unit.tolist())}
     row_of = {units: number for number, units in enumerate(now.units)}
     for number, units in enumerate(now.units):
         shorter = row_of.get(units[:-1]) if units else None
@@ -93,7 +101,7 @@ def _next_frame(
             with_label[number] = np.logaddexp(with_label[number], longer[shorter, at])
             longer[shorter, at] = -np.inf
 
-    # From here on column 0 is the prefix itself, column k the prefix with the k-th unit tried.
+    # From here on, column 0 is the prefix itself, and column k is the prefix followed by the k-th unit tried.
     label = np.concatenate([[blank], unit])
     length = np.array([len(units) for units in now.units], np.int64)[:, None] + (np.arange(len(label)) > 0)
     with_blank = np.column_stack([with_blank, np.full(longer.shape, -np.inf)])
@@ -119,7 +127,7 @@ def _next_frame(
 
 
 def within_beams(score: Floats, beam: int, score_beam: float) -> Ints:
-    """Return the candidates within the beams, best first; of equals the first."""
+    """Return the candidates within the beams, best first; the first wins a tie."""
     inside = np.flatnonzero(np.isfinite(score) & (score >= score.max(initial=-np.inf) - score_beam))
     if 0 < beam < len(inside):
         least = np.partition(score[inside], -beam)[-beam]

@@ -1,4 +1,4 @@
-"""CTC prefix beam search: n-best lists and lattices of a model's output, with a lexicon or a contextual tracker."""
+"""CTC prefix beam search, which returns n-best lists or lattices; with a lexicon or a contextual tracker."""
 
 from __future__ import annotations
 
@@ -36,35 +36,38 @@ def ctc_nbest(
     lists: Sequence[PhraseList] = (),
     key: str | None = None,
 ) -> list[Hypothesis]:
-    """Find the best word sequences by a CTC model and, with a tracker, the context.
+    """Search for the best word sequences of a CTC model and, with a tracker, of the context.
 
-    A sequence has the probability of all its alignments together: repeats of a unit count once unless a blank is
-    between them, and so do boundaries. Pruned prefixes are not counted.
+    The probability of a sequence is the sum over its alignments, without those of pruned prefixes. Repetitions of a
+    unit are collapsed unless a blank separates them; repeated boundaries are collapsed as well.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].
-        lexicon: The words allowed; None allows any.
-        tracker: The context, whose units are the columns; its states are cleared first. The search is then in Python,
-            takes no lexicon, and distinguishes sequences by their units.
-        lists: The utterance's phrases, for the tracker.
+        units: Units of the columns.
+        lexicon: The allowed words.  [default: any word]
+        options: Beams and weights.
+        tracker: The context, whose units are the columns; its states are cleared first. The search with a tracker is
+            implemented in Python, does not support a lexicon, and distinguishes sequences by their units.
+        lists: The phrase lists of the utterance, for the tracker.
+        key: Utterance id, for messages.
 
     Returns:
-        Distinct word sequences, best first, no more than the beam; none if the lexicon allows none.
+        Distinct word sequences, best first, at most `CtcOptions.beam`; an empty list if the lexicon allows none.
 
     Raises:
-        ModelError: Not log-probabilities, or not one for each unit.
-        OptionError: There are a lexicon and a tracker, phrases or a length reward without a tracker, or a unit that the
-            tracker does not know.
+        ModelError: `logprob` does not contain log-probabilities, or not one per unit.
+        OptionError: Both a lexicon and a tracker are given, phrases or a length reward are given without a tracker, or
+            the tracker does not know a unit.
 
     Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1;
     Hannun, Maas, Jurafsky and Ng 2014, arXiv:1408.2873.
     """
     if tracker is None:
         if lists:
-            raise OptionError("lists are phrases for a tracker; give one, such as SpelledTracker(Spelling(...))")
+            raise OptionError("phrase lists need a tracker; give one, such as SpelledTracker(Spelling(...))")
         return ctc_search(logprob, units, lexicon, options, key=key).hypotheses()
     if lexicon is not None:
-        raise OptionError("a search with a tracker takes no lexicon; leave one of them out")
+        raise OptionError("a lexicon cannot be used together with a tracker; omit one of them")
     options = options or CtcOptions()
     return boosted_search(_emissions(logprob, units, options, key), units.blank, tracker, lists, options)
 
@@ -76,10 +79,10 @@ def ctc_search(
     options: CtcOptions | None = None,
     key: str | None = None,
 ) -> CtcResult:
-    """Search as ``ctc_nbest`` without a tracker, with arrays as the result."""
+    """Search without a tracker and return the result as arrays; arguments and errors as for ``ctc_nbest``."""
     options = options or CtcOptions()
     if options.length_reward:
-        raise OptionError("length_reward counts in a search with a tracker only; leave it out")
+        raise OptionError("length_reward needs a tracker; omit it")
     values = _emissions(logprob, units, options, key)
     tree = NO_LEXICON if lexicon is None else lexicon
     arrays = _ctc.search(
@@ -121,18 +124,21 @@ def ctc_lattice(
     unknown: str | None = None,
     frame_shift: float | None = None,
 ) -> Lattice:
-    """Make a lattice whose paths are the hypotheses of a CTC search, with their costs.
+    """Return a lattice whose paths are the hypotheses of a CTC search, with their costs.
 
-    Hypotheses share arcs as long as their words are the same. A path costs what its hypothesis does, -log p: each word
-    has its share by the best alignment, and the last arc, without a word, the rest. Graph costs are 0. The time of a
-    state is that of the best alignment of the first hypothesis through it; silence is an arc without a word. The label
-    of a frame is its column in that alignment + 1, the blank's between words.
+    Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of its hypothesis: each
+    word has its cost in the best alignment, and the last arc, which has no word, the remainder. Graph costs are 0. The
+    time of a state is that in the best alignment of the first hypothesis through the state; silence is an arc without a
+    word. The label of a frame is its column in this alignment plus 1, which is the blank between words.
 
     Args:
         logprob: As for ``ctc_nbest``.
-        lexicon: The words allowed; None allows any.
-        words: Symbol table that must have the words; by default one of the words found is made, epsilon 0.
-        unknown: Word of the table for words that it lacks; without it these are refused.
+        units: Units of the columns.
+        key: Utterance id.
+        lexicon: The allowed words.  [default: any word]
+        options: Beams.
+        words: Symbol table, which must contain the words or grow.  [default: a new table of the lattice's words]
+        unknown: Word of the table that replaces words it lacks.  [default: such words are an error]
         frame_shift: Seconds per frame of the matrix.
 
     Raises:
@@ -142,7 +148,7 @@ def ctc_lattice(
     """
     result = ctc_search(logprob, units, lexicon, options, key=key)
     if not len(result):
-        raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it", key=key)
+        raise LatticeError("no hypothesis within the beam consists of words in the lexicon; use a larger beam", key=key)
     return result.lattice(key, words, unknown, frame_shift)
 
 
@@ -161,32 +167,35 @@ def from_ctc(
     words: SymbolTable | None = None,
     frame_shift: float | None = None,
 ) -> Lattice:
-    """Make a lattice of the output matrix of a CTC model for one utterance.
+    """Return a lattice of the CTC hypotheses for one utterance.
 
-    Combines `log_probabilities`, `ctc_units` and `ctc_lattice`; see these for the search and the costs. Paths are the
-    word sequences within the beam, their acoustic costs ``-log p`` in nats; graph costs are 0.
+    Combines `log_probabilities`, `ctc_units` and `ctc_lattice`; see these for the search and the costs. The paths are
+    the word sequences within the beam, with acoustic costs ``-ln p`` and graph costs 0.
 
     Args:
         key: Utterance id.
-        matrix: Output of the model, [frames, units]: of numpy, of torch on any device, or nested lists.
-        units: Name of each column, in their order, or units that `ctc_units` made.
-        blank: Which of the names is the blank: its number (-1: the last) or the name.
-        scale: Domain of the numbers: natural log-probabilities, scores before the softmax, or probabilities.
-        scheme: How units make words, see `ctc_units`; so are `boundary` and `never`.
-        lexicon: The words allowed; None allows any.
-        options: Widths of the search.
-        words: Symbol table that must have the words, or ``SymbolTable.growing()``, which adds them; by default the
-            lattice gets a table of its own.
+        matrix: Output of the model, [frames, units]: a numpy array, a torch tensor on any device, or nested lists.
+        units: Names of the columns, or the result of `ctc_units`.
+        blank: Name of the blank or its column, counted from 0; -1 is the last column. Ignored if `units` is a
+            `CtcUnits`.
+        scale: Scale of the values: natural log-probabilities, logits or probabilities.
+        scheme: How units form words; see `ctc_units`, also for `boundary` and `never`.
+        boundary: Unit between words.
+        never: Units that are never part of words.
+        lexicon: The allowed words.  [default: any word]
+        options: Beams of the search.
+        words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
+            [default: a new table]
         frame_shift: Seconds per frame of the matrix.
 
     Raises:
-        ModelError: The numbers are not of the named scale, or there is not one for each unit.
-        OptionError: There is no blank, or a name is none of the units.
-        LatticeError: No hypothesis within the beam is made of the lexicon's words.
+        ModelError: The values do not have this scale, or the number of columns is wrong.
+        OptionError: The blank is missing, or a name is not a unit.
+        LatticeError: No hypothesis within the beam consists of words in the lexicon.
     """
     if not isinstance(units, CtcUnits):
         if blank is None:
-            raise OptionError("blank is missing: say which unit is the blank, by its number or its name")
+            raise OptionError("blank is missing; give the name or the column of the blank")
         units = ctc_units(units, blank, scheme, boundary=boundary, never=never)
     if hasattr(matrix, "detach"):
         matrix = matrix.detach().cpu().double().numpy()

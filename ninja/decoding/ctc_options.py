@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 from ninja.errors import check_range, described, documented
 
-WITH_TRACKER = ("context_scale", "length_reward")  # options of a search with a tracker
+WITH_TRACKER = ("context_scale", "length_reward")  # options that apply only to a search with a tracker
 
 
 @documented
 @dataclass(frozen=True, slots=True)
 class CtcOptions:
-    """Widths of the search, and weights of the scores with a tracker; see `Hypothesis` for their sum."""
+    """Beams of the search, and weights of the scores with a tracker; see `Hypothesis` for the total score."""
 
-    beam: int = described(100, "Prefixes kept at each frame; 0 for all.")
-    score_beam: float = described(20.0, "Drop prefixes that are worse than the best by more than this, in nats.")
-    max_units: int = described(0, "Units that may follow a prefix at each frame, the most probable; 0 for all.")
-    min_logprob: float = described(-math.inf, "Drop less probable units, except a frame's best, in nats.")
+    beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
+    score_beam: float = described(20.0, "Drop prefixes whose score is lower than the best by more than this, in nats.")
+    max_units: int = described(0, "Extend prefixes by only this many most probable units per frame; 0 uses all units.")
+    min_logprob: float = described(
+        -math.inf, "Drop units whose log-probability is below this, except the best of each frame, in nats."
+    )
     context_scale: float = 1.0  # factor of the tracker's scores
-    length_reward: float = 0.0  # added for each unit, nats; with a tracker only
+    length_reward: float = 0.0  # added for each unit, nats; only with a tracker
 
     def __post_init__(self) -> None:
         for name in ("beam", "max_units"):

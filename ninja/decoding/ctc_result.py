@@ -1,4 +1,4 @@
-"""The result of a compiled CTC search: word sequences, and their lattice."""
+"""`CtcResult`, the word sequences found by the compiled CTC search, and their lattice."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtcResult:
-    """Distinct word sequences, the most probable first.
+    """Distinct word sequences, in order of decreasing probability.
 
-    The search distinguishes unit sequences; ``number`` selects one of these for each word sequence, which gives its
-    times. Words form a tree: sequences that begin with the same units, divided into the same words, share its nodes.
+    The search distinguishes unit sequences; ``number`` selects for each word sequence the unit sequence that determines
+    its times. Words form a tree: sequences that begin with the same words, spelled by the same units, share nodes.
     """
 
-    number: npt.NDArray[np.int64]  # [sequences]
+    number: npt.NDArray[np.int64]  # [sequences], index of the unit sequence
     logprob: npt.NDArray[np.float64]  # [sequences], of all alignments
-    word_begin: npt.NDArray[np.int64]  # words of number n are word_begin[n] : word_begin[n + 1]
+    word_begin: npt.NDArray[np.int64]  # words of unit sequence n are word_begin[n] : word_begin[n + 1]
     node: npt.NDArray[np.int32]  # [words]
-    begin: npt.NDArray[np.int32]  # [words], first frame by the best alignment
-    end: npt.NDArray[np.int32]  # [words], the frame after the last
+    begin: npt.NDArray[np.int32]  # [words], first frame in the best alignment
+    end: npt.NDArray[np.int32]  # [words], last frame + 1
     cost: npt.NDArray[np.float64]  # [words], as in `Hypothesis`
-    alignment: npt.NDArray[np.int32]  # [numbers, frames]
-    parent: npt.NDArray[np.int32]  # [nodes], of the word before; -1 for the first
-    same: npt.NDArray[np.int32]  # [nodes], one node for all that have the same words up to them
+    alignment: npt.NDArray[np.int32]  # [unit sequences, frames]
+    parent: npt.NDArray[np.int32]  # [nodes], node of the previous word; -1 for the first word
+    same: npt.NDArray[np.int32]  # [nodes], representative of all nodes with the same words from the root
     spelling: npt.NDArray[np.int32]  # [nodes], index into `alike`
     unit_begin: npt.NDArray[np.int64]  # units of node n are unit[unit_begin[n] : unit_begin[n + 1]]
     unit: npt.NDArray[np.int32]
-    alike: list[tuple[str, ...]]  # distinct words, each with the others that the lexicon spells the same way
-    blank: int  # its column
+    alike: list[tuple[str, ...]]  # distinct words; words with equal spellings in the lexicon are one entry
+    blank: int  # column of the blank
 
     def __len__(self) -> int:
         return len(self.number)
 
     def best(self, count: int | None) -> CtcResult:
-        """Return only the `count` most probable sequences; None returns all."""
+        """Return the `count` most probable sequences, or all if `count` is None."""
         return replace(self, number=self.number[:count], logprob=self.logprob[:count])
 
     def hypotheses(self) -> list[Hypothesis]:
@@ -72,7 +72,7 @@ class CtcResult:
         return hypotheses
 
     def spellings(self) -> list[int]:
-        """Return the indices into ``alike`` of the words of all sequences, each once, in order of appearance."""
+        """Return the distinct indices into ``alike`` of all sequences, in order of appearance."""
         if not len(self):
             return []
         spans = zip(self.word_begin[self.number].tolist(), self.word_begin[self.number + 1].tolist(), strict=True)
@@ -83,19 +83,19 @@ class CtcResult:
         return order[: int((first < len(spelling)).sum())]
 
     def words(self) -> list[str]:
-        """Return the words of all sequences, each once, in order of appearance."""
+        """Return the distinct words of all sequences, in order of appearance."""
         return list(dict.fromkeys(word for spelling in self.spellings() for word in self.alike[spelling]))
 
     def lattice(
         self, key: str, words: SymbolTable | None = None, unknown: str | None = None, frame_shift: float | None = None
     ) -> Lattice:
-        """Make a lattice of at least one sequence; arguments are those of ``ctc_lattice``."""
+        """Return the lattice of a non-empty result; arguments are those of ``ctc_lattice``."""
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None
         elif words.grows:
             words.intern(self.words())
         spellings = self.spellings()
-        kinds: dict[tuple[int, ...], int] = {}  # number of each set of word ids
+        kinds: dict[tuple[int, ...], int] = {}  # index of each set of word ids
         kind_of = np.zeros(len(self.alike), np.int32)
         for spelling in spellings:
             kind_of[spelling] = kinds.setdefault(_ids(self.alike[spelling], words, unknown, key), len(kinds))
@@ -121,7 +121,7 @@ class CtcResult:
 def make_result(
     arrays: tuple[npt.NDArray[Any], ...], num_frames: int, units: CtcUnits, lexicon: CtcLexicon | None
 ) -> CtcResult:
-    """Make a result of the arrays of ``_ctc.search``; unit sequences with the same words become one."""
+    """Create a result from the arrays of ``_ctc.search``, merging unit sequences with the same words."""
     parent, state, unit_begin, unit, total, word_begin, node, begin, end, cost, alignment = arrays
     number_of: dict[tuple[str, ...], int] = {}
     spelling = np.array(
@@ -135,7 +135,7 @@ def make_result(
     for hypothesis, (low, high) in enumerate(pairwise(word_begin.tolist())):
         words = int(same[node[high - 1]]) if high > low else -1
         row = row_of.setdefault(words, len(number))
-        if row < len(number):  # other units, or a boundary at the end: the same words
+        if row < len(number):  # the same words with other units, or with a boundary at the end
             logprob[row] = float(np.logaddexp(logprob[row], total[hypothesis]))
         else:
             number.append(hypothesis)
@@ -161,12 +161,12 @@ def make_result(
 
 
 def _same_nodes(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return for each node of a tree, parents first, the first node with the same kinds from the root to there."""
+    """Return for each node the first node whose path from the root has the same kinds; parents precede children."""
     pairs = (parent.astype(np.int64) << 32) | kind
-    if len(np.unique(pairs)) == len(pairs):  # nearly always, and much faster
+    if len(np.unique(pairs)) == len(pairs):  # the usual case, which is much faster
         return np.arange(len(parent), dtype=np.int32)
     first: dict[tuple[int, int], int] = {}
-    same = [-1] * (len(parent) + 1)  # the last one is for nodes without a parent
+    same = [-1] * (len(parent) + 1)  # the last element is for nodes without a parent
     for node, (above, number) in enumerate(zip(parent.tolist(), kind.tolist(), strict=True)):
         same[node] = first.setdefault((same[above], number), node)
     return np.array(same[:-1], np.int32)
@@ -179,7 +179,7 @@ def _spelled(
     units: CtcUnits,
     lexicon: CtcLexicon | None,
 ) -> list[tuple[str, ...]]:
-    """Return the word of each node, with those spelled the same way."""
+    """Return the word of each node, together with words that have the same spelling."""
     if lexicon is not None:
         return list(map(lexicon.words.__getitem__, state.tolist()))
     text = "".join(map(units.text.__getitem__, unit.tolist()))
@@ -189,16 +189,20 @@ def _spelled(
 
 
 def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: str) -> tuple[int, ...]:
-    """Return the distinct ids of words that are spelled the same way."""
+    """Return the distinct ids of words that have the same spelling."""
     ids = []
     for word in alike:
         number = words.id(word)
         if number is None and unknown is not None:
             number = words.id(unknown)
         if number is None:
-            message = f"word {word!r} is not in the symbol table; give a lexicon of its words, or the unknown word"
+            message = f"word {word!r} is not in the symbol table; give a lexicon with its words, or the unknown word"
             raise SymbolError(message, words.path, key=key)
         if number == EPSILON:
-            raise SymbolError(f"word {word!r} has the id {EPSILON}, which means no word", words.path, key=key)
+            raise SymbolError(
+                f"word {word!r} has the id {EPSILON}, which is reserved for epsilon; give it another id",
+                words.path,
+                key=key,
+            )
         ids.append(number)
     return tuple(dict.fromkeys(ids))

@@ -10,31 +10,33 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 
-ROUNDING = 0.1  # nats by which the log of a frame's sum may miss 0: matrices may be in half precision
+ROUNDING = 0.1  # nats by which the log of a frame's sum may differ from 0, as matrices may be in half precision
 Scale = Literal["logprob", "logit", "prob"]
 
 
 def log_probabilities(
     matrix: npt.ArrayLike, scale: Scale = "logprob", key: str | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return a model's output [frames, units] as natural log-probabilities, float64.
+    """Return the output of a model as natural log-probabilities, float64 [frames, units].
 
     Args:
-        scale: Domain of the numbers: natural log-probabilities, scores before the softmax, or probabilities.
+        matrix: Output of the model, [frames, units].
+        scale: Scale of the values: natural log-probabilities, logits or probabilities.
+        key: Utterance id, for messages.
 
     Raises:
-        ModelError: It is not a matrix, a number is NaN or +inf, or the frames' probabilities do not sum to 1.
+        ModelError: The output is not a matrix, a value is NaN or +inf, or the probabilities of a frame do not sum to 1.
     """
     values: npt.NDArray[np.float64] = np.ascontiguousarray(matrix, np.float64)
     if values.ndim != 2 or not values.shape[1]:
-        raise ModelError(f"a matrix [frames, units] is needed, but its shape is {list(values.shape)}", key=key)
+        raise ModelError(f"the matrix must have shape [frames, units], not {list(values.shape)}", key=key)
     if (bad := np.isnan(values) | np.isposinf(values)).any():
         frame, unit = np.argwhere(bad)[0]
-        raise ModelError(f"frame {frame}, unit {unit} is {values[frame, unit]}", key=key)
+        raise ModelError(f"the value of unit {unit} in frame {frame} is {values[frame, unit]}", key=key)
     if scale == "prob":
         if (bad := values < 0).any():
             frame, unit = np.argwhere(bad)[0]
-            raise ModelError(f"frame {frame}, unit {unit} has the probability {values[frame, unit]}", key=key)
+            raise ModelError(f"the probability of unit {unit} in frame {frame} is {values[frame, unit]}", key=key)
         with np.errstate(divide="ignore"):
             values = np.log(values)
     elif scale not in ("logprob", "logit"):
@@ -44,15 +46,15 @@ def log_probabilities(
     most = values.max(axis=1, keepdims=True)
     if not np.isfinite(most).all():
         frame = int(np.flatnonzero(~np.isfinite(most[:, 0]))[0])
-        raise ModelError(f"in frame {frame} no unit is possible", key=key)
+        raise ModelError(f"all units in frame {frame} have probability zero", key=key)
     total: npt.NDArray[np.float64] = most[:, 0] + np.log(np.exp(values - most).sum(axis=1))
     if scale == "logit":
         return values - total[:, None]
     if (bad := np.abs(total) > ROUNDING).any():
         frame = int(np.flatnonzero(bad)[0])
         is_prob = (values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= ROUNDING).all()
-        likely, name = ("prob", "probabilities") if is_prob else ("logit", "scores before the softmax")
-        advice = f"--scale {likely}, in Python ninja.decoding.log_probabilities(matrix, {likely!r})"
-        sums = f"the probabilities of frame {frame} sum to {math.exp(min(total[frame], 700.0)):.6g}, not to 1"
-        raise ModelError(f"{sums}; these look like {name}: {advice}", key=key)
+        likely, name = ("prob", "probabilities") if is_prob else ("logit", "logits")
+        advice = f"use --scale {likely}, or in Python ninja.decoding.log_probabilities(matrix, {likely!r})"
+        sums = f"the probabilities of frame {frame} sum to {math.exp(min(total[frame], 700.0)):.6g}, not 1"
+        raise ModelError(f"{sums}; if the values are {name}, {advice}", key=key)
     return values

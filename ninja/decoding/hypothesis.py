@@ -1,4 +1,4 @@
-"""A hypothesis of a decoder."""
+"""`Hypothesis`, a result of a decoder."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hypothesis:
-    """A word sequence that a search found, with its scores and, of a CTC search without a tracker, its times.
+    """A word sequence with its scores and, for a CTC search without a tracker, its times.
 
     score = model_score + context_scale · context_score + length_reward · number of units
     """
 
-    words: tuple[tuple[str, ...], ...]  # each with the other words that the lexicon spells the same way
-    units: tuple[int, ...]  # without blanks and the end; a CTC search without a tracker also leaves out boundaries
+    words: tuple[tuple[str, ...], ...]  # each word, followed by words that have the same spelling in the lexicon
+    units: tuple[int, ...]  # without blanks and the end; a CTC search without a tracker also omits boundaries
     score: float  # nats, higher is better
-    model_score: float  # log-probability by the model, of all alignments by CTC
-    context_score: float = 0.0  # the tracker's, unscaled
-    matches: tuple[Match, ...] = ()  # phrases of the context, by words
-    begin: tuple[int, ...] = ()  # first frame of each word by the best alignment
-    end: tuple[int, ...] = ()  # the frame after its last
-    cost: tuple[float, ...] = ()  # of the best alignment, from each word's first frame to the next word's; nats
-    # By the best alignment, [frames]: the column of a unit; between words, the blank.
+    model_score: float  # log-probability of the model, for CTC of all alignments
+    context_score: float = 0.0  # score of the tracker, unscaled
+    matches: tuple[Match, ...] = ()  # phrases of the context; positions are word indices
+    begin: tuple[int, ...] = ()  # first frame of each word in the best alignment
+    end: tuple[int, ...] = ()  # last frame + 1 of each word
+    cost: tuple[float, ...] = ()  # cost of the best alignment from the word's first frame to the next word's, nats
+    # Column of each frame in the best alignment, [frames]; the blank between words.
     alignment: npt.NDArray[np.int32] | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str:
-        """The words, the first of those spelled the same way, separated by spaces."""
+        """The words, separated by spaces; of words with the same spelling, the first."""
         return " ".join(alike[0] for alike in self.words)
 
     def __repr__(self) -> str:

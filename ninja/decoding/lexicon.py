@@ -1,4 +1,4 @@
-"""Lexicons of the CTC search: the allowed words and their spellings in units."""
+"""`CtcLexicon`, the words that a CTC search allows, and their spellings in units."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ninja.formats.kaldi.tables import read_fields
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtcLexicon:
-    """Spellings as a tree; state 0 is the root, and the children of a state are sorted by unit."""
+    """A prefix tree of spellings; state 0 is the root, and the children of a state are sorted by unit."""
 
     child_begin: npt.NDArray[np.int64]  # [states + 1]
     unit: npt.NDArray[np.int32]  # [children]
-    child: npt.NDArray[np.int32]  # [children], state
+    child: npt.NDArray[np.int32]  # [children], state of the child
     is_word: npt.NDArray[np.uint8]  # [states]
-    words: dict[int, tuple[str, ...]]  # by the state in which their spelling ends
+    words: dict[int, tuple[str, ...]]  # words by the state in which their spelling ends
 
 
 _NONE = np.zeros(0, np.int32)
@@ -30,15 +30,17 @@ NO_LEXICON = CtcLexicon(np.zeros(1, np.int64), _NONE, _NONE, np.zeros(0, np.uint
 
 
 def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits, path: str | None = None) -> CtcLexicon:
-    """Make a lexicon.
+    """Create a lexicon.
 
     Args:
-        spellings: Pairs of a word and the names of its units, one for each spelling. A boundary at the end of a
-            spelling, as in flashlight's lexicons, is dropped.
+        spellings: Pairs of a word and the names of its units, one per spelling. A boundary at the end of a spelling, as
+            in flashlight lexicons, is ignored.
+        units: Units of the model.
+        path: Path of the lexicon, for messages.
 
     Raises:
-        SymbolError: A spelling has a unit that the model lacks, or that is not possible in its place.
-        FormatError: A spelling is empty, or there is none.
+        SymbolError: A spelling has a unit that the model lacks, or that is not allowed at its position.
+        FormatError: A spelling is empty, or there are no spellings.
     """
     known = {name: number for number, name in enumerate(units.names)}
     kind = units.kind.tolist()
@@ -54,10 +56,10 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
         if numbers and kind[numbers[-1]] == BOUNDARY:
             numbers.pop()
         if not numbers:
-            raise FormatError(f"{word!r} has an empty spelling", path, line=line)
-        for place, number in enumerate(numbers):
-            if kind[number] in (BOUNDARY, NEVER) or (place and kind[number] == BEGINS):
-                message = f"{word!r} is spelled with {units.names[number]!r} in a place where it is not possible"
+            raise FormatError(f"{word!r} has an empty spelling; write its units after the word", path, line=line)
+        for position, number in enumerate(numbers):
+            if kind[number] in (BOUNDARY, NEVER) or (position and kind[number] == BEGINS):
+                message = f"in the spelling of {word!r}, {units.names[number]!r} is not allowed at unit {position + 1}"
                 raise SymbolError(message, path, line=line)
         state = 0
         for number in numbers:
@@ -69,7 +71,7 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
         if word not in alike:
             alike.append(word)
     if not words:
-        raise FormatError("there are no words", path)
+        raise FormatError("the lexicon has no words", path)
     pairs = [pair for of_state in children for pair in sorted(of_state.items())]
     is_word = np.zeros(len(children), np.uint8)
     is_word[list(words)] = 1
@@ -83,11 +85,11 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
 
 
 def read_ctc_lexicon(path: str | os.PathLike[str], units: CtcUnits) -> CtcLexicon:
-    """Read a lexicon in the format of Kaldi and flashlight: a word and its units per line; ``.gz`` is decompressed.
+    """Read a Kaldi or flashlight lexicon, optionally compressed with gzip; each line has a word and its units.
 
     Raises:
         FormatError: A line has no units.
-        SymbolError: The model lacks a unit, or it is not possible in its place.
+        SymbolError: A spelling has a unit that the model lacks, or that is not allowed at its position.
     """
     rows = (fields or [""] for _, fields in read_fields(path))
     return ctc_lexicon(((word, spelling) for word, *spelling in rows), units, os.fspath(path))

@@ -1,4 +1,4 @@
-"""Read matrices of acoustic models: files of NumPy and torch, and Kaldi archives."""
+"""Read the output matrices of acoustic models from NumPy and torch files and Kaldi archives."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
 def read_matrices(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
 ) -> Iterator[tuple[str, Array, str]]:
-    """Yield (key, matrix, name of its file) of files, folders and lists.
+    """Yield the matrices in files, directories and lists as (key, matrix, file name).
 
     An archive is read one matrix at a time; see ``matrices_in`` for the formats.
 
     Args:
-        source: A file, a folder of files, ``-`` for the standard input, a pattern, a Kaldi rspecifier (``ark:…``,
-            ``scp:…``), or a list of these. A script file is recognised by its name or content.
-        on_error: Called with the error of each matrix or file, which is skipped; without it the error is raised.
-        allow_pipes: Run commands that `source` names; those in script files are never run.
+        source: A file, a directory, ``-`` for standard input, a glob pattern, a Kaldi rspecifier (``ark:…``,
+            ``scp:…``), or a list of these. Script files are recognised by their name or content.
+        on_error: Called with the error of each matrix or file that is skipped.  [default: raise the error]
+        allow_pipes: Run commands in `source`; commands in script files are never run.
 
     Raises:
-        FormatError: As ``matrices_in``, or a folder has no matrices.
-        InputError: A file cannot be read, or a pattern matches none.
+        FormatError: A file is damaged or has an unknown format, or a directory has no matrices.
+        InputError: A file cannot be read, or a pattern matches no file.
         OptionError: An rspecifier has an unknown option.
     """
     for table in _tables(source, allow_pipes):
@@ -81,7 +81,7 @@ def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
         entries = sorted(entry.path for entry in os.scandir(path) if not entry.name.startswith("."))
         paths = [entry for entry in entries if os.path.isfile(entry) and _has_matrices(entry)]
         if not paths:
-            raise FormatError("this folder has no matrices", path)
+            raise FormatError("this directory contains no matrices", path)
         yield from (Table(Place(entry)) for entry in paths)
         return
     if isinstance(source, Table):
@@ -92,7 +92,7 @@ def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
 
 
 def _has_matrices(path: str) -> bool:
-    """Tell by its first bytes whether a file has matrices."""
+    """Return whether a file contains matrices, according to its first bytes."""
     try:
         with open_stream(Place(path)) as stream:
             head = stream.head(LONGEST_KEY)
@@ -103,12 +103,12 @@ def _has_matrices(path: str) -> bool:
 
 
 def _is_list(head: bytes) -> bool:
-    """Tell whether a file is a list: its first line has a key and the path of an existing file."""
+    """Return whether a file is a script file, whose first line has a key and the path of an existing file."""
     row = head.partition(b"\n")[0].split(None, 1)
     if len(row) < 2 or b"\0" in head or row[1].startswith(b"["):
         return False
-    place = os.fsdecode(row[1].rstrip())
-    return os.path.isfile(place) or os.path.isfile(place.rpartition(":")[0])
+    target = os.fsdecode(row[1].rstrip())
+    return os.path.isfile(target) or os.path.isfile(target.rpartition(":")[0])
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
@@ -120,7 +120,7 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
         try:
             key, place = fields[0], fields[1].strip() if len(fields) > 1 else ""
             if not place or "\0" in row or place.endswith(("|", "]")):
-                message = f"expected a key and a file, found {row[:60]!r}; commands are not run"
+                message = f"expected a key and a file, found {row[:60]!r}; commands in script files are not run"
                 raise FormatError(message, path, line=line)
             for target in resolve_listed(place, path):
                 with open_stream(target) as stream:
@@ -138,15 +138,23 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
 def matrices_in(
     stream: Stream, key: str, path: str | None = None, on_error: OnError | None = None
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the matrices of a file, [frames, units]; the format is detected from the content.
+    """Yield the keys and matrices in a file, [frames, units]; the format is detected from the content.
 
-    * ``.npy`` and uncompressed ``.npz`` of NumPy: the key is the given one, or the name of the array.
-    * ``torch.save`` of a tensor or a dictionary of tensors: the key is the given one, or the tensor's. A first axis of
-      size 1 is dropped.
-    * Kaldi archives, binary (also compressed) or text: keys are the archive's, or the given one for a single matrix
-      without a key.
+    * NumPy ``.npy``, with `key` as the key, and uncompressed ``.npz``, with the names of the arrays as keys.
+    * A tensor saved with ``torch.save``, with `key` as the key, or a dictionary of tensors, with its keys. A first axis
+      of size 1 is removed.
+    * Kaldi archives, binary (optionally compressed) or text, with their keys; a single matrix without a key has `key`.
 
     Only tensors are unpickled, and memory is bounded by a small multiple of the file's size.
+
+    Args:
+        stream: The file.
+        key: Key of a matrix that has none.
+        path: Path of the file, for messages.
+        on_error: Called with the error of each matrix that is skipped.  [default: raise the error]
+
+    Raises:
+        FormatError: The file is damaged or has an unknown format.
     """
     head = stream.head(LONGEST_KEY)
     if head.startswith(NPY):
@@ -178,41 +186,41 @@ def _npy(content: bytes, path: str | None, key: str) -> Array:
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, by_columns, dtype = header(stream)
     except Exception as error:  # its type depends on the damage
-        raise FormatError(f"a damaged .npy file: {str(error)[:80]}", path, key=key) from error
+        raise FormatError(f"the .npy file is damaged: {str(error)[:80]}", path, key=key) from error
     begin = stream.tell()
     if dtype.kind not in "fiu" or len(shape) > 8:
-        message = f"an array of {str(dtype)[:40]} with {len(shape)} axes, but a matrix of numbers is needed"
+        message = f"expected a matrix of numbers, found an array of {str(dtype)[:40]} with {len(shape)} axes"
         raise FormatError(message, path, key=key)
     needed = math.prod(shape) * dtype.itemsize
     if needed != len(content) - begin:
-        message = f"an array of shape {list(shape)} has {needed} bytes, but there are {len(content) - begin}"
+        message = f"an array of shape {list(shape)} needs {needed} bytes, but the file has {len(content) - begin}"
         raise FormatError(message, path, key=key)
     values = np.frombuffer(content, dtype, offset=begin).reshape(shape, order="F" if by_columns else "C")
     return _matrix(values, path, key)
 
 
 def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Array]]]:
-    """Return (name, reader) of each array of a zip file of NumPy or torch."""
+    """Return the name and the reader of each array in a NumPy or torch zip file."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise FormatError("a packed entry; save with np.savez or torch.save", path)
+                raise FormatError("the zip file has compressed entries; save it with np.savez or torch.save", path)
             if sum(entry.file_size for entry in entries) > len(content):
-                raise FormatError("the entries of the zip file claim more bytes than it has", path)
+                raise FormatError("the entries of the zip file are larger than the file, so it is damaged", path)
             names = [entry.filename for entry in entries]
             arrays = {} if not all(name.endswith(".npy") for name in names) else {n: archive.read(n) for n in names}
     except FormatError:
         raise
     except Exception as error:  # its type depends on the damage
-        raise FormatError(f"a damaged zip file: {str(error)[:80]}", path) from error
+        raise FormatError(f"the zip file is damaged: {str(error)[:80]}", path) from error
     if arrays:
         stems = ((name.removesuffix(".npy"), array) for name, array in arrays.items())
         return [(name, partial(_npy, array, path, name)) for name, array in stems]
     if not any(name.split("/")[-1] == "data.pkl" for name in names):
-        raise FormatError("a zip file, but neither NumPy's nor torch's", path)
+        raise FormatError("this zip file was not written by NumPy or torch", path)
     try:
-        loaded = torch_file.load(torch_file.opened(content), _NAMES, "only tensors of floats are read")
+        loaded = torch_file.load(torch_file.opened(content), _NAMES, "only floating-point tensors are read")
     except FormatError as error:
         raise FormatError(error.message, path, byte=error.byte) from error.__cause__
     tensors = loaded if isinstance(loaded, dict) else {key: loaded}
@@ -222,9 +230,9 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
 def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Array:
     """Return a tensor as a matrix; `size` is the size of the file in bytes."""
     if not isinstance(key, str) or not isinstance(tensor, Tensor):
-        raise FormatError("expected a tensor, or a dictionary of names and tensors", path)
+        raise FormatError("expected a tensor, or a dictionary with names as keys and tensors as values", path)
     if tensor.size * tensor.storage.itemsize > size:
-        raise FormatError(f"a tensor of shape {list(tensor.shape)}, more than the file has", path, key=key)
+        raise FormatError(f"a tensor of shape {list(tensor.shape)} is larger than the file", path, key=key)
     return _matrix(tensor.array(), path, key)
 
 
@@ -232,6 +240,6 @@ def _matrix(values: Array, path: str | None, key: str) -> Array:
     if values.ndim == 3 and values.shape[0] == 1:
         values = values[0]
     if values.ndim != 2:
-        message = f"a matrix [frames, units] is needed, but the shape is {list(values.shape)}"
+        message = f"the matrix must have shape [frames, units], not {list(values.shape)}"
         raise FormatError(message, path, key=key)
     return values

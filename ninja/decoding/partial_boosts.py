@@ -1,4 +1,4 @@
-"""Boosts of unfinished words, and a vocabulary that grows by the words of phrases."""
+"""Boosts of unfinished words, and a vocabulary to which the words of phrases are added."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
-_FREE = "\0"  # begins the placeholder of a free id; no word has it
+_FREE = "\0"  # prefix of the placeholder of a free id; words do not contain it
 
 
 class OpenVocabulary(SymbolTable):
-    """A symbol table to which words can be added; id 0 is epsilon, id 1 is for all words that it lacks."""
+    """A symbol table to which words can be added; id 0 is epsilon, and id 1 represents all unknown words."""
 
     __slots__ = ("_next", "_room")
 
     UNKNOWN = 1
 
     def __init__(self, words: Iterable[str] = (), *, room: int) -> None:
-        """Make a table of distinct words; `room` more ids exist from the start, so that arrays by id need not grow."""
+        """Create a table of distinct words, with `room` free ids, so that arrays indexed by id need not grow."""
         fixed = ["<eps>", _FREE, *words]
         super().__init__((word, number) for number, word in enumerate(fixed))
         self._next = len(fixed)
@@ -38,7 +38,7 @@ class OpenVocabulary(SymbolTable):
         """Add the words that the table lacks."""
         new = [word for word in dict.fromkeys(words) if word not in self._id]
         if len(new) > self.room:
-            raise OptionError(f"{len(new)} more words, but there are ids for {self.room} only; give a larger `room`")
+            raise OptionError(f"cannot add {len(new)} words, as only {self.room} ids are free; use a larger `room`")
         for number, word in enumerate(new, start=self._next):
             del self._id[self._word[number]]
             self._id[word] = number
@@ -47,19 +47,19 @@ class OpenVocabulary(SymbolTable):
 
 
 class PartialBoosts:
-    """The phrases of one list as two trees of words, with boosts for the beginnings of words that may follow.
+    """The phrases of a list as two word trees, with boosts for prefixes of the words that may follow.
 
-    The first k of the n letters of a word get the share k / n of the boost that the whole word gives its phrase, so
-    that the boost is complete when the word is. Phrases of negative weight boost no letters.
+    A prefix of k letters of a word with n letters gets the fraction k / n of the word's boost, so that the boost is
+    complete when the word is. Phrases with a negative weight are not boosted.
     """
 
-    ROOTS = (0, 1)  # positions before phrases of no class of the class model, and before those of its classes
+    ROOTS = (0, 1)  # roots of phrases without a class in the class model, and of phrases with such a class
 
     def __init__(self, phrases: PhraseList, options: ContextOptions, classes: Container[str] = ()) -> None:
-        """Make the trees; `classes` are those of the class model."""
+        """Build the trees; `classes` are the classes of the class model."""
         self._next: list[dict[str, int]] = [{}, {}]
-        weight: dict[int, float] = {}  # of the best phrase through a position
-        self.words: set[str] = set()  # of all phrases
+        weight: dict[int, float] = {}  # weight of the best phrase through each position
+        self.words: set[str] = set()  # words of all phrases
         for name, members in phrases.classes.items():
             root = self.ROOTS[name in classes]
             for phrase in members:
@@ -71,25 +71,25 @@ class PartialBoosts:
                     self.words.add(word)
                     weight[position] = max(phrase.weight, weight.get(position, 0.0))
         self.beginnings = {word[:end] for word in self.words for end in range(1, len(word) + 1)}
-        self._gained = [0.0, options.class_boost] + [0.0] * len(weight)  # by the words up to a position
+        self._gained = [0.0, options.class_boost] + [0.0] * len(weight)  # total boost of the words up to each position
         for position, children in enumerate(self._next):
-            for child in children.values():  # larger than position
+            for child in children.values():  # children have larger positions
                 self._gained[child] = self._gained[position] + options.keyword_boost * weight[child]
         self._boosts: dict[int, dict[str, float]] = {}
 
     def follow(self, position: int, word: str) -> int | None:
-        """Return the position after a word, None if no phrase continues."""
+        """Return the position after a word; None if no phrase continues."""
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 
     def boost(self, position: int, text: str) -> float:
-        """Return the boost of the letters of an unfinished word, nats ≥ 0."""
+        """Return the boost of the unfinished word `text` at a position, nats ≥ 0."""
         if position in self._boosts:
             return self._boosts[position].get(text, 0.0)
         boosts: dict[str, float] = {}
         before = max(self._gained[position], 0.0) if position not in self.ROOTS else 0.0
         for word, after in self._next[position].items():
-            boost = self._gained[after] - before  # a phrase that has gained nothing yet is not the best reading
+            boost = self._gained[after] - before  # `before` is at least 0: a phrase without a gain is not followed
             if boost > 0:
                 for end in range(1, len(word) + 1):
                     boosts[word[:end]] = max(boosts.get(word[:end], 0.0), boost * end / len(word))

@@ -1,4 +1,4 @@
-"""Score increments of a phrase list over a language model, step by step, for decoders whose units are words."""
+"""`PointerTracker`, which scores words with a context model step by step, for decoders whose units are words."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from ninja.lm import LanguageModel
 from ninja.lm.protocol import exclusive
 from ninja.lm.word_map import MARKS
 
-COPIED = 0.5  # probability from which on a word counts as one of a phrase
-NO_SLOT = -1  # of a state whose words the model has not read yet
+COPIED = 0.5  # minimum mean probability for words to be reported as a phrase
+NO_SLOT = -1  # marks states whose last word the model has not read yet
 
 
 class PointerTracker:
-    """Follows word histories through a language model with a pointer, as `Tracker` does through a class model.
+    """Track word histories through a language model with a pointer; it is used like `Tracker`.
 
-    A state is an integer for a history. The score of a word is ``context_weight · (ln Q - ln P)``: the change of the
-    language model's log-probability by the phrases, 0 for an utterance without phrases. With ``scores="all"`` it is ln
-    Q itself, for decoders without a language model. Threads that share a tracker wait for each other.
+    A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, the
+    change of the language model's log-probability due to the phrases, which is 0 for utterances without phrases. With
+    ``scores="all"`` the score is ln Q, for decoders without a language model. Threads that share a tracker wait for
+    each other.
     """
 
     def __init__(
@@ -40,18 +41,21 @@ class PointerTracker:
         *,
         scores: str = "gain",
     ) -> None:
-        """Make a tracker.
+        """Create a tracker.
 
         Args:
-            words: The symbols of histories and of the phrases.
+            words: The symbol table of histories and phrases.
             lm: The language model that the pointer was trained for.
+            context_model: The pointer and its encoder.
+            options: Weights; boosts are not used.
+            scores: ``"gain"`` or ``"all"``, see above.
 
         Raises:
             ModelError: The pointer was trained for another language model.
             OptionError: ``scores`` is neither ``"gain"`` nor ``"all"``.
         """
         if scores not in ("gain", "all"):
-            raise OptionError(f"scores is {scores!r}; it must be gain or all")
+            raise OptionError(f"scores is {scores!r}, but must be gain or all")
         self.words = words
         self.options = options or ContextOptions()
         self._all = scores == "all"
@@ -65,9 +69,9 @@ class PointerTracker:
         )
         self._lm: ContextLM = mixture.over(words, self.options.unk_penalty, self.options.map_words)
         self._silent = [EPSILON, *(number for mark in MARKS if (number := words.id(mark)) is not None)]
-        self._started: list[PhraseSet | None] = []  # keeps the phrases alive as long as their states
-        self._slot: list[int] = []  # the model's slot of each state
-        self._origin: list[tuple[int, int]] = []  # the state before each, and the word that follows it
+        self._started: list[PhraseSet | None] = []  # prevents garbage collection of phrases in use
+        self._slot: list[int] = []  # slot of each state in the model
+        self._origin: list[tuple[int, int]] = []  # previous state and last word of each state
         self._state: dict[tuple[int, int], int] = {}
 
     @exclusive
@@ -79,7 +83,7 @@ class PointerTracker:
 
     @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first word of an utterance with these lists of phrases."""
+        """Return the initial state of an utterance with these phrase lists."""
         phrases = self._ids.of(lists)
         slots = self._lm.start(1)
         if phrases is not None:
@@ -93,14 +97,14 @@ class PointerTracker:
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Advance each of the given states by one word; see `Tracker.advance`.
+        """Advance states by one word each; see `Tracker.advance`.
 
         Returns:
-            (states, int64 [n]; score of each word in nats, higher is better, float32 [n]).
+            The new states, int64 [n], and the score of each word in nats (higher is better), float32 [n].
         """
         if np.shape(states) != np.shape(words) or np.ndim(states) != 1:
             shapes = f"{list(np.shape(states))} and {list(np.shape(words))}"
-            raise OptionError(f"states and words have the shapes {shapes}, but must both be [n]")
+            raise OptionError(f"states and words have shapes {shapes}; both must have shape [n]")
         is_silent = np.isin(words, self._silent)
         gain = np.zeros(len(states), np.float32)
         gain[~is_silent] = self._scores(states[~is_silent], words[~is_silent])
@@ -112,12 +116,17 @@ class PointerTracker:
 
     @exclusive
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each of some states, float32 [n]."""
+        """Return the score of ending a sentence in each state, float32 [n]."""
         return self._scores(states, np.full(len(states), self._lm.eos, np.int32))
 
     @exclusive
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases in a sentence whose words are likelier copied than not, from a state that `start` gave."""
+        """Return the phrases in a sentence whose words are copied with a mean probability of at least `COPIED`.
+
+        Args:
+            start: The initial state, which `start` returned.
+            words: Word ids of the sentence.
+        """
         phrase_set = self._started[-self._origin[start][0] - 1]
         if phrase_set is None:
             return []
@@ -160,7 +169,7 @@ class PointerTracker:
         return score if self._all else score - self._lm.below(slots, words)
 
     def _slots(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the model's slots of states, which it reads when they are first needed."""
+        """Return the model's slots of states, which are computed on first use."""
         unread = [state for state in dict.fromkeys(states.tolist()) if self._slot[state] == NO_SLOT]
         if unread:
             before = self._slots(np.array([self._origin[state][0] for state in unread]))

@@ -1,4 +1,4 @@
-"""The contextual grammar for decoders whose units are smaller than words."""
+"""`SpelledTracker`, the contextual grammar for decoders whose units are smaller than words."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS
 
-ROOM = 1 << 17  # words of phrases that the class model lacks
+ROOM = 1 << 17  # number of phrase words that can be added to the vocabulary
 
 
 class _State(NamedTuple):
-    """A history of units; histories of equal states have the same future."""
+    """The state of a unit history; histories with equal states have the same future."""
 
     utterance: int
-    words: int  # state of the tracker of words
-    positions: tuple[tuple[int, int], ...]  # (list, position) of the phrases begun
-    text: str | None  # of the unfinished word; None if no known word begins with it
+    words: int  # state of the word tracker
+    positions: tuple[tuple[int, int], ...]  # (list, position) of the phrases in progress
+    text: str | None  # letters of the unfinished word; None if no known word begins with them
 
 
 class SpelledTracker:
-    """Follows histories of a decoder's units through a contextual grammar of words.
+    """Track the unit histories of a decoder through a contextual grammar of words; it is used like `Tracker`.
 
-    It is used like a `Tracker`. A word is scored when the next one begins, or at the end; until then its letters get a
-    part of the boost that it would have if it continued a phrase, which is taken back with the word. So the scores of
-    the units of a sentence have the same sum as those of its words.
+    A word is scored when the next word begins, or at the end. Until then its letters get a part of the boost that the
+    word would have if it continued a phrase; this partial boost is removed when the word is scored. So the scores of a
+    sentence's units have the same sum as those of its words.
 
-    The vocabulary is open. Words of phrases are added as they come, whether or not the class model knows them; all
-    others that it lacks are its ``<unk>``.
+    The vocabulary is open: words of phrases are added to it, even if the class model lacks them; all other words that
+    the class model lacks are scored as its ``<unk>``.
     """
 
     def __init__(
@@ -53,21 +53,21 @@ class SpelledTracker:
         lm_scale: float = 1.0,
         room: int = ROOM,
     ) -> None:
-        """Make a tracker.
+        """Create a tracker.
 
         Args:
             spelling: How the decoder's units spell words.
-            class_lm: N-gram model over words, with class words (``@name``); without it phrases are only boosted.
-            options: Boosts and limits; the default of ``unk_penalty`` is 0 here, because the decoder does the spelling.
-            lm_scale: A factor of the model's log-probabilities, but not of boosts.
-            room: Number of words that phrases may have beyond those of the class model.
+            class_lm: N-gram model over words and classes (``@name``).  [default: phrases are only boosted]
+            options: Boosts and limits; ``unk_penalty`` is 0 by default, as the decoder scores the spelling.
+            lm_scale: Factor of the model's log-probabilities, but not of boosts.
+            room: Number of phrase words that can be added to the words of the class model.
 
         Raises:
             VocabularyError: The class model has no ``<unk>``.
         """
         if class_lm is not None and class_lm.unk is None:
             raise VocabularyError(
-                "the class model has no <unk>, but a decoder may spell any word; train it with one",
+                "the class model has no <unk>, but a decoder may spell any word; train the model with <unk>",
                 class_lm.vocabulary.path,
             )
         options = options or ContextOptions()
@@ -78,7 +78,7 @@ class SpelledTracker:
         words = [] if class_lm is None else [word for word, _ in class_lm.vocabulary]
         self._known = sorted(word for word in words if word not in MARKS and not is_class(word))
         self._classes = set() if class_lm is None else {word for word, _ in class_words(class_lm)}
-        self._compiled: WeakKeyDictionary[PhraseList, PartialBoosts] = WeakKeyDictionary()  # of shared lists
+        self._compiled: WeakKeyDictionary[PhraseList, PartialBoosts] = WeakKeyDictionary()  # shared lists only
         self._make_vocabulary(room)
         self._forget()
 
@@ -91,13 +91,13 @@ class SpelledTracker:
     def _forget(self) -> None:
         self._utterances: list[tuple[PartialBoosts, ...]] = []
         self._states: list[_State] = []
-        self._boosts: list[float] = []  # of each state's unfinished word
+        self._boosts: list[float] = []  # boost of each state's unfinished word
         self._number: dict[_State, int] = {}
-        self._steps: dict[int, tuple[int, float]] = {}  # state · units + unit -> state after it, score
-        self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the same with its word finished, score
+        self._steps: dict[int, tuple[int, float]] = {}  # state · num_units + unit -> next state, score
+        self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the state with its word finished, score
 
     def clear(self) -> None:
-        """Forget all states, and the lists that are no longer in use."""
+        """Forget all states, and phrase lists that are no longer in use."""
         self._tracker.clear()
         self._forget()
         if self._words.room < self._room // 2:
@@ -105,7 +105,7 @@ class SpelledTracker:
             self._make_vocabulary(max(self._room, 4 * len(in_use)))
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first unit of an utterance with these lists of phrases."""
+        """Return the initial state of an utterance with these phrase lists."""
         self._utterances.append(tuple(self._boosts_of(phrases) for phrases in lists))
         return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
 
@@ -121,14 +121,14 @@ class SpelledTracker:
     def advance(
         self, states: npt.NDArray[np.int64], units: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Advance by one unit from each of some states, as `Tracker.advance` by one word; silent units change nothing.
+        """Advance states by one unit each; see `Tracker.advance`. Silent units do not change a state.
 
-        Scores include partial boosts. They are -inf, and states -1, where the class model does not allow the word that
-        the unit finishes.
+        Scores include partial boosts. If the class model does not allow the word that ends before a unit, the new state
+        is -1 and the score -inf.
         """
         states, units = np.asarray(states, np.int64), np.asarray(units, np.int64)
         if states.ndim != 1 or states.shape != units.shape:
-            raise OptionError(f"states of shape {states.shape} and units of shape {units.shape}; both must be [n]")
+            raise OptionError(f"states have shape {states.shape} and units {units.shape}; both must have shape [n]")
         num_units = len(self.spelling)
         if units.size and not 0 <= units.min() <= units.max() < num_units:
             bad = units[(units < 0) | (units >= num_units)][0]
@@ -140,7 +140,7 @@ class SpelledTracker:
         return after, np.fromiter((gain for _, gain in steps), np.float32, len(steps))
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each state, float32 [n]: the last word, ``</s>``, partial boosts taken back."""
+        """Return the score of the last word and ``</s>`` without partial boosts in each state, float32 [n]."""
         states = np.asarray(states, np.int64)
         self._check(states)
         ends = [self._end(state) for state in states.tolist()]
@@ -151,7 +151,7 @@ class SpelledTracker:
         return gain.astype(np.float32)
 
     def matches(self, start: int, units: Sequence[int]) -> list[Match]:
-        """Return the phrases as `Tracker.matches`; they begin and end at words of the sentence, not at units."""
+        """Return the phrases in a unit sequence; positions are word indices. See `Tracker.matches`."""
         words = np.array([self._id(word) for word in self.spelling.words(units)], np.int32)
         return self._tracker.matches(self._states[start].words, words)
 
@@ -160,7 +160,7 @@ class SpelledTracker:
         return self.spelling.words(units)
 
     def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:
-        """Return the distinct phrases with words that the units cannot spell: no hypothesis will have them."""
+        """Return the distinct phrases that contain words which the units cannot spell, so they are never found."""
         classes = (members for phrases in lists for members in phrases.classes.values())
         texts = dict.fromkeys(phrase.text for members in classes for phrase in members)
         words = {word for text in texts for word in text.split()}
@@ -170,7 +170,7 @@ class SpelledTracker:
     def _check(self, states: npt.NDArray[np.int64]) -> None:
         if states.size and not 0 <= states.min() <= states.max() < len(self._states):
             bad = states[(states < 0) | (states >= len(self._states))][0]
-            raise OptionError(f"{bad} is not a state of this tracker")
+            raise OptionError(f"{bad} is not a state of this tracker since the last `clear`")
 
     def _id(self, word: str) -> int:
         number = self._words.id(word)
@@ -195,7 +195,10 @@ class SpelledTracker:
         return step
 
     def _end(self, number: int) -> tuple[_State | None, float]:
-        """Finish the word of a state and take its partial boost back; None and -inf if the class model forbids it."""
+        """Finish the word of a state, and return the state and its score without the partial boost.
+
+        Returns None and -inf if the class model does not allow the word.
+        """
         if number in self._ends:
             return self._ends[number]
         state = self._states[number]
@@ -211,7 +214,7 @@ class SpelledTracker:
         return end
 
     def _follow(self, state: _State) -> tuple[tuple[int, int], ...]:
-        """Return the positions after the word of a state."""
+        """Return the positions in phrases after the word of a state."""
         if state.text is None:
             return ()
         lists = self._utterances[state.utterance]
@@ -219,7 +222,7 @@ class SpelledTracker:
         return tuple(sorted({(number, position) for number, position in after if position is not None}))
 
     def _longer(self, state: _State, text: str) -> str | None:
-        """Return the text of a word with more at its end; None if no known word begins with it."""
+        """Return the text of the unfinished word with `text` appended; None if no known word begins with it."""
         if state.text is None:
             return None
         longer = state.text + text
@@ -239,7 +242,7 @@ class SpelledTracker:
         return number
 
     def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
-        """Yield the positions from which the word of a state may go on, those before phrases included."""
+        """Yield the positions from which the word of a state may continue, including the roots of all lists."""
         yield from state.positions
         for number in range(len(self._utterances[state.utterance])):
             for root in PartialBoosts.ROOTS:

@@ -1,4 +1,4 @@
-"""Units of a CTC model, one per column of its matrices: letters, pieces of words or words, and the blank."""
+"""Units of a CTC model, one per column of its output: letters, subword pieces or words, and the blank."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Scheme = Literal["letters", "pieces", "wordpieces", "words"]
 
 INSIDE, BEGINS, BOUNDARY, NEVER = range(4)  # as in ext/ctc/ctc_problem.hpp
 MARK = "▁"  # sentencepiece's word boundary
-LARGEST_VOCABULARY = 1 << 24  # larger numbers in a file are damage
+LARGEST_VOCABULARY = 1 << 24  # files with larger numbers are damaged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtcUnits:
-    """The units of a model in the order of its columns; `ctc_units` makes them."""
+    """The units of a model in the order of its columns; created by `ctc_units`."""
 
     names: tuple[str, ...]
-    text: tuple[str, ...]  # that each adds to its word
+    text: tuple[str, ...]  # text that each unit appends to its word
     kind: npt.NDArray[np.uint8]  # [units]: INSIDE, BEGINS, BOUNDARY or NEVER
     blank: int
 
@@ -41,27 +41,29 @@ def ctc_units(
     boundary: str | None = None,
     never: Iterable[str] = (),
 ) -> CtcUnits:
-    """Make the units of a model from the names of its columns.
+    """Create the units of a model from the names of its columns.
 
     Args:
-        names: Name of each column, in their order.
-        blank: Number (-1: the last) or name of the blank.
-        scheme: How units make words. "letters": words end at the boundary; "pieces": a unit that starts with ``▁``
-            begins a word, as in sentencepiece, and ``▁`` alone only ends one; "wordpieces": a unit begins a word unless
-            it starts with ``##``; "words": each unit is a word.
-        boundary: The unit between words, for "letters" only; without it a lexicon must separate words.
-        never: Units that are no part of words, such as ``<s>``.
+        names: Names of the columns.
+        blank: Name of the blank, or its column, counted from 0; -1 is the last column.
+        scheme: How units form words. "letters": words end at the boundary; "pieces": a unit that starts with ``▁``
+            begins a word, as in sentencepiece, and ``▁`` alone only ends a word; "wordpieces": a unit begins a word
+            unless it starts with ``##``; "words": each unit is a word.
+        boundary: Unit between words, only for "letters"; without it, only a lexicon can separate words.
+        never: Units that are never part of words, such as ``<s>``.
 
     Raises:
-        OptionError: The blank, the boundary or a unit of ``never`` is none of the units, or the scheme is unknown.
+        OptionError: The blank, the boundary or a unit in ``never`` is not a unit, or the scheme is unknown.
     """
     known = {name: number for number, name in enumerate(names)}
     if isinstance(blank, str):
-        blank = _place(known, blank, "the blank")
+        blank = _column(known, blank, "the blank")
     if not -len(names) <= blank < len(names):
-        raise OptionError(f"the blank is unit {blank}, but there are {len(names)} units")
+        raise OptionError(f"the blank is column {blank}, but there are only {len(names)} units")
     if boundary is not None and scheme != "letters":
-        raise OptionError(f"a boundary ({boundary!r}) belongs to letters; {scheme} mark the begin of words themselves")
+        raise OptionError(
+            f"the boundary {boundary!r} can be used only with letters, as {scheme} mark the beginning of words; omit it"
+        )
     text = list(names)
     kind = np.full(len(names), BEGINS if scheme == "words" else INSIDE, np.uint8)
     if scheme == "pieces":
@@ -74,18 +76,21 @@ def ctc_units(
     elif scheme not in ("letters", "words"):
         raise OptionError(f"scheme is {scheme!r}, but must be letters, pieces, wordpieces or words")
     if boundary is not None:
-        kind[_place(known, boundary, "the boundary")] = BOUNDARY
+        kind[_column(known, boundary, "the boundary")] = BOUNDARY
     for name in never:
-        kind[_place(known, name, "a unit that is not a part of words")] = NEVER
+        kind[_column(known, name, "a unit that is never part of words")] = NEVER
     kind[blank] = NEVER
     return CtcUnits(tuple(names), tuple(text), frozen(kind), blank % len(names))
 
 
 def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
-    """Read the names of a model's columns in the order of their numbers, which must run from 0 without a gap.
+    """Read the names of a model's columns, in the order of their numbers.
 
-    The file is a ``tokens.txt`` (a name and its number per line), a list of names numbered from 0, or a JSON object of
-    names and numbers, as Hugging Face's ``vocab.json``; the format is detected from the content.
+    The file is a ``tokens.txt`` (a name and its number per line), a list of names (one per line), or a JSON object that
+    maps names to numbers, such as Hugging Face's ``vocab.json``; the format is detected from the content.
+
+    Raises:
+        FormatError: The file is damaged, or the numbers are not contiguous from 0.
     """
     name = os.fspath(path)
     content = utf8.read(name)
@@ -93,9 +98,9 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
         try:
             entries = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"not JSON: {error}", name) from error
+            raise FormatError(f"not valid JSON: {error}", name) from error
         if not all(isinstance(number, int) for number in entries.values()):
-            raise FormatError("the object must give a number to each name", name)
+            raise FormatError("the JSON object must map each name to a number", name)
         return _in_order([(unit, number, None) for unit, number in entries.items()], name)
     rows = [row.rstrip("\r") for row in content.removesuffix("\n").split("\n")]
     numbered: list[tuple[str, int, int | None]] = []
@@ -112,9 +117,13 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
-    """Return the pieces of a sentencepiece model in the order of their numbers.
+    """Return the pieces of a sentencepiece model, in the order of their numbers.
 
-    If the blank follows them, as in NeMo's models, append its name.
+    If the blank follows the pieces, as in NeMo models, the caller must append its name.
+
+    Raises:
+        FormatError: The file is not a sentencepiece model.
+        DependencyError: The sentencepiece library is not installed.
     """
     name = os.fspath(path)
     with needed_for("a sentencepiece model", name):
@@ -127,9 +136,9 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
         raise FormatError("not a sentencepiece model", name) from error
 
 
-def _place(known: dict[str, int], name: str, role: str) -> int:
+def _column(known: dict[str, int], name: str, role: str) -> int:
     if name not in known:
-        raise OptionError(f"{role} is {name!r}, but no unit has that name; the first ones are {list(known)[:8]}")
+        raise OptionError(f"{role} is {name!r}, but no unit has this name; the first units are {list(known)[:8]}")
     return known[name]
 
 
@@ -137,10 +146,10 @@ def _in_order(entries: list[tuple[str, int, int | None]], path: str) -> list[str
     names: dict[int, str] = {}
     for name, number, line in entries:
         if not 0 <= number < LARGEST_VOCABULARY:
-            raise FormatError(f"{name!r} has the number {number}", path, line=line)
+            raise FormatError(f"the number of {name!r} is {number}, which is out of range", path, line=line)
         if names.setdefault(number, name) != name:
-            raise FormatError(f"{number} is the number of {names[number]!r} and of {name!r}", path, line=line)
+            raise FormatError(f"{names[number]!r} and {name!r} have the same number, {number}", path, line=line)
     for number in range(len(names)):
         if number not in names:
-            raise FormatError(f"no name has the number {number}; names are numbered from 0 without a gap", path)
+            raise FormatError(f"no name has the number {number}; number the names from 0 without gaps", path)
     return [names[number] for number in range(len(names))]

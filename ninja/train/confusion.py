@@ -1,4 +1,4 @@
-"""Training of phone confusion costs from references and recognised words."""
+"""Train phone confusion costs on references and recognised words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ninja.context.sound.pronunciation import Phones, Pronouncer
 from ninja.errors import OptionError, check_range
 from ninja.evaluate import align
 
-LEAST = 0.02  # smallest cost of a confusion, so that no two phones become equal
-TEMPER = 0.6  # factor of learned costs in the mean with their prior
-MOST_PHONES = 400  # longer stretches of errors are not confusions of phones
+LEAST = 0.02  # minimum cost of a confusion, so that no two phones become equal
+TEMPER = 0.6  # factor of learned costs in the mean of learned and prior costs
+MOST_PHONES = 400  # longer error regions are not phone confusions
 
 
 def learn(
@@ -29,25 +29,26 @@ def learn(
 ) -> Confusion:
     """Estimate confusion costs from pairs of references and recognised word sequences.
 
-    Words are aligned once; the phones of each stretch of errors are then aligned by the costs so far and counted, and
-    the costs taken from the counts, until the iterations are over. With ``p`` the share of a phone's observations, the
-    prior's among them, a substitution costs ``log p(spoken | spoken) − log p(recognised | spoken)`` and so on;
-    all costs are then scaled so that a deletion costs on average as much as by the prior: distances stay comparable.
+    Words are aligned once. In each iteration, the phones of each error region are aligned with the current costs and
+    counted, and the costs are computed from the counts. With relative frequencies ``p``, which include the counts of
+    the prior, a substitution costs ``log p(spoken | spoken) − log p(recognised | spoken)``; other edits are analogous.
+    All costs are then scaled so that the mean cost of a deletion is that of the prior, which keeps distances
+    comparable.
 
     Args:
         pairs: Reference and recognised words of utterances.
-        pronouncer: Pronunciations; stretches with words that it lacks are left out.
-        prior: Costs to start from, and for confusions that were seldom seen.
-        iterations: Alignments of all pairs, each by the costs of the last, ≥ 1.
-        prior_count: Observations of each phone that the prior costs are worth, > 0.
+        pronouncer: Pronunciations; error regions with words that it lacks are ignored.
+        prior: Initial costs, which also determine the costs of rare confusions.
+        iterations: Number of iterations, ≥ 1.
+        prior_count: Number of observations per phone that the prior counts as, > 0.
         sharpness: Nats of probability per unit of the prior costs, > 0.
-        source: A note on the data, kept with the costs.
+        source: Description of the data, which is stored with the costs.
 
     Raises:
-        OptionError: An option is out of range, or no pair has a word in common with the pronouncer.
+        OptionError: An option is out of range, or no word of the pairs can be pronounced.
 
     Source: E. S. Ristad and P. N. Yianilos 1998, "Learning String-Edit Distance" (the memoryless stochastic transducer;
-    here with the best alignment in place of all).
+    here with the best alignment instead of all alignments).
     """
     check_range("iterations", iterations, least=1)
     check_range("prior_count", prior_count, above=0, finite=True)
@@ -57,7 +58,7 @@ def learn(
     for phones in plain:
         np.add.at(correct, (rows := prior.numbers(phones), rows), 1.0)
     if not correct.any() and not stretches:
-        raise OptionError("there is nothing to learn from: no pair has words that can be pronounced")
+        raise OptionError("no word of the pairs has a pronunciation; give a lexicon, or pairs of the right language")
     costs = prior
     for _ in range(iterations):
         counts = correct.copy()
@@ -69,11 +70,10 @@ def learn(
 
 
 def tempered(learned: Confusion, prior: Confusion) -> Confusion:
-    """Return costs halfway between learned ones and their prior.
+    """Return the mean of learned costs, scaled by `TEMPER`, and their prior.
 
-    Learned costs are good for frequent confusions, but are estimated from few examples of rare ones. The mean finds as
-    many phrases as the prior, with half as many false ones. Learned costs have a wider range and are scaled by
-    `TEMPER`.
+    Learned costs are good for frequent confusions, but unreliable for rare ones. The mean finds as many phrases as the
+    prior, with half as many false ones. Learned costs are scaled as they have a wider range.
 
     Args:
         learned: Costs that `learn` estimated.
@@ -83,7 +83,7 @@ def tempered(learned: Confusion, prior: Confusion) -> Confusion:
         OptionError: The phones differ.
     """
     if learned.phones != prior.phones:
-        raise OptionError("the phones of learned costs and their prior differ; give the prior they were learned from")
+        raise OptionError("the learned costs and the prior have different phones; give the prior used in training")
     half, size = np.float32(0.5), np.float32(TEMPER)
     return Confusion(
         prior.phones,
@@ -101,7 +101,7 @@ Variants = tuple[list[Phones], list[Phones]]
 def _stretches(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], pronouncer: Pronouncer, known: set[str]
 ) -> tuple[list[Variants], list[Phones]]:
-    """Return the pronunciations of each stretch of errors, and those of the words recognised correctly."""
+    """Return the pronunciations of each error region, and of each correctly recognised word."""
     stretches: list[Variants] = []
     plain: list[Phones] = []
     for reference, hypothesis in pairs:
@@ -123,7 +123,7 @@ def _stretches(
 
 
 def _pronunciations(words: Sequence[str], pronouncer: Pronouncer, known: set[str]) -> list[Phones]:
-    """Return at most four pronunciations of a sequence of words; none if a word is unknown."""
+    """Return at most four pronunciations of a word sequence; an empty list if a word has none."""
     variants: list[Phones] = [()]
     for word in words:
         variants = [before + after for before in variants for after in pronouncer.of(word)[:2]][:4]
@@ -131,7 +131,7 @@ def _pronunciations(words: Sequence[str], pronouncer: Pronouncer, known: set[str
 
 
 def _count(counts: Counts, spoken: Phones, recognised: Phones, costs: Confusion) -> None:
-    """Add the edits of the best alignment of two strings."""
+    """Add the edits in the best alignment of two phone strings to the counts."""
     rows, columns = costs.numbers(spoken), costs.numbers(recognised)
     best = np.zeros((len(rows) + 1, len(columns) + 1))
     best[1:, 0] = np.cumsum(costs.deletion[rows])
@@ -157,15 +157,15 @@ def _count(counts: Counts, spoken: Phones, recognised: Phones, costs: Confusion)
 
 
 def _costs(counts: Counts, prior: Confusion, prior_count: float, sharpness: float, source: str) -> Confusion:
-    """Combine counts and prior to costs."""
-    # The prior as a model of its own: probabilities fall by e for each 1 / sharpness of cost.
+    """Compute costs from counts and the prior."""
+    # The prior as a distribution: a cost of 1 / sharpness corresponds to a probability ratio of e.
     table = np.exp(-sharpness * np.column_stack([prior.substitution, prior.deletion]).astype(np.float64))
     table /= table.sum(axis=1, keepdims=True)
     observed = counts[:-1] + prior_count * table
     odds = observed / np.diagonal(observed)[:, None]
     cost = np.maximum(-np.log(odds), LEAST)
     np.fill_diagonal(cost, 0.0)
-    # An insertion may come before each phone; by the prior, as often as a deletion.
+    # An insertion may occur before each phone; in the prior, insertions are as frequent as deletions.
     total = observed.sum()
     rate = np.exp(-sharpness * prior.insertion.astype(np.float64)) / table.shape[1]
     inserted = counts[-1, :-1] + prior_count * rate

@@ -1,14 +1,14 @@
-"""A training text as word ids: in memory or, for a large text, in a file that is written once and mapped.
+"""A training text as word ids: in memory or, for a large text, in a memory-mapped file that is written once.
 
-The file is ``TEXT.KEY.ids`` beside the text or, if that folder cannot be written, in ``~/.cache/ninja-asr`` (or
-``$XDG_CACHE_HOME/ninja-asr``); if neither can, the ids stay in memory. The key is made of the text's digest and the
-options that choose words, so an old file is never taken for a new text.
+The file is ``TEXT.KEY.ids`` in the directory of the text or, if that is not writable, in ``~/.cache/ninja-asr`` (or
+``$XDG_CACHE_HOME/ninja-asr``); if neither is writable, the ids stay in memory. The key depends on the digest of the
+text and on the options that select words, so that an outdated file is never used.
 
-    int32 [num_words]           ids, one sentence after the other
-    0 or 4 bytes                up to a multiple of 8
-    int64 [num_sentences + 1]   where sentences begin
-    JSON                        words, counts, digest of the text and of all before
-    int64, b"NINJAIDS"          length of the JSON; mark
+    int32 [num_words]           ids of all sentences
+    0 or 4 bytes                padding to a multiple of 8
+    int64 [num_sentences + 1]   offsets of sentences
+    JSON                        words, counts, digests of the text and of the preceding bytes
+    int64, b"NINJAIDS"          length of the JSON; magic
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ninja.lm.text import Part, Sentences
 from ninja.lm.word_map import UNK
 
 MARK = b"NINJAIDS"
-LARGE = 4 << 20  # bytes of a text whose ids are worth a file
-PIECE = 1 << 20  # ids in memory while a file is made
+LARGE = 4 << 20  # minimum size of a text, in bytes, whose ids are written to a file
+PIECE = 1 << 20  # number of ids in memory while a file is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,69 +42,71 @@ class Corpus:
 
     words: list[str]  # the vocabulary, by id
     sentences: Sentences
-    held_out: Part | None  # the part excluded from training
-    sha256: str  # of the text
+    held_out: Part | None  # the part that is excluded from training
+    sha256: str  # digest of the text
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Options that determine the words of a text, and whether a part is held out."""
+    """Options that determine the vocabulary of a text, and whether a part is held out."""
 
     vocabulary: int
     min_count: int
     hold_out: bool
-    words: tuple[str, ...] | None = None  # the vocabulary, if it is not made of the text
+    words: tuple[str, ...] | None = None  # the vocabulary, if it is not derived from the text
 
     def key(self, sha256: str) -> str:
-        """Return a name for the ids of the text with this digest."""
+        """Return the key of the file of ids for a text with this digest."""
         parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
         if self.words is not None:
             parts.append(self.words)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def vocabulary_of(self, path: str, part: Part | None) -> list[str]:
-        """Return the words by id."""
+        """Return the vocabulary in the order of ids."""
         return (
             text.make_vocabulary(path, self.vocabulary, self.min_count, part) if self.words is None else [*self.words]
         )
 
 
 def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
-    """Read a text, or map its file of ids, which is written first if a large text has none.
+    """Read a text; for a large text, map its file of ids, which is written if it does not exist.
 
     Args:
-        first: Write a missing file, and check an existing one; one process of a machine does so, before the others.
+        path: The text.
+        choice: Options.
+        first: Write a missing file, and verify an existing one. One process per machine must do this before the others.
 
     Raises:
-        FormatError: The text is empty, not UTF-8, or not one sentence a line.
+        FormatError: The text is empty or not UTF-8, or a line is too long.
     """
     sha256 = text.digest(path)
     if os.path.getsize(path) < LARGE:
         return _in_memory(path, choice, sha256)
-    places = _places(path, f"{os.path.basename(path)}.{choice.key(sha256)}.ids")
-    for place in places:
+    targets = _targets(path, f"{os.path.basename(path)}.{choice.key(sha256)}.ids")
+    for target in targets:
         with contextlib.suppress(OSError, ValueError, KeyError):  # missing, truncated, or another file
-            return _mapped(place, sha256, check=first)
+            return _mapped(target, sha256, check=first)
     if first:
-        for place in places:
+        for target in targets:
             try:
-                with _atomic_file(place) as file:
+                with _atomic_file(target) as file:
                     _write(file, path, choice, sha256)
-                return _mapped(place, sha256, check=False)
+                return _mapped(target, sha256, check=False)
             except FormatError:
                 raise
-            except OSError:  # a folder that cannot be written, or is full
+            except OSError:  # the directory is not writable, or the disk is full
                 continue
     return _in_memory(path, choice, sha256)
 
 
-def _places(path: str, name: str) -> list[Path]:
+def _targets(path: str, name: str) -> list[Path]:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return [Path(path).absolute().parent / name, Path(cache) / "ninja-asr" / name]
 
 
 def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
-    """Return the parts of a text that are held out, and that are not."""
+    """Return the held-out part of a text and the remaining part, or None for both."""
     held_out = text.held_out_part(path) if choice.hold_out else None
     return held_out, None if held_out is None else replace(held_out, held_out=False)
 
@@ -116,24 +118,24 @@ def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
 
 
 @contextlib.contextmanager
-def _atomic_file(place: Path) -> Iterator[IO[bytes]]:
-    """Write a file under a temporary name of this process; it is renamed to `place` when it is complete."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if not place.parent.stat().st_mode & 0o222:  # nothing would stop root
-        raise PermissionError(errno.EACCES, "the folder is read-only", str(place.parent))
-    with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
+def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file, which is renamed to `target` when it is complete."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.stat().st_mode & 0o222:  # root could write to it nevertheless
+        raise PermissionError(errno.EACCES, "the directory is read-only", str(target.parent))
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         try:
             yield file
             file.flush()
             os.chmod(file.name, 0o644)
-            os.replace(file.name, place)
+            os.replace(file.name, target)
         except BaseException:
             os.unlink(file.name)
             raise
 
 
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
-    """Write the ids of a text in pieces, with only its distinct words in memory."""
+    """Write the ids of a text piece by piece, with only its distinct words in memory."""
     held_out, rest = _parts(path, choice)
     words = choice.vocabulary_of(path, rest)
     number = {word: identity for identity, word in enumerate(words)}
@@ -168,7 +170,7 @@ def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
         while block := begins.read(8 * PIECE):
             put(np.frombuffer(block, np.int64))
     if not num_sentences:
-        raise FormatError("no sentence in this text", path)
+        raise FormatError("this text contains no sentence", path)
     facts: dict[str, Any] = {
         "text_sha256": sha256,
         "sha256": content.hexdigest(),
@@ -183,20 +185,20 @@ def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
     file.write(image + len(image).to_bytes(8, "little") + MARK)
 
 
-def _mapped(place: Path, sha256: str, *, check: bool) -> Corpus:
-    """Map a file of ids; a ValueError if it is not whole, or of another text."""
-    size = place.stat().st_size
-    with open(place, "rb") as file:
+def _mapped(target: Path, sha256: str, *, check: bool) -> Corpus:
+    """Map a file of ids; raise a ValueError if it is incomplete, or belongs to another text."""
+    size = target.stat().st_size
+    with open(target, "rb") as file:
         file.seek(size - 16)
         length = int.from_bytes(file.read(8), "little")
         if file.read(8) != MARK or not 0 < length <= size - 16:
-            raise ValueError("no file of ids, or cut short")
+            raise ValueError("not a file of ids, or truncated")
         file.seek(size - 16 - length)
         facts = json.loads(file.read(length))
         begin = 8 * -(-facts["num_words"] // 2)
         end = begin + 8 * (facts["num_sentences"] + 1)
         if facts["text_sha256"] != sha256 or end != size - 16 - length:
-            raise ValueError("of another text, or cut short")
+            raise ValueError("belongs to another text, or truncated")
         if check:
             content = hashlib.sha256()
             file.seek(0)
@@ -204,8 +206,8 @@ def _mapped(place: Path, sha256: str, *, check: bool) -> Corpus:
                 content.update(file.read(min(8 * PIECE, end - first)))
             if content.hexdigest() != facts["sha256"]:
                 raise ValueError("damaged")
-    word = np.memmap(place, np.int32, "r", 0, (facts["num_words"],))
-    begins = np.memmap(place, np.int64, "r", begin, (facts["num_sentences"] + 1,))
+    word = np.memmap(target, np.int32, "r", 0, (facts["num_words"],))
+    begins = np.memmap(target, np.int64, "r", begin, (facts["num_sentences"] + 1,))
     every = facts["held_out_every"]
     held_out = None if every is None else Part(every, held_out=True)
     return Corpus(facts["words"], Sentences(word, begins, facts["num_unknown"], facts["unk_words"]), held_out, sha256)

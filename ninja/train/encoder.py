@@ -1,4 +1,4 @@
-"""Training of the encoder of phrases."""
+"""Train a phrase encoder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 from ninja.train.pairs import SHARPNESS, Heard, Mishearing, TrainingWords, training_words
 
-REPORT = 100  # steps between two reports
+REPORT = 100  # number of steps between progress reports
 Numbers = npt.NDArray[np.int64]
-DROPPED = 0.25  # share of phrases given without their letters, and without their phones, where there are both
-FAR = 100.0  # distance where phones are not known
+DROPPED = 0.25  # fraction of phrases whose letters are dropped, and whose phones are dropped, if they have both
+FAR = 100.0  # distance of phrases without known phones
 
 
 def train_encoder(
@@ -33,18 +33,21 @@ def train_encoder(
     options: EncoderOptions,
     progress: Callable[[EncoderProgress], None] | None = None,
 ) -> PhraseEncoder:
-    """Train an encoder of phrases on words with their phones.
+    """Train a phrase encoder on words and their phones.
 
-    The vector of a phrase is trained to be near those of phrases that may be heard in its place: the softmax of
-    similarities in a batch towards ``exp(-SHARPNESS · distance)``; and to hold the phrase's letters and phones, which
-    decoders write from it.
+    The vector of a phrase is trained to be similar to those of phrases with which it may be confused: the softmax of
+    the similarities in a batch approximates the normalised ``exp(-SHARPNESS · distance)``. It is also trained to
+    contain the letters and phones of the phrase, which decoders predict from it.
 
     Args:
-        entries: Phrases with their phones; without phones where these are not known.
-        confusion: Distances of sound; their phones are those of `symbols`.
+        entries: Phrases and their phones; the phones may be empty.
+        symbols: Letters and phones that the encoder reads.
+        confusion: Phone confusion costs, for the phones of `symbols`.
+        options: Training options.
+        progress: Called with progress reports.
 
     Raises:
-        OptionError: There is nothing to learn from.
+        OptionError: Fewer than two entries have known letters and phones.
 
     Source: Hinton and Roweis 2002, "Stochastic neighbor embedding" (the loss), as Jeon 2020 uses it for words.
     """
@@ -58,7 +61,7 @@ def train_on(
     options: EncoderOptions,
     progress: Callable[[EncoderProgress], None] | None = None,
 ) -> PhraseEncoder:
-    """Train an encoder on words whose neighbours are known, see `train_encoder`."""
+    """Train a phrase encoder on words whose neighbours are known; see `train_encoder`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     start = time.monotonic()
@@ -108,15 +111,15 @@ def train_on(
 def _given(
     phrases: Sequence[Heard], said: Sequence[Heard], options: EncoderOptions, rng: np.random.Generator, draw: Mishearing
 ) -> list[Heard]:
-    """Drop the letters or the phones of some phrases, never both."""
-    found: list[Heard] = []
+    """Drop the letters or the phones of some phrases, but never both."""
+    inputs: list[Heard] = []
     for (letters, phones), (spelled, _), chance in zip(phrases, said, rng.random(len(phrases)).tolist(), strict=True):
         if options.inputs == "letters" and not letters:
             letters = draw.spelling_errors(spelled)
         if options.inputs == "both" and letters and phones:
             letters, phones = letters if chance > DROPPED else [], phones if chance < 1 - DROPPED else []
-        found.append((letters, phones))
-    return found
+        inputs.append((letters, phones))
+    return inputs
 
 
 def _matrices(phrases: Sequence[Heard]) -> tuple[Tensor, Tensor]:
@@ -127,7 +130,7 @@ def _matrices(phrases: Sequence[Heard]) -> tuple[Tensor, Tensor]:
 def _targets(said: Sequence[Heard], heard: Sequence[Heard], row: Numbers, confusion: Confusion) -> Tensor:
     """Return -SHARPNESS times the distances of spoken and recognised phrases, [spoken, recognised].
 
-    Phrases in the two halves of a batch are neighbours, one by one; any others are taken to be far from each other.
+    Phrases at corresponding positions in the two halves of a batch are neighbours; all others are considered distant.
     """
     one, other = (padded([phones for _, phones in part]) for part in (said, heard))
     unsaid, unheard = (one == 0).all(1), (other == 0).all(1)
@@ -141,7 +144,7 @@ def _targets(said: Sequence[Heard], heard: Sequence[Heard], row: Numbers, confus
 
 
 def _metric(one: Tensor, other: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy of neighbours in the batch, of each phrase and of each phrase heard."""
+    """Return the mean of the cross-entropies of spoken and recognised phrases, by rows and by columns."""
     near = sharpness.clamp(max=4.6).exp() * one @ other.T  # [said, heard]
     loss = near.new_zeros(())
     for axis in (0, 1):

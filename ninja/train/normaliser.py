@@ -1,4 +1,4 @@
-"""Train the layers that estimate a network's log-normaliser, on its outputs for a text."""
+"""Train the layers that estimate the log-normaliser of a network, on its outputs for a text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ninja.lm.compute import linear, logsumexp
 from ninja.lm.text import Sentences, batches, pad
 from ninja.models.lstm import LSTMLanguageModel
 
-BATCH_TOKENS = 4096  # of sentences that are read at once
-WRONG_WORDS = 0.1  # share of words replaced by others of the text: histories of lattices are wrong in places
-PASSES = 6  # over the outputs, or as many as make these steps
+BATCH_TOKENS = 4096  # tokens that are read at once
+WRONG_WORDS = 0.1  # fraction of words replaced with other words of the text, as histories in lattices contain errors
+PASSES = 6  # passes over the outputs; more if they have fewer steps than this:
 FEWEST_STEPS = 1000
-ROWS = 512  # outputs of one step
+ROWS = 512  # outputs per step
 LEARNING_RATE = 2e-3
-WARMUP = 100  # steps in which the learning rate rises
+WARMUP = 100  # steps during which the learning rate increases
 MAX_OUTPUTS = 1_000_000
-MAX_OUTPUTS_FURTHER = 250_000  # if layers are trained further
-LOGIT_WORDS = 4096  # words whose scores exist at once
+MAX_OUTPUTS_FURTHER = 250_000  # if existing layers are trained further
+LOGIT_WORDS = 4096  # words whose scores are computed at once
 
 
 @torch.random.fork_rng(devices=[])
@@ -36,17 +36,18 @@ def with_normaliser(
     seed: int = 1,
     device: str = "cpu",
 ) -> LSTMLanguageModel:
-    """Copy a trained network, with layers added that estimate its log-normaliser; its weights stay as they are.
+    """Return a copy of a trained network with layers that estimate its log-normaliser; its weights do not change.
 
     Args:
-        module: The network, whose weights are rounded as they are stored; see `ninja.lm.checkpoint.as_stored`.
-        sentences: Training text, in the network's words.
-        width: Of the two hidden layers.
-        start: Weights of layers of this width that estimated it for similar weights of the network, by name. Default:
-            random ones.
-        max_outputs: Histories to train on, at most; each costs one softmax. Default: `MAX_OUTPUTS`, or
-            `MAX_OUTPUTS_FURTHER` with `start`.
-        seed: Of sentences, wrong words, first weights and order.
+        module: The network, whose weights are rounded as when they are stored; see `ninja.lm.checkpoint.as_stored`.
+        sentences: Training text, as word ids of the network.
+        width: Size of the two hidden layers.
+        start: Initial weights by name, from layers of this width that were trained for similar weights of the network.
+            [default: random weights]
+        max_outputs: Maximum number of histories to train on, each of which requires a softmax.  [default:
+            `MAX_OUTPUTS`, or `MAX_OUTPUTS_FURTHER` with `start`]
+        seed: Random seed.
+        device: Torch device.
     """
     torch.manual_seed(seed)
     module = copy.deepcopy(module).to(device).eval()
@@ -77,7 +78,7 @@ def with_normaliser(
 
 
 def normaliser_error(module: LSTMLanguageModel, sentences: Sentences, device: str = "cpu") -> tuple[float, float]:
-    """Return the mean of estimated minus exact log-normaliser over a text, and the root of the mean square."""
+    """Return the mean and the root mean square of the error of the estimated log-normaliser on a text, in nats."""
     output, exact = _outputs_and_normalisers(
         module.to(device).eval(), sentences, len(sentences.word) + len(sentences), 1, device
     )
@@ -108,7 +109,7 @@ def _outputs_and_normalisers(
         for some in output.split(ROWS):
             parts = np.stack([logsumexp(block(some)) for block in logits], 1)  # [rows, blocks]
             normalisers.append(torch.from_numpy(parts).logsumexp(-1).to(device))
-        outputs.append(output.half())  # half the memory; scores are stored no finer
+        outputs.append(output.half())  # float16 to save memory
         count += len(output)
         if count >= most:
             break
@@ -116,6 +117,6 @@ def _outputs_and_normalisers(
 
 
 def _shuffled(count: int, rows: int, num_steps: int) -> Iterator[torch.Tensor]:
-    """Yield whole batches of places, each pass in an order of its own."""
+    """Yield batches of `rows` indices, in a new random order for each pass."""
     orders = iter(lambda: torch.randperm(count)[: count // rows * rows].split(rows), None)
     yield from islice(chain.from_iterable(orders), num_steps)

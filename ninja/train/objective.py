@@ -1,4 +1,4 @@
-"""The objective of training, sampled cross-entropy, and exact perplexity."""
+"""The training objective (sampled cross-entropy), and exact perplexity."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ninja.lm.text import Sentences, batches, pad
 if TYPE_CHECKING:
     from ninja.lm.checkpoint import Module
 
-ROWS = 1024  # tokens whose logits exist at once: 1024 × 34,000 words in float32 are 140 MB
+ROWS = 1024  # tokens whose logits are in memory at once; 1024 × 34,000 words in float32 take 140 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Sample the words of a softmax from the vocabulary.
+    """Samples the words that a softmax is computed over.
 
-    Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is
-    an unbiased estimate of the normaliser Σ_w exp(s_w), and common words, with π = 1, add no variance.
+    Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is an
+    unbiased estimate of the normaliser Σ_w exp(s_w), to which frequent words, with π = 1, add no variance.
 
     Source: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952.
     """
@@ -32,18 +32,23 @@ class Sampler:
 
     @classmethod
     def of_counts(cls, count: np.ndarray, samples: int) -> Sampler:
-        """Make π proportional to ``count ** 0.75``, at most 1, for a mean of `samples` words; 0 = always all."""
+        """Create a sampler with π proportional to ``count ** 0.75``, but at most 1.
+
+        Args:
+            count: Number of occurrences of each word, [vocabulary].
+            samples: Mean number of words in a sample; 0 to always use all words.
+        """
         if samples == 0 or samples >= len(count):
             return cls(torch.ones(len(count)))
         mass = np.maximum(count, 1).astype(np.float64) ** 0.75
         inclusion = np.zeros_like(mass)
-        for _ in range(50):  # distributes the mass above 1 to the other words; converges in a few rounds
+        for _ in range(50):  # distributes the mass above 1 to the other words; converges in a few iterations
             free = inclusion < 1
             inclusion[free] = np.minimum(1, mass[free] * (samples - (~free).sum()) / mass[free].sum())
         return cls(torch.from_numpy(inclusion.astype(np.float32)))
 
     def draw(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw from torch's global generator: word ids int64 [sample] and −log π, float32 [sample]."""
+        """Draw a sample with torch's global generator; return word ids, int64 [sample], and −ln π, float32 [sample]."""
         word = (torch.rand(len(self.inclusion)) < self.inclusion).nonzero()[:, 0]
         return word, -self.inclusion[word].log()
 
@@ -57,22 +62,24 @@ def backward(
     self_normalize: float = 0.0,
     divisor: float | None = None,
 ) -> float:
-    """Add the gradients of the mean (sampled) cross-entropy to the parameters' `grad`, and return it in nats per token.
+    """Add the gradients of the mean (sampled) cross-entropy to the parameters, and return it in nats per token.
 
-    With scores s, the estimated normaliser z = log Σ exp(s) and the penalty λ z², the derivative by a score is
-    (1 + 2 λ z) exp(s − z), less 1 for the target. It is written out, and a slice of rows at a time: autograd
-    would keep every slice's logits and make a gradient of the size of the vocabulary for each.
+    With scores s, the estimated log-normaliser z = ln Σ exp(s) and the penalty λ z², the derivative with respect to a
+    score is (1 + 2 λ z) exp(s − z), minus 1 for the target. It is computed explicitly for slices of rows, as autograd
+    would store the logits of every slice and create a gradient of the size of the vocabulary for each.
 
     Args:
+        module: The network.
         output: Output of the network's `forward` for the tokens, with its graph, float [tokens, embedding].
         target: Word ids, int64 [tokens].
-        self_normalize: λ, weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
-        divisor: Divisor of the gradient's sum over tokens. Default: their number.
+        sampler: Samples the words of the softmax.
+        self_normalize: λ, the weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
+        divisor: Divisor of the sum of gradients over tokens.  [default: the number of tokens]
     """
     divisor = len(target) if divisor is None else divisor
     word, correction = (tensor.to(target.device) for tensor in sampler.draw())
-    place = target.new_full((len(sampler.inclusion),), -1)
-    place[word] = torch.arange(len(word), device=target.device)
+    index = target.new_full((len(sampler.inclusion),), -1)  # index of each word in the sample
+    index[word] = torch.arange(len(word), device=target.device)
     with torch.enable_grad():
         picked = module.embedding(torch.cat((word, target))).to(output.dtype)  # [sample + tokens, embedding]
         offset = module.bias[torch.cat((word, target))]  # [sample + tokens]
@@ -87,7 +94,7 @@ def backward(
         score = (vector * target_weight[rows]).sum(-1, dtype=torch.float32) + target_bias[rows]  # [rows]
         others = vector @ weight.t()  # [rows, sample]
         slopes = compiled_slopes if others.is_cpu and others.dtype == torch.bfloat16 else plain_slopes
-        scores = others, bias + correction, score, place[target[rows]]
+        scores = others, bias + correction, score, index[target[rows]]
         normaliser, slope, target_slope = slopes(*scores, divisor, self_normalize, offset_slope[: len(word)])
         total += float((normaliser - score).sum(dtype=torch.float64))
         offset_slope[len(word) :][rows] = target_slope
@@ -108,16 +115,19 @@ def plain_slopes(
     self_normalize: float,
     offset_slope: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute log-normalisers and slopes of a sampled softmax.
+    """Compute the log-normalisers and gradients of a sampled softmax.
 
     Args:
-        others: Scores of the sample, float [rows, sample], without `offset`, float32 [sample].
+        others: Scores of the sampled words without `offset`, float [rows, sample].
+        offset: Added to the scores of the sampled words, float32 [sample].
         score: Scores of the targets, float32 [rows].
-        hit: Each target's place in the sample, or -1: it is counted exactly once, through its own score.
-        offset_slope: The sum of the slopes by the sample's scores is added, float32 [sample].
+        hit: Index of each target in the sample, or -1, int64 [rows]; a target in the sample is counted only once.
+        divisor: Divisor of the gradients.
+        self_normalize: Weight of the mean squared log-normaliser.
+        offset_slope: The sum over rows of the gradients of the sampled scores is added to it, float32 [sample].
 
     Returns:
-        Log-normalisers, float32 [rows]; slopes by the scores of the sample, like `others`, and of the targets.
+        Log-normalisers, float32 [rows]; gradients of the sampled scores, like `others`, and of the targets' scores.
     """
     full = others.float() + offset
     struck = (hit >= 0).nonzero()[:, 0]
@@ -138,14 +148,14 @@ def compiled_slopes(
     self_normalize: float,
     offset_slope: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute the same as `plain_slopes` from bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
+    """Compute `plain_slopes` from bfloat16 scores on a CPU, in one pass; `others` is overwritten."""
     arrays = others.view(torch.uint16).numpy(), offset.numpy(), score.numpy(), hit.numpy()
     normaliser, slope = _networks.sampled_softmax(*arrays, 1 / divisor, self_normalize, offset_slope.numpy())
     return torch.from_numpy(normaliser), others, torch.from_numpy(slope)
 
 
 def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096) -> float:
-    """Compute the exact perplexity of sentences, each alone from ``<s>``, in float32; ``</s>`` counts as a token."""
+    """Compute the exact perplexity of independent sentences, in float32; ``</s>`` counts as a token."""
     total, tokens = negative_logprob(module, sentences, device, max_tokens)
     return math.exp(total / tokens)
 
@@ -154,10 +164,14 @@ def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_to
 def negative_logprob(
     module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096, part: slice = slice(None)
 ) -> tuple[float, int]:
-    """Sum the negative log-probabilities of sentences, in nats, and count the tokens.
+    """Return the summed negative log-probability of sentences, in nats, and the number of tokens.
 
     Args:
-        part: Of the batches that the sentences make.
+        module: The network.
+        sentences: The sentences.
+        device: Torch device.
+        max_tokens: Maximum number of tokens per batch.
+        part: Selects batches of the sentences.
     """
     module.eval()
     total = 0.0

@@ -1,4 +1,4 @@
-"""The order in which a text is trained on: numbered batches, the same for every worker."""
+"""`Order`, the sequence of training batches, which is the same for every worker."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from ninja.lm.text import Sentences
 
 
 class Epoch(NamedTuple):
-    """The batches of a pass over the text."""
+    """The batches of one pass over the text."""
 
-    sentence: np.ndarray  # in the order of their lengths
-    begin: np.ndarray  # of each batch in `sentence`, and the end of the last
-    turn: np.ndarray  # the order of these batches
+    sentence: np.ndarray  # sentences sorted by length
+    begin: np.ndarray  # offset of each batch in `sentence`, and the end of the last
+    turn: np.ndarray  # order of the batches
 
 
 class Order:
-    """Batches of all epochs, numbered from 0; seed and epoch determine the sentences of each number.
+    """Batches of sentences, numbered from 0 across all epochs.
 
-    The workers divide the numbers, so each sentence belongs to one worker in an epoch. The batches are those of
-    `ninja.lm.text.batches`, in 8 bytes a sentence.
+    The seed and the epoch determine which sentences each batch contains. Workers take disjoint batch numbers, so each
+    sentence is seen by one worker per epoch. The batches are those of `ninja.lm.text.batches`; memory use is 8 bytes
+    per sentence.
     """
 
     def __init__(self, sentences: Sentences, max_tokens: int, seed: int) -> None:
         self.sentences = sentences
         self.seed = seed
-        self._length = np.empty(len(sentences), np.uint16)  # a sentence of n words predicts n + 1: its end too
+        self._length = np.empty(len(sentences), np.uint16)  # including </s>, which is also predicted
         for first in range(0, len(sentences), 1 << 20):
             begin = sentences.begin[first : first + (1 << 20) + 1]
             self._length[first : first + len(begin) - 1] = np.diff(begin) + 1
@@ -37,23 +38,23 @@ class Order:
         self._epochs: dict[int, Epoch] = {}
 
     def batch(self, number: int) -> np.ndarray:
-        """Return the sentences of a batch."""
-        epoch, place = divmod(number, self.epoch_batches)
+        """Return the indices of the sentences in a batch, int64 [n]."""
+        epoch, index = divmod(number, self.epoch_batches)
         if epoch not in self._epochs:
-            # Some workers may still be in the epoch before.
+            # Some workers may still be in the previous epoch.
             self._epochs = {number: groups for number, groups in self._epochs.items() if number >= epoch - 1}
             self._epochs[epoch] = self._epoch(epoch)
         sentence, begin, turn = self._epochs[epoch]
-        return sentence[begin[turn[place]] : begin[turn[place] + 1]].astype(np.int64)
+        return sentence[begin[turn[index]] : begin[turn[index] + 1]].astype(np.int64)
 
     def num_words(self, numbers: Iterable[int]) -> int:
-        """Count the words of some batches."""
+        """Return the number of words in batches, without ``</s>``."""
         return sum(
             int(self._length[members].sum(dtype=np.int64)) - len(members) for members in map(self.batch, numbers)
         )
 
     def num_tokens(self, numbers: Iterable[int]) -> int:
-        """Count the words and ends of sentences of some batches."""
+        """Return the number of words in batches, including ``</s>``."""
         return sum(int(self._length[members].sum(dtype=np.int64)) for members in map(self.batch, numbers))
 
     def _epoch(self, epoch: int) -> Epoch:
@@ -64,11 +65,14 @@ class Order:
 
 
 def _cut(length: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Cut rising lengths into runs as long as `max_tokens` allow when padded to the last; or of one."""
+    """Divide ascending lengths into batches of at most `max_tokens`, padding included; return their offsets.
+
+    A length above `max_tokens` is its own batch.
+    """
     begin = [0]
     while begin[-1] < len(length):
         first = begin[-1]
-        some = length[first : first + max_tokens].astype(np.int64)  # a token each is the least
+        some = length[first : first + max_tokens].astype(np.int64)  # every sentence has at least one token
         fits = np.searchsorted(some * np.arange(1, len(some) + 1), max_tokens, side="right")
         begin.append(first + max(1, int(fits)))
     return np.array(begin)

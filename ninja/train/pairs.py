@@ -1,7 +1,7 @@
-"""Training data of the encoder: phrases, and their plausible misrecognitions.
+"""Training data of the phrase encoder: phrases and their plausible misrecognitions.
 
-A word is misrecognised as another word of the dictionary that sounds like it, likelier the less their phones
-differ by the confusion costs; for words without such a neighbour, their phones with simulated errors.
+A word is misrecognised as a similar word of the dictionary, with a probability that decreases with the distance of
+their phones, or as its own phones with simulated errors.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ninja.context.sound.pronunciation import Phones, Pronouncer, PronunciationE
 from ninja.errors import OptionError
 
 SHARPNESS = 4.0  # nats of probability per unit of distance
-NEAREST = 8  # neighbours of a word that are kept
-FARTHEST = 0.35  # distance of a neighbour per phone
-TRIES = 8  # words compared with each word
-ERROR = 0.12  # share of phones that simulated errors change
+NEAREST = 8  # maximum number of neighbours per word
+FARTHEST = 0.35  # maximum distance of a neighbour per phone
+TRIES = 8  # number of words compared with each word, per block
+ERROR = 0.12  # fraction of phones that simulated errors change
 TOGETHER = 8192  # pairs of words compared at once
-RARE = 1e-5  # share of letters below which one is left out of the alphabet
-MOST_WORDS = 3  # glued to a phrase
-MOST_PHONES = 24  # of a word that is learned from
+RARE = 1e-5  # letters with a relative frequency below this are not in the alphabet
+MOST_WORDS = 3  # maximum number of words combined to a phrase
+MOST_PHONES = 24  # maximum number of phones per training word
 
-# Sounds that are seldom taken for one another; others (vowels, glides) do not tell words apart here.
+# Classes of sounds that are seldom confused with other classes; other sounds (vowels, glides) are ignored here.
 _KINDS = {
     **dict.fromkeys(("P", "B"), "p"), **dict.fromkeys(("F", "V", "TH", "DH"), "f"),
     **dict.fromkeys(("T", "D"), "t"), **dict.fromkeys(("K", "G"), "k"),
@@ -39,27 +39,33 @@ _KINDS = {
     "L": "l", "R": "r", "ER": "r",
 }  # fmt: skip
 
-Heard = tuple[list[int], list[int]]  # numbers of letters and of phones
+Heard = tuple[list[int], list[int]]  # ids of letters and of phones
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingWords:
-    """Words with a pronunciation each, and the words that sound like them."""
+    """Words with one pronunciation each, and their neighbours, i.e. words that sound similar."""
 
     texts: list[str]
     letters: list[list[int]]
-    phones: list[list[int]]  # as the encoder numbers them
-    near: list[list[int]]  # words that sound like each
-    odds: list[npt.NDArray[np.float64]]  # probability of each of these
+    phones: list[list[int]]  # ids of the encoder
+    near: list[list[int]]  # neighbours of each word
+    odds: list[npt.NDArray[np.float64]]  # probability of each neighbour
 
 
 def training_words(
     entries: Iterable[tuple[str, Phones]], symbols: Symbols, confusion: Confusion, seed: int = 1
 ) -> TrainingWords:
-    """Find the neighbours of words, each with its phones.
+    """Find the neighbours of words.
+
+    Args:
+        entries: Words and their phones.
+        symbols: Letters and phones of the encoder.
+        confusion: Phone confusion costs.
+        seed: Random seed; each word is compared with a random sample of candidates.
 
     Raises:
-        OptionError: There are fewer than two words whose letters and phones are known.
+        OptionError: Fewer than two words have known letters and phones.
     """
     texts: list[str] = []
     letters: list[list[int]] = []
@@ -71,15 +77,18 @@ def training_words(
             letters.append(spelled)
             phones.append(pronounced)
     if len(texts) < 2:
-        raise OptionError(f"{len(texts)} words to learn from; give a lexicon or phrases in the encoder's letters")
-    pairs = _candidates([tuple(symbols.phones[each - FIRST] for each in one) for one in phones], seed)
+        raise OptionError(
+            f"at least 2 usable training words are needed, found {len(texts)}; give a lexicon, or phrases spelled with "
+            "letters that the encoder knows"
+        )
+    pairs = _candidates([tuple(symbols.phones[phone - FIRST] for phone in string) for string in phones], seed)
     near: list[list[int]] = [[] for _ in texts]
     odds = [np.zeros(0) for _ in texts]
     if len(pairs):
         cost = _costs(padded(phones), np.array(list(map(len, phones))), pairs, symbols, confusion)
         length = np.array(list(map(len, phones)))
-        kept = cost <= FARTHEST * length[pairs].mean(axis=1)
-        pairs, cost = pairs[kept], cost[kept]
+        is_near = cost <= FARTHEST * length[pairs].mean(axis=1)
+        pairs, cost = pairs[is_near], cost[is_near]
         order = np.lexsort((cost, pairs[:, 0]))
         pairs, cost = pairs[order], cost[order]
         begin = np.searchsorted(pairs[:, 0], np.arange(len(texts) + 1))
@@ -98,7 +107,7 @@ def _costs(
     symbols: Symbols,
     confusion: Confusion,
 ) -> npt.NDArray[np.float32]:
-    """Return the distances of pairs of words; pairs of like length are compared together."""
+    """Return the distances of word pairs, computed for pairs of similar length at once, float32 [pairs]."""
     row = np.array([NO_PHONE] * FIRST + confusion.numbers(symbols.phones))
     longest = length[pairs].max(axis=1)
     order = np.argsort(longest, kind="stable")
@@ -111,7 +120,7 @@ def _costs(
 
 
 def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
-    """Return pairs of words whose consonants are of the same kinds, or are but for the last; int64 [pairs, 2]."""
+    """Return pairs of words with equal consonant classes, except possibly the last one, int64 [pairs, 2]."""
     rng = np.random.default_rng(seed)
     blocks: dict[str, list[int]] = defaultdict(list)
     for word, sound in enumerate(sounds):
@@ -119,18 +128,18 @@ def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
         if sound:
             blocks[kinds].append(word)
             blocks[f"{kinds[:-1]}-"].append(word)
-    found = [np.zeros(0, np.int64)]
+    keys = [np.zeros(0, np.int64)]
     for members in blocks.values():
         words = np.array(members, np.int64)
         if len(words) > 1:
             other = words[rng.integers(len(words), size=(len(words), min(len(words), TRIES)))]
-            found.append((words[:, None] * len(sounds) + other).ravel())
-    pairs: npt.NDArray[np.int64] = np.stack(np.divmod(np.unique(np.concatenate(found)), len(sounds)), axis=1)
+            keys.append((words[:, None] * len(sounds) + other).ravel())
+    pairs: npt.NDArray[np.int64] = np.stack(np.divmod(np.unique(np.concatenate(keys)), len(sounds)), axis=1)
     return np.compress(pairs[:, 0] != pairs[:, 1], pairs, axis=0)
 
 
 class Mishearing:
-    """Draws phrases and their misrecognitions."""
+    """Draws random phrases and their misrecognitions."""
 
     def __init__(self, words: TrainingWords, symbols: Symbols, confusion: Confusion, rng: np.random.Generator) -> None:
         self.words = words
@@ -143,24 +152,24 @@ class Mishearing:
         self._taken = taken.cumsum(axis=1) / taken.sum(axis=1, keepdims=True)
 
     def batch(self, size: int) -> tuple[list[Heard], list[Heard]]:
-        """Return phrases, half of them similar to the others, and a misrecognition of each."""
+        """Return phrases and a misrecognition of each; the second half are neighbours of the first half."""
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
-        chosen = [int(each) for each in seeds[: size - size // 2]]
+        chosen = [int(word) for word in seeds[: size - size // 2]]
         if len(self._linked):
-            chosen = [int(self._linked[each % len(self._linked)]) for each in chosen]
-        chosen += [self._neighbour(each, int(other)) for each, other in zip(chosen, seeds[len(chosen) :], strict=False)]
+            chosen = [int(self._linked[word % len(self._linked)]) for word in chosen]
+        chosen += [self._neighbour(word, int(other)) for word, other in zip(chosen, seeds[len(chosen) :], strict=False)]
         said: list[Heard] = []
         heard: list[Heard] = []
         for word in chosen:
             parts = [word]
             while len(parts) < MOST_WORDS and rng.random() < 0.2:
                 parts.insert(int(rng.integers(len(parts) + 1)), int(rng.integers(len(words.texts))))
-            said.append(_glued([(words.letters[each], words.phones[each]) for each in parts]))
-            misheard = [self._misheard(each) for each in parts]
+            said.append(_glued([(words.letters[part], words.phones[part]) for part in parts]))
+            misheard = [self._misheard(part) for part in parts]
             heard.append(
                 ([], [phone for _, phones in misheard for phone in phones])
-                if any(not each[0] for each in misheard)
+                if any(not letters for letters, _ in misheard)
                 else _glued(misheard)
             )
         return said, heard
@@ -170,7 +179,7 @@ class Mishearing:
         return near[int(self._rng.integers(len(near)))] if near else otherwise
 
     def _misheard(self, word: int) -> Heard:
-        """Return a misrecognition of a word: a similar word, or its phones with errors and no letters."""
+        """Return a misrecognition of a word: a neighbour, or its phones with errors and without letters."""
         words, rng = self.words, self._rng
         near = words.near[word]
         if near and rng.random() < 0.6:
@@ -181,7 +190,7 @@ class Mishearing:
         return [], self._errors(words.phones[word], self._num_phones, self._taken)
 
     def _errors(self, string: list[int], num_symbols: int, taken: npt.NDArray[np.float64] | None) -> list[int]:
-        """Return a string with simulated errors, at least one symbol of it left."""
+        """Return a string with simulated errors, which is not empty."""
         rng, out = self._rng, []
         draws = rng.random((len(string), 3))
         for symbol, (error, kind, which) in zip(string, draws.tolist(), strict=True):
@@ -208,19 +217,19 @@ def _glued(parts: Sequence[Heard]) -> Heard:
 
 
 def alphabet(texts: Iterable[str]) -> str:
-    """Return the letters of texts that are no rarities among them, sorted."""
+    """Return the letters in texts, sorted, without those that are rarer than `RARE`."""
     counts = Counter(letter for text in texts for letter in plain_letters(text))
     return "".join(sorted(letter for letter, count in counts.items() if count >= RARE * counts.total()))
 
 
 def lexicon_entries(pronouncer: Pronouncer, texts: Iterable[str]) -> list[tuple[str, Phones]]:
-    """Return phrases with their first pronunciation, and with none where there is none; equal ones once."""
-    found: list[tuple[str, Phones]] = []
+    """Return the distinct phrases with their first pronunciation, which is empty if they have none."""
+    entries: list[tuple[str, Phones]] = []
     for text in dict.fromkeys(texts):
         try:
             sound = sum(pronouncer.of_phrase(Phrase(text))[0], ())
         except PronunciationError:
             sound = ()
         if plain_letters(text):
-            found.append((text, sound))
-    return found
+            entries.append((text, sound))
+    return entries

@@ -1,8 +1,8 @@
-"""Training of the pointer to phrases, beside a language model that stays as it is.
+"""Train a pointer to phrases for a language model, which is not changed.
 
-The model's states are computed once. Each step takes some sentences, leaves some of their phrases out of their lists,
-and fills these with phrases of other sentences and with rare words. The loss is -ln of a sentence's probability: each
-phrase in its list is copied whole, or read word by word, all else is read word by word.
+The model's states are computed once. Each step draws sentences, omits some of their phrases from their phrase lists,
+and adds phrases of other sentences and rare words to the lists. The loss is the negative log-probability of a sentence,
+in which phrases of the list are either copied or predicted word by word, and all other words are predicted.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ninja.lm.stored_network import CardEntry
 from ninja.models.phrase_pointer import Config, PhrasePointer
 from ninja.train.simulated_lists import SimulatedText, Span, simulate
 
-REPORT = 100  # steps between two reports
-READ_AT_ONCE = 256  # sentences whose states are computed together
-KEPT = 0.8  # share of sentences whose phrases may be in their lists
-OFTEN = 2000.0  # a phrase whose rarest word occurs so often is left out of half of its lists, at most
-NEW = 0.1  # share of phrases taken for new to the language model
-SPOKEN = 0.5  # share of a list's other phrases that other sentences have; the rest are rare words
-NOTHING = -1e30  # ln of no probability, whose gradient is 0
+REPORT = 100  # number of steps between progress reports
+READ_AT_ONCE = 256  # sentences whose states are computed at once
+KEPT = 0.8  # fraction of sentences whose phrases may be in their lists
+OFTEN = 2000.0  # count c of a phrase's rarest word reduces its chance to be in the list by min(0.5, c / OFTEN)
+NEW = 0.1  # fraction of phrases that are treated as unknown to the language model
+SPOKEN = 0.5  # fraction of a list's other phrases that occur in other sentences; the rest are rare words
+NOTHING = -1e30  # log of probability zero, with gradient 0
 
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """States before each word of the sentences and before their ends, one after the other."""
+    """States before each word and before the end of all sentences, concatenated."""
 
     state: Tensor  # float16 [positions, state]
-    word: Tensor  # ln P of the word that follows, float32 [positions]
-    unknown: Tensor  # ln P of a word that the model lacks, float32 [positions]
+    word: Tensor  # ln P of the next word, float32 [positions]
+    unknown: Tensor  # ln P of an unknown word, float32 [positions]
     begin: npt.NDArray[np.int64]  # first position of each sentence, [sentences + 1]
 
 
@@ -56,17 +56,19 @@ def train_pointer(
     """Train a pointer on a text.
 
     Args:
-        lm: The language model that it is to go with, which gives its hidden state.
-        name: The language model's, for messages.
-        text: Gives the sentences, of the kind that the language model was trained on; called twice.
-        encoder: Of phrases; it stays as it is.
+        lm: The language model that the pointer is for, which must provide its hidden state.
+        name: Name of the language model, for messages.
+        text: Returns the sentences, which should be similar to the language model's training text; called twice.
+        encoder: The phrase encoder, which is not changed.
+        options: Training options.
+        progress: Called with progress reports.
 
     Raises:
-        ModelError: The language model does not give its hidden state, or has no <unk>.
+        ModelError: The language model does not provide its hidden state, or has no <unk>.
         OptionError: The text has no rare words.
     """
     if lm.state_size is None or lm.unk is None:
-        raise ModelError("it does not give its hidden state, or has no <unk>; take an LSTM or a Kaldi RNNLM", name)
+        raise ModelError("the language model has no hidden state or no <unk>; use an LSTM or a Kaldi RNNLM", name)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     start = time.monotonic()
@@ -108,7 +110,7 @@ def train_pointer(
 
 
 def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
-    """Compute the states of a language model along sentences."""
+    """Compute the states of a language model for all positions in sentences."""
     assert lm.state_size is not None
     begin = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
     state = np.zeros((begin[-1], lm.state_size), np.float16)
@@ -118,22 +120,22 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
                for word, number in zip(sentence, found, strict=True) if number < 0}  # fmt: skip
     penalty = np.float32(math.log(lm.unk_words or max(2, len(lacking))))
     assert lm.unk is not None  # as train_pointer demands
-    order = sorted(range(len(sentences)), key=lambda each: len(sentences[each]))
+    order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
     for first in range(0, len(order), READ_AT_ONCE):
         alive = np.array(order[first : first + READ_AT_ONCE])
         slots = lm.start(len(alive))
-        place = 0
+        time = 0
         while len(alive):
-            target = np.array([ids[each][place] if place < len(ids[each]) else lm.eos for each in alive], np.int32)
+            target = np.array([ids[row][time] if time < len(ids[row]) else lm.eos for row in alive], np.int32)
             read = np.where(target < 0, lm.unk, target).astype(np.int32)
-            at = begin[alive] + place
+            at = begin[alive] + time
             state[at] = lm.states(slots)
             unknown[at] = lm.logprob(slots, np.full(len(slots), lm.unk, np.int32)) - penalty
             word[at] = np.where(target < 0, unknown[at], lm.logprob(slots, read))
-            goes_on = np.array([place < len(ids[each]) for each in alive])
+            goes_on = np.array([time < len(ids[row]) for row in alive])
             new = lm.advance(slots[goes_on], read[goes_on])
             lm.release(slots)
-            alive, slots, place = alive[goes_on], new, place + 1
+            alive, slots, time = alive[goes_on], new, time + 1
         lm.release(slots)
     return _States(torch.from_numpy(state), torch.from_numpy(word), torch.from_numpy(unknown), begin)
 
@@ -146,19 +148,19 @@ class _Phrases:
         texts = simulated.phrases
         self.vector = torch.from_numpy(encoder.vectors(texts, [()] * len(texts)))
         words = [text.split(" ") for text in texts]
-        first = np.array(lm.vocabulary.ids([each[0] for each in words]), np.int32)
+        first = np.array(lm.vocabulary.ids([phrase[0] for phrase in words]), np.int32)
         first_word = lm.word_vectors(np.where(first < 0, lm.unk, first).astype(np.int32))
         self.known = torch.from_numpy(first >= 0)
         self.first_word = torch.from_numpy(np.where(first[:, None] < 0, np.float32(0), first_word))
-        self.num_words = torch.tensor([float(len(each)) for each in words])
+        self.num_words = torch.tensor([float(len(phrase)) for phrase in words])
         self.count = np.array(simulated.count, np.float64)
 
     def keys(self, network: PhrasePointer, chosen: npt.NDArray[np.int64], new: npt.NDArray[np.bool_]) -> Tensor:
-        """Return keys of phrases; those of the new ones as of phrases whose first word the model lacks."""
+        """Return the keys of phrases; `new` phrases are treated as if the model lacked their first word."""
         at = torch.from_numpy(chosen)
         first_word = self.first_word[at].masked_fill(torch.from_numpy(new)[:, None], 0.0)
-        found: Tensor = network.keys(self.vector[at], first_word, self.num_words[at])
-        return found
+        keys: Tensor = network.keys(self.vector[at], first_word, self.num_words[at])
+        return keys
 
 
 def _loss(
@@ -169,34 +171,34 @@ def _loss(
     options: PointerOptions,
     rng: np.random.Generator,
 ) -> Tensor:
-    """Return the mean -ln probability of a word, of a batch of sentences with lists of one length."""
+    """Return the mean negative log-probability per word of a random batch of sentences."""
     sentences = rng.integers(len(simulated.sentences), size=options.batch)
-    place, owner, spans, owners = _drawn(sentences, states, phrases, simulated, rng)
+    position, owner, spans, owners = _drawn(sentences, states, phrases, simulated, rng)
     said = np.array([span.phrase for _, span in spans], np.int64)
     new = rng.random(len(said)) < NEW
     others = _others(simulated, set(said.tolist()), options, rng)
     key = phrases.keys(network, np.concatenate([others, said]), np.concatenate([np.zeros(len(others), np.bool_), new]))
-    query, alone = network.queries(states.state[torch.from_numpy(place)].float())
+    query, alone = network.queries(states.state[torch.from_numpy(position)].float())
     score = query @ key.T  # [positions, others and said]
     foreign = owner[:, None] != owners[None]  # phrases of other sentences
     own = score[:, len(others) :].masked_fill(torch.from_numpy(foreign), NOTHING)
-    length = len(others) + np.bincount(owners, minlength=options.batch)[owner]  # of each position's list
+    length = len(others) + np.bincount(owners, minlength=options.batch)[owner]  # size of the list at each position
     alone = alone + network.offset * torch.from_numpy(np.log(np.maximum(length, 1))).float()
     total = torch.cat([alone[:, None], score[:, : len(others)], own], 1).logsumexp(1)
-    word = states.word[torch.from_numpy(place)].clone()
+    word = states.word[torch.from_numpy(position)].clone()
     row = np.array([at for at, _ in spans], np.int64)
-    group = np.arange(len(place))  # positions of a phrase are one
+    group = np.arange(len(position))  # the positions of a phrase form a group
     for (at, span), is_new in zip(spans, new.tolist(), strict=True):
         group[at : at + span.length] = at
         if is_new:
-            word[at] = states.unknown[place[at]]
-    outside = torch.zeros(len(place)).index_add(0, torch.from_numpy(group), alone - total + word)
-    copied = torch.full((len(place),), NOTHING)
+            word[at] = states.unknown[position[at]]
+    outside = torch.zeros(len(position)).index_add(0, torch.from_numpy(group), alone - total + word)
+    copied = torch.full((len(position),), NOTHING)
     if len(row):
         at_row = torch.from_numpy(row)
         copied = copied.index_put((at_row,), own[at_row, torch.arange(len(row))] - total[at_row])
     first = torch.from_numpy(np.unique(group))
-    return -torch.logaddexp(outside[first], copied[first]).sum() / len(place)
+    return -torch.logaddexp(outside[first], copied[first]).sum() / len(position)
 
 
 def _drawn(
@@ -206,8 +208,13 @@ def _drawn(
     simulated: SimulatedText,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
-    """Return the positions of sentences and whose they are, the phrases in their lists by row, and whose these are."""
-    place = np.concatenate([np.arange(states.begin[each], states.begin[each + 1]) for each in sentences])
+    """Draw the phrases that are in the lists of sentences.
+
+    Returns:
+        All positions of the sentences, and the sentence of each; the phrases with the row of their first position, and
+        the sentence of each.
+    """
+    position = np.concatenate([np.arange(states.begin[number], states.begin[number + 1]) for number in sentences])
     size = states.begin[sentences + 1] - states.begin[sentences]
     owner = np.repeat(np.arange(len(sentences)), size)
     row = np.cumsum(size) - size
@@ -220,15 +227,15 @@ def _drawn(
             if rng.random() < 1 - min(0.5, phrases.count[span.phrase] / OFTEN):
                 spans.append((int(row[number]) + span.begin, span))
                 owners.append(number)
-    return place, owner, spans, np.array(owners, np.int64)
+    return position, owner, spans, np.array(owners, np.int64)
 
 
 def _others(
     simulated: SimulatedText, taken: set[int], options: PointerOptions, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw phrases that no sentence of the batch has in its list."""
-    number = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))
-    spoken = int(rng.binomial(number, SPOKEN)) if simulated.said else 0
-    drawn = {simulated.said[each] for each in rng.integers(max(1, len(simulated.said)), size=spoken).tolist()}
-    drawn |= {simulated.types[each] for each in rng.integers(len(simulated.types), size=number - spoken).tolist()}
+    """Draw phrases to add to all lists of the batch, except the phrases in `taken`."""
+    count = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))
+    spoken = int(rng.binomial(count, SPOKEN)) if simulated.said else 0
+    drawn = {simulated.said[index] for index in rng.integers(max(1, len(simulated.said)), size=spoken).tolist()}
+    drawn |= {simulated.types[index] for index in rng.integers(len(simulated.types), size=count - spoken).tolist()}
     return np.array(sorted(drawn - taken), np.int64)

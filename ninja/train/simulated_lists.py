@@ -1,4 +1,4 @@
-"""Simulated lists of phrases: spans of a text's sentences that hold a rare word, as users would list them."""
+"""Simulated phrase lists: spans of a text's sentences that contain a rare word, as users might list them."""
 
 from __future__ import annotations
 
@@ -12,71 +12,78 @@ import numpy as np
 from ninja.context.deep.recipe import PointerOptions
 from ninja.errors import OptionError
 
-LONGER = 0.25  # share of spans of more than the rare word
-LONGEST = 3  # words of a span
-MOST_TYPES = 30_000  # rare words absent from the sentence, to fill lists with
+LONGER = 0.25  # fraction of spans that may include neighbouring words
+LONGEST = 3  # maximum number of words per span
+MOST_TYPES = 30_000  # maximum number of rare words that are used to fill lists
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """A phrase in a sentence."""
 
-    begin: int  # word of the sentence
-    phrase: int  # in `SimulatedText.phrases`
-    length: int
+    begin: int  # index of its first word in the sentence
+    phrase: int  # index into `SimulatedText.phrases`
+    length: int  # number of words
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedText:
-    """Sentences with the phrases in them, and phrases to fill lists with."""
+    """Sentences, the phrases in them, and phrases to fill lists with."""
 
     sentences: list[list[str]]
-    spans: list[list[Span]]  # of each sentence, apart from each other
+    spans: list[list[Span]]  # phrases in each sentence, which do not overlap
     phrases: list[str]
-    count: list[int]  # how often the text has each phrase's rarest word
-    said: list[int]  # the phrase of each span, as often as there are spans
-    types: list[int]  # phrases that are rare words, each once
+    count: list[int]  # number of occurrences of each phrase's rare word in the text
+    said: list[int]  # phrase of each span, with repetitions
+    types: list[int]  # distinct phrases that consist of a rare word
 
 
 def simulate(
     text: Callable[[], Iterable[list[str]]], options: PointerOptions, rng: np.random.Generator
 ) -> SimulatedText:
-    """Choose sentences of a text, which is read twice, spread evenly, and phrases in them.
+    """Select evenly spaced sentences of a text, and phrases in them.
+
+    Args:
+        text: Returns the sentences; called twice.
+        options: Training options.
+        rng: Random number generator.
 
     Raises:
-        OptionError: No word is rare.
+        OptionError: The text has no rare words.
     """
     count = Counter(chain.from_iterable(text()))
     common = {word for word, _ in count.most_common(options.common)}
     rare = sorted(set(count) - common)
     if not rare:
-        raise OptionError(f"no word beyond the {options.common} commonest; provide more text, or reduce `common`")
+        raise OptionError(
+            f"the text has no words besides the {options.common} most frequent; use more text, or a smaller common"
+        )
     sentences = list(islice(text(), 0, None, max(1, count.total() // options.positions)))
     number: dict[str, int] = {}
     counts: list[int] = []
     spans: list[list[Span]] = []
     for sentence in sentences:
-        found: list[Span] = []
-        free = 0  # first word that no span has
-        for place, word in enumerate(sentence):
-            if word in common or place < free:
+        sentence_spans: list[Span] = []
+        free = 0  # first word after the last span
+        for position, word in enumerate(sentence):
+            if word in common or position < free:
                 continue
-            begin, end = place, place + 1
+            begin, end = position, position + 1
             if rng.random() < LONGER:
-                begin = int(rng.integers(max(free, place - LONGEST + 1), place + 1))
-                end = int(rng.integers(place + 1, min(len(sentence), begin + LONGEST) + 1))
+                begin = int(rng.integers(max(free, position - LONGEST + 1), position + 1))
+                end = int(rng.integers(position + 1, min(len(sentence), begin + LONGEST) + 1))
             text_of = " ".join(sentence[begin:end])
             phrase = number.setdefault(text_of, len(number))
             if phrase == len(counts):
                 counts.append(count[word])
-            found.append(Span(begin, phrase, end - begin))
+            sentence_spans.append(Span(begin, phrase, end - begin))
             free = end
-        spans.append(found)
-    said = [span.phrase for found in spans for span in found]
+        spans.append(sentence_spans)
+    said = [span.phrase for sentence_spans in spans for span in sentence_spans]
     chosen = rng.permutation(len(rare))[:MOST_TYPES]
     types = []
-    for each in chosen.tolist():
-        types.append(number.setdefault(rare[each], len(number)))
+    for word in (rare[index] for index in chosen.tolist()):
+        types.append(number.setdefault(word, len(number)))
         if types[-1] == len(counts):
-            counts.append(count[rare[each]])
+            counts.append(count[word])
     return SimulatedText(sentences, spans, list(number), counts, said, types)

@@ -1,4 +1,4 @@
-"""The state of a training, in memory and in a file, from which it is resumed."""
+"""Training state, from which training can be resumed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ninja.train.parallel.workers import Workers
 
 @dataclass(slots=True)
 class Counters:
-    """Progress of a training; equal on all workers after they synchronize."""
+    """Training progress, which is equal on all workers after they synchronize."""
 
-    taken: int = 0  # batches, by all workers
-    step: int = 0  # of a worker
+    taken: int = 0  # number of batches taken by all workers
+    step: int = 0  # number of steps of a worker
     minutes: float = 0.0
     best_step: int = 0
     best_perplexity: float = float("inf")
@@ -27,10 +27,13 @@ class Counters:
 
 
 def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Write the state, on worker 0; called on all, when they synchronize.
+    """Write the state on worker 0; must be called on all workers when they synchronize.
 
     Args:
-        signature: Texts and options; a training is resumed only with the same.
+        path: File to write.
+        counters: Progress.
+        sharing: Method that combines the workers, with the network and the optimiser.
+        signature: Texts and options, which must be the same when training is resumed.
     """
     shared = sharing.state()
     if sharing.workers.rank == 0:
@@ -45,14 +48,19 @@ def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[s
 
 
 def exists(path: str, workers: Workers) -> bool:
-    """Tell whether worker 0 sees a state."""
+    """Return whether the file exists on worker 0."""
     return bool(workers.agree(float(os.path.exists(path))))
 
 
 def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Restore the state that worker 0 reads, if it was saved with the same texts and options."""
+    """Restore the state, which worker 0 reads; must be called on all workers. Arguments are those of `save`.
+
+    Raises:
+        OptionError: The file does not exist, or was saved with other texts or options.
+        ModelError: The file is damaged.
+    """
     if not exists(path, sharing.workers):
-        raise OptionError("no training state to resume; leave out --resume to start anew", path)
+        raise OptionError("there is no training state to resume; omit --resume to start from the beginning", path)
     try:
         content = read_saved(path, sharing.workers.share_file(path))
         changed = [name for name, value in signature.items() if content["signature"].get(name) != value]
@@ -68,13 +76,15 @@ def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dic
     except OptionError:
         raise
     except Exception as error:  # torch raises a dozen types for damaged files
-        raise ModelError(f"not a training state ({error}); start anew without --resume", path) from error
+        raise ModelError(
+            f"not a training state, or damaged ({error}); start from the beginning without --resume", path
+        ) from error
 
 
 def check_alike(signature: dict[str, Any], workers: Workers) -> None:
-    """Refuse to train where workers have other texts or options than worker 0."""
+    """Raise an `OptionError` on all workers if a worker has other texts or options than worker 0."""
     digest = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
     differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:
         which = "this worker has" if differs else "some workers have"
-        raise OptionError(f"{which} other texts or options than worker 0; start all with the same")
+        raise OptionError(f"{which} other texts or options than worker 0; start all workers with the same")

@@ -1,4 +1,4 @@
-"""Compute the gradient of a batch and update the weights."""
+"""Compute the gradient of a batch, and update the weights."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ninja.train.objective import Sampler, backward
 from ninja.train.order import Order
 from ninja.train.recipe import TrainOptions
 
-warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")  # which switching oneDNN off and on makes
+warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")  # raised when oneDNN is switched on and off
 
 
 def uses_bfloat16(options: TrainOptions) -> bool:
-    """Tell whether products are in bfloat16, with float32 weights and sums.
+    """Return whether matrix products are computed in bfloat16, with float32 weights and sums.
 
-    They are faster than in float32 if the processor or the GPU has instructions for them, and slower otherwise.
+    This is faster than float32 if the processor or the GPU has bfloat16 instructions, and slower otherwise.
     """
     if options.precision != "auto":
         return options.precision == "bfloat16"
@@ -34,17 +34,23 @@ def uses_bfloat16(options: TrainOptions) -> bool:
 
 
 def make_sampler(order: Order, vocabulary: int, samples: int) -> Sampler:
-    """Make the sampler of a softmax over a vocabulary, by the words of the text."""
+    """Create a sampler whose probabilities depend on the word counts of the text; see `Sampler.of_counts`."""
     count = np.zeros(vocabulary, np.int64)
     for first in range(0, len(order.sentences.word), 1 << 24):  # the text may be larger than the memory
         count += np.bincount(order.sentences.word[first : first + (1 << 24)], minlength=vocabulary)
-    # <s> is never a target, so as a sure sample its probability falls to 0.
+    # <s> is never a target; it is always sampled, so that its probability approaches 0.
     count[: len(SPECIAL)] = len(order.sentences)
     return Sampler.of_counts(count, samples)
 
 
 def learning_rate(options: TrainOptions, step: int, progress: float) -> float:
-    """Rise linearly in the warm-up, and fall linearly to 0 at the end of the training."""
+    """Return the learning rate, which increases linearly during the warm-up and decreases linearly to 0.
+
+    Args:
+        options: Training options.
+        step: Number of the step, from 0.
+        progress: Completed fraction of the training, 0 to 1.
+    """
     return options.learning_rate * min(1.0, (step + 1) / (options.warmup + 1)) * max(0.0, 1.0 - progress)
 
 
@@ -58,13 +64,17 @@ def gradient(
     together: range | None = None,
     forward: torch.nn.Module | None = None,
 ) -> float:
-    """Compute the gradient of a batch, as the weights' `grad`, and return its loss in nats per token.
+    """Compute the gradient of a batch into the weights' `grad`, and return the loss in nats per token.
 
     Args:
-        number: Number of the batch; with the seed it determines dropout and sampled words, so that a batch draws the
-            same on any worker, however often the training is interrupted.
-        together: Numbers of the batches whose gradients will be averaged. Default: this batch alone.
-        forward: Computes the outputs instead of `module`, with the same weights.
+        module: The network.
+        order: Batches of the text.
+        number: Number of the batch, which with the seed determines dropout and sampled words, so that they do not
+            depend on the worker or on interruptions.
+        sampler: Samples the words of the softmax.
+        options: Training options.
+        together: Numbers of the batches whose gradients will be averaged.  [default: only this batch]
+        forward: Module that computes the outputs with the weights of `module`.  [default: `module`]
     """
     torch.manual_seed(int(np.random.SeedSequence((options.seed, number)).generate_state(1, np.uint64)[0]) >> 1)
     module.train()
@@ -72,10 +82,10 @@ def gradient(
     arrays = pad(order.sentences, order.batch(number))
     source, target = (torch.from_numpy(array).to(options.device) for array in arrays)
     real = target >= 0  # [time, batch]
-    # Means over workers are means over tokens only if each divides by the mean number of tokens.
+    # A mean over workers is a mean over tokens only if each worker divides by the mean number of tokens.
     tokens = None if together is None else order.num_tokens(together) / len(together)
     half, kind = uses_bfloat16(options), torch.device(options.device).type
-    # oneDNN has an LSTM in bfloat16 only for processors with the instructions, torch itself for all.
+    # oneDNN supports bfloat16 LSTMs only on processors with bfloat16 instructions; torch's own LSTM supports all.
     native = half and kind == "cpu" and not compute.computes_in_half()
     with (
         torch.backends.mkldnn.flags(enabled=False, allow_tf32=False) if native else nullcontext(),
@@ -89,12 +99,18 @@ def update(module: Module, optimizer: torch.optim.Optimizer, rate: float, option
     """Clip the gradient and update the weights.
 
     Args:
+        module: The network.
+        optimizer: Its optimiser.
         rate: Learning rate.
+        options: Training options.
         step: Number of the step, for the error message.
+
+    Raises:
+        ModelError: The gradient is not finite.
     """
     for group in optimizer.param_groups:
         group["lr"] = rate
     norm = torch.nn.utils.clip_grad_norm_(module.parameters(), options.clip)
     if not torch.isfinite(norm):
-        raise ModelError(f"the training diverged at step {step}; lower the learning rate, {options.learning_rate}")
+        raise ModelError(f"training diverged at step {step}; use a learning rate below {options.learning_rate}")
     optimizer.step()

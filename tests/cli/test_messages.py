@@ -270,7 +270,7 @@ def test_words_that_the_model_has_in_another_case_are_counted() -> None:
 
 def test_ctc_scores_that_are_no_probabilities_name_what_cures_them() -> None:
     for matrix, kind in (([[2.0, 3.0, -1.0]], "logit"), ([[0.2, 0.3, 0.5]], "prob")):
-        message = rf"--scale {kind}, in Python ninja\.decoding\.log_probabilities\(matrix, '{kind}'\)"
+        message = rf"--scale {kind}, or in Python ninja\.decoding\.log_probabilities\(matrix, '{kind}'\)"
         with pytest.raises(ModelError, match=message):
             log_probabilities(matrix)
         log_probabilities(matrix, kind)

@@ -65,7 +65,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         ModelError,
         lambda at: PhraseEncoder.load(saved(at / "x.pt", {"format": "another"})),
     ),
-    "boundary is empty, but words begin with it": (OptionError, lambda at: Spelling(["a"], boundary="")),
+    "boundary is empty, but must be a prefix": (OptionError, lambda at: Spelling(["a"], boundary="")),
     "invalid phone confusion table: 'substitution' is missing": (
         FormatError,
         lambda at: Confusion.read(text(at / "x", json.dumps({"format": "ninja phone confusion 1", "phones": ["a"]}))),
@@ -74,19 +74,19 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         ModelError,
         lambda at: load_ngram(str(ENGLISH), symbols(), Log()),
     ),
-    "a zip file, but neither NumPy's nor torch's": (
+    "this zip file was not written by NumPy or torch": (
         FormatError,
         lambda at: list(read_matrices(zipped(at / "x.npz", {"a.txt": b"1"}, zipfile.ZIP_STORED))),
     ),
-    "a packed entry; save with np.savez or torch.save": (
+    "the zip file has compressed entries; save it with np.savez or torch.save": (
         FormatError,
         lambda at: list(read_matrices(zipped(at / "x.npz", {"a.npy": npy()}, zipfile.ZIP_DEFLATED))),
     ),
-    "frame 1, unit 0 is nan": (
+    "the value of unit 0 in frame 1 is nan": (
         ModelError,
         lambda at: log_probabilities([[-0.7, -0.7], [np.nan, 0.0]]),
     ),
-    "frame 0, unit 1 is inf": (ModelError, lambda at: log_probabilities([[-0.7, np.inf]])),
+    "the value of unit 1 in frame 0 is inf": (ModelError, lambda at: log_probabilities([[-0.7, np.inf]])),
     "the line has alternatives { … / … }, which are not supported; keep one": (
         FormatError,
         lambda at: read_stm(text(at / "x.stm", "rec 1 a 0.0 1.0 { one / two }\n"), {"u": ("rec", 0.0, 1.0)}),

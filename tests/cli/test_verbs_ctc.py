@@ -242,12 +242,12 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
         assert code == 1
         assert best("lat.ark", "words") == {"good": "a", "last": "ba a"}
         for message in (
-            "all.npz, key 'nan': frame 2, unit 1 is nan",
+            "all.npz, key 'nan': the value of unit 1 in frame 2 is nan",
             "all.npz, key 'empty': the matrix has no frames",
             "all.npz, key 'narrow': the matrix has 3 columns, but there are 4 units",
-            "all.npz, key 'vector': a matrix [frames, units] is needed, but the shape is [4]",
+            "all.npz, key 'vector': the matrix must have shape [frames, units], not [4]",
             "all.npz, key 'two words': the key is empty or has a blank",
-            "cut.npy, key 'cut': a damaged .npy file",
+            "cut.npy, key 'cut': the .npy file is damaged",
             "nowhere.npy: cannot be read: No such file",
             "7 failed: ",
         ):
@@ -263,8 +263,8 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
     [
         (b"", "there is no matrix in source; nothing is written"),
         (b"no matrix at all", "key 'no': expected \\[ and numbers"),
-        (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': frame 0, unit 3 is nan"),
-        (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; these look like scores"),
+        (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': the value of unit 3 in frame 0 is nan"),
+        (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; if the values are logits"),
     ],
 )
 def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, message):
@@ -281,7 +281,10 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         ((), "the units of the columns are missing; give one of --tokens, --letters, --sentencepiece"),
         (("--letters", "ab", "--tokens", "t"), "--tokens and --letters both name the units of the columns; give one"),
         (("--letters", "ab "), "the blank is unknown; give its name or its column with --blank"),
-        (("--letters", "ab ", "--blank", "x"), "the blank is 'x', but no unit has that name; the first ones are ['a',"),
+        (
+            ("--letters", "ab ", "--blank", "x"),
+            "the blank is 'x', but no unit has this name; the first units are ['a',",
+        ),
         (
             ("--letters", "ab ", "--blank", "4"),
             "the blank is column 4, but there are 3 units; at most, it follows them",
@@ -291,10 +294,10 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         (("--letters", "ab-", "--blank", "-"), "the unit between words is unknown; name it with --space"),
         (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both separate words; choose one with --space"),
         (("--letters", "ab |", "--blank", "4", "--space", "|"), "unit 2, ' ', cannot be part of a word"),
-        (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has that name"),
+        (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has this name"),
         (
             ("--letters", "ab ", "--blank", "3", "--never", "_"),
-            "a unit that is not a part of words is '_', but no unit has that name",
+            "a unit that is never part of words is '_', but no unit has this name",
         ),
         ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both list the words"),
         ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),
@@ -333,7 +336,7 @@ def test_a_lexicon_that_allows_nothing_fails_that_matrix(ninja, folder):
     how = ("--word-list", "list", "--words-out", "w", "-o", "lat.ark", "--beam", 1)
     code, _, said = ninja("ctc-decode", "all.npz", *HOW, *how)
     assert code == 1
-    assert "key 'short': no hypothesis within the beam is made of words of the lexicon; widen it" in said
+    assert "key 'short': no hypothesis within the beam consists of words in the lexicon; use a larger beam" in said
 
 
 def test_the_symbol_table_goes_beside_the_archive_and_is_found_there(ninja, folder):
@@ -363,6 +366,6 @@ def test_a_word_that_is_called_epsilon_is_refused(ninja, folder):
     np.save("utt.npy", spoken(1, 2, 0, width=3))
     how = ("--tokens", "tokens", "--scheme", "words", "--scale", "logit")
     code, _, said = ninja("ctc-decode", "utt.npy", *how, "--never", "<blk>", "-o", "lat.ark")
-    assert (code, "key 'utt': word '<eps>' has the id 0, which means no word" in said) == (1, True), said
+    assert (code, "key 'utt': word '<eps>' has the id 0, which is reserved for epsilon" in said) == (1, True), said
     assert ninja("ctc-decode", "utt.npy", *how, "--words-out", "words", "-o", "lat.ark")[0] == 0
     assert (folder / "words").read_text() == "<eps> 0\nno 1\n"

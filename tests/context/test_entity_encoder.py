@@ -167,7 +167,7 @@ def test_letters_fall_back_to_what_is_known():
 
 
 def test_nothing_to_learn_from_is_refused():
-    with pytest.raises(OptionError, match="1 words to learn from"):
+    with pytest.raises(OptionError, match="at least 2 usable training words are needed, found 1"):
         training_words(ENTRIES[:1], SYMBOLS, CONFUSION)
 
 

@@ -228,13 +228,13 @@ def test_frequent_confusions_become_cheap() -> None:
     np.testing.assert_allclose(mean.deletion, 0.3 * learned.deletion + 0.5 * prior.deletion, rtol=1e-5)
     np.testing.assert_allclose(mean.insertion, 0.3 * learned.insertion + 0.5 * prior.insertion, rtol=1e-5)
     np.testing.assert_allclose(mean.substitution, 0.3 * learned.substitution + 0.5 * prior.substitution, atol=1e-6)
-    with pytest.raises(OptionError, match="the phones of learned costs and their prior differ"):
+    with pytest.raises(OptionError, match="the learned costs and the prior have different phones"):
         tempered(learned, Confusion.uniform("AB"))
 
 
 def test_nothing_is_learned_from_nothing() -> None:
     pronouncer = Pronouncer({})
-    with pytest.raises(OptionError, match="there is nothing to learn from: no pair has words that can be pronounced"):
+    with pytest.raises(OptionError, match="no word of the pairs has a pronunciation"):
         learn([(["a"], ["b"])], pronouncer, Confusion.uniform("AB"))
     with pytest.raises(OptionError, match="iterations is 0, but must be 1 or more"):
         learn([], pronouncer, Confusion.uniform("AB"), iterations=0)

@@ -202,10 +202,10 @@ def test_an_utterance_that_cannot_end_has_no_hypothesis():
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        (np.zeros((2, 3)), ModelError, r"step: log-probabilities have the shape \(2, 3\), but there were 1 hypotheses"),
-        (np.zeros(3), ModelError, r"step: log-probabilities have the shape \(3,\), but must be \[1, units\]"),
-        ([[0.0, np.nan, 0.0]], ModelError, "step: the log-probability of unit 1 in row 0 is not a number"),
-        ([[0.0, 2.5, 0.0]], ModelError, "of unit 1 in row 0 is 2.5, above 0; are these logits"),
+        (np.zeros((2, 3)), ModelError, r"step: log-probabilities have shape \(2, 3\), but there are 1 hypotheses"),
+        (np.zeros(3), ModelError, r"step: log-probabilities have shape \(3,\), but must be \[1, units\]"),
+        ([[0.0, np.nan, 0.0]], ModelError, "step: the log-probability of unit 1 in row 0 is NaN"),
+        ([[0.0, 2.5, 0.0]], ModelError, "of unit 1 in row 0 is 2.5, above 0; if these are logits"),
         ([[0.0]], OptionError, "bos or eos is 1, but the model has 1 units"),
         (np.zeros((1, 9)), OptionError, "unit 7 is not one of the 7 units"),
     ],
@@ -307,12 +307,12 @@ def test_a_narrow_ctc_beam_keeps_to_its_width_and_to_no_order_of_phrases(logprob
 @pytest.mark.parametrize(
     ("logprob", "options", "error", "message"),
     [
-        ([[0.0, np.nan]], {}, ModelError, "frame 0, unit 1 is nan"),
+        ([[0.0, np.nan]], {}, ModelError, "the value of unit 1 in frame 0 is nan"),
         (np.log(np.full((1, 9), 1 / 9)), {}, ModelError, "the matrix has 9 columns, but there are 7 units"),
-        (UNIFORM, {"lexicon": NO_LEXICON}, OptionError, "a search with a tracker takes no lexicon"),
-        (UNIFORM, {"tracker": None}, OptionError, "lists are phrases for a tracker; give one"),
+        (UNIFORM, {"lexicon": NO_LEXICON}, OptionError, "a lexicon cannot be used together with a tracker"),
+        (UNIFORM, {"tracker": None}, OptionError, "phrase lists need a tracker; give one"),
         (UNIFORM, {"tracker": None, "lists": (), "options": CtcOptions(length_reward=1)}, OptionError,
-         "length_reward counts in a search with a tracker only"),
+         "length_reward needs a tracker"),
     ],
 )  # fmt: skip
 def test_a_ctc_search_with_a_tracker_refuses_bad_input(logprob, options, error, message):

@@ -237,18 +237,18 @@ def test_words_that_a_table_lacks_are_refused_or_unknown():
 def test_a_lexicon_that_allows_nothing_is_named():
     lexicon = ctc_lexicon([("bbbb", list("bbbb"))], LETTERS)
     logprob = log_probabilities(20.0 * np.eye(4)[[2]], "logit")
-    with pytest.raises(LatticeError, match="no hypothesis within the beam is made of words of the lexicon"):
+    with pytest.raises(LatticeError, match="no hypothesis within the beam consists of words in the lexicon"):
         ctc_lattice(logprob, LETTERS, "utt", lexicon, CtcOptions(beam=1))
 
 
 @pytest.mark.parametrize(
     ("values", "scale", "message"),
     [
-        (np.zeros(3), "logprob", r"a matrix \[frames, units\] is needed, but its shape is \[3\]"),
-        ([[math.nan, 0.0]], "logprob", "frame 0, unit 0 is nan"),
-        ([[0.0, 0.0]], "logprob", "the probabilities of frame 0 sum to 2, not to 1; these look like scores before"),
-        ([[-0.5, 1.0]], "prob", "frame 0, unit 0 has the probability -0.5"),
-        ([[-math.inf, -math.inf]], "logit", "in frame 0 no unit is possible"),
+        (np.zeros(3), "logprob", r"the matrix must have shape \[frames, units\], not \[3\]"),
+        ([[math.nan, 0.0]], "logprob", "the value of unit 0 in frame 0 is nan"),
+        ([[0.0, 0.0]], "logprob", "the probabilities of frame 0 sum to 2, not 1; if the values are logits"),
+        ([[-0.5, 1.0]], "prob", "the probability of unit 0 in frame 0 is -0.5"),
+        ([[-math.inf, -math.inf]], "logit", "all units in frame 0 have probability zero"),
     ],
 )
 def test_a_matrix_of_something_else_is_refused(values, scale, message):
@@ -272,11 +272,11 @@ def test_options_and_units_that_make_no_sense_are_refused():
         CtcOptions(score_beam=0)
     with pytest.raises(OptionError, match="min_logprob is 1, but must be 0 or less"):
         CtcOptions(min_logprob=1)
-    with pytest.raises(OptionError, match="the blank is '<blk>', but no unit has that name; the first ones are"):
+    with pytest.raises(OptionError, match="the blank is '<blk>', but no unit has this name; the first units are"):
         ctc_units(["a", "b"], "<blk>")
-    with pytest.raises(OptionError, match="the blank is unit 2, but there are 2 units"):
+    with pytest.raises(OptionError, match="the blank is column 2, but there are only 2 units"):
         ctc_units(["a", "b"], 2)
-    with pytest.raises(OptionError, match=r"a boundary \('a'\) belongs to letters"):
+    with pytest.raises(OptionError, match=r"the boundary 'a' can be used only with letters"):
         ctc_units(["a", "b"], 0, "pieces", boundary="a")
     with pytest.raises(OptionError, match="scheme is 'syllables'"):
         ctc_units(["a", "b"], 0, "syllables")
@@ -295,9 +295,9 @@ def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
     path.write_text("ab a b\nb\n")
     with pytest.raises(FormatError, match=r"lexicon.txt:2: 'b' has an empty spelling"):
         read_ctc_lexicon(path, LETTERS)
-    with pytest.raises(SymbolError, match="'x' is spelled with '▁a' in a place where it is not possible"):
+    with pytest.raises(SymbolError, match="in the spelling of 'x', '▁a' is not allowed at unit"):
         ctc_lexicon([("x", ["b", "▁a"])], PIECES)
-    with pytest.raises(FormatError, match="there are no words"):
+    with pytest.raises(FormatError, match="the lexicon has no words"):
         ctc_lexicon([], LETTERS)
 
 
@@ -311,9 +311,9 @@ def test_names_of_units_are_read_from_each_kind_of_file(tmp_path):
     assert read_unit_names(path) == ["<pad>", "|", "a"]
     for content, message in [
         ("a 0\nb\n", "tokens:2: expected a name and its number, found 'b'"),
-        ("a 0\nb 0\n", "tokens:2: 0 is the number of 'a' and of 'b'"),
+        ("a 0\nb 0\n", "tokens:2: 'a' and 'b' have the same number, 0"),
         ("a 0\nb 2\n", "no name has the number 1"),
-        ('{"a": "b"}', "the object must give a number to each name"),
+        ('{"a": "b"}', "the JSON object must map each name to a number"),
         ('{"a": ', "not JSON"),
     ]:
         path.write_text(content)

@@ -75,7 +75,7 @@ def test_the_words_that_can_be_spelled_are_those_that_units_make(pieces):
     [
         ({"units": ["a"], "boundary": ""}, "boundary is empty"),
         ({"units": ["a", ""]}, "unit 1 is empty"),
-        ({"units": ["a"], "silent": ["<pad>"]}, "silent names '<pad>', which is not one of the 1 units"),
+        ({"units": ["a"], "silent": ["<pad>"]}, "silent contains '<pad>', which is not one of the 1 units"),
     ],
 )
 def test_units_that_make_no_words_are_refused(arguments, message):
@@ -244,8 +244,8 @@ def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
     tracker = SpelledTracker(PIECES)
     start = tracker.start()
     cases = {
-        "states": ([start, start], [1], r"states of shape \(2,\) and units of shape \(1,\)"),
-        "units": ([[start]], [[1]], r"both must be \[n\]"),
+        "states": ([start, start], [1], r"states have shape \(2,\) and units \(1,\)"),
+        "units": ([[start]], [[1]], r"both must have shape \[n\]"),
         "unit": ([start], [7], "unit 7 is not one of the 7 units"),
         "state": ([start + 1], [1], f"{start + 1} is not a state of this tracker"),
     }
@@ -261,7 +261,7 @@ def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
 
 def test_words_of_phrases_need_room():
     tracker = SpelledTracker(LETTERS, room=2)
-    with pytest.raises(OptionError, match="3 more words, but there are ids for 2 only"):
+    with pytest.raises(OptionError, match="cannot add 3 words, as only 2 ids are free"):
         tracker.start([names("tom chen", "al")])
 
 

@@ -64,8 +64,8 @@ def test_a_bad_line_of_a_list_does_not_cost_the_others(tmp_path):
     assert [failure.partition(str(tmp_path))[2] for failure in failures] == [
         "/a.ark, byte 0, key 'second': expected [ and numbers",
         "/none.ark: cannot be read: No such file or directory",
-        "/list:4: expected a key and a file, found 'fourth'; commands are not run",
-        f"/list:6: expected a key and a file, found {rows[5][:60]!r}; commands are not run",
+        "/list:4: expected a key and a file, found 'fourth'; commands in script files are not run",
+        f"/list:6: expected a key and a file, found {rows[5][:60]!r}; commands in script files are not run",
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_single_matrix_without_a_key_has_the_name_of_its_file(tmp_path):
 
 def test_a_folder_gives_the_matrices_in_it_and_must_have_some(tmp_path):
     (tmp_path / "README").write_text("nothing to see\n")
-    with pytest.raises(FormatError, match="this folder has no matrices"):
+    with pytest.raises(FormatError, match="this directory contains no matrices"):
         collected(tmp_path)
     for name in ("b", "a"):
         np.save(tmp_path / f"{name}.npy", np.ones((1, 1)))

@@ -121,11 +121,11 @@ def test_words_of_a_matrix_enter_a_table_that_grows() -> None:
 
 
 def test_a_matrix_without_a_blank_or_of_another_scale_is_refused_in_words() -> None:
-    with pytest.raises(OptionError, match="blank is missing: say which unit is the blank"):
+    with pytest.raises(OptionError, match="blank is missing; give the name or the column"):
         ninja.from_ctc("utt", LOGITS, LETTERS)
     with pytest.raises(
         ModelError,
-        match=r"the probabilities of frame 0 sum to .*: --scale logit, in Python ninja\.decoding\.log_probabilities",
+        match=r"the probabilities of frame 0 sum to .*--scale logit, or in Python ninja\.decoding\.log_probabilities",
     ):
         ninja.from_ctc("utt", LOGITS, LETTERS, 0)
 

@@ -72,8 +72,8 @@ def made(matrix, tmp_path, kaldiio, torch):
         (b"utt [ 1 2\n 3 ]", "a matrix with rows of different length"),
         (b"utt [ 1 x ]", "not a number in a vector or matrix"),
         (b"utt [ 1 ", "the file ends within the numbers before ]; it is truncated"),
-        (b"\x93NUMPY\1\0", "f, key 'k': a damaged .npy file"),
-        (b"PK\3\4", "f: a damaged zip file"),
+        (b"\x93NUMPY\1\0", "f, key 'k': the .npy file is damaged"),
+        (b"PK\3\4", "f: the zip file is damaged"),
     ],
 )
 def test_files_that_hold_no_matrix_are_refused(content, message):
@@ -90,11 +90,11 @@ def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
         return stream.getvalue()
 
     for thing, message in [
-        (print, "an object of __builtin__.print; only tensors of floats are read"),
-        ([torch.zeros(2, 2)], "expected a tensor, or a dictionary of names and tensors"),
-        (torch.zeros(2), r"a matrix \[frames, units\] is needed, but the shape is \[2\]"),
-        (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\], more than the file has"),
-        (torch.zeros(2, 2, dtype=torch.int64), "an object of torch.LongStorage; only tensors of floats are read"),
+        (print, "an object of __builtin__.print; only floating-point tensors are read"),
+        ([torch.zeros(2, 2)], "expected a tensor, or a dictionary with names as keys"),
+        (torch.zeros(2), r"the matrix must have shape \[frames, units\], not \[2\]"),
+        (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\] is larger than the file"),
+        (torch.zeros(2, 2, dtype=torch.int64), "an object of torch.LongStorage; only floating-point tensors are read"),
     ]:
         with pytest.raises(FormatError, match=message):
             list(contained(saved(thing), "k"))
@@ -104,18 +104,20 @@ def test_an_array_larger_than_its_file_is_refused():
     stream = io.BytesIO()
     np.save(stream, np.zeros((4, 4)))
     content = stream.getvalue().replace(b"(4, 4)", b"(4, 9)")
-    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] has 288 bytes, but there are 128"):
+    with pytest.raises(FormatError, match=r"an array of shape \[4, 9\] needs 288 bytes, but the file has 128"):
         list(contained(content, "k"))
     stream = io.BytesIO()
     np.save(stream, np.array([["a"]], object))
-    with pytest.raises(FormatError, match="an array of object with 2 axes, but a matrix of numbers is needed"):
+    with pytest.raises(FormatError, match="expected a matrix of numbers, found an array of object with 2 axes"):
         list(contained(stream.getvalue(), "k"))
 
 
 def test_script_files_run_nothing(tmp_path):
     path = tmp_path / "a.scp"
     path.write_text("utt cat a.ark |\n")
-    with pytest.raises(FormatError, match=r"a.scp:1: expected a key and a file, found .*; commands are not run"):
+    with pytest.raises(
+        FormatError, match=r"a.scp:1: expected a key and a file, found .*; commands in script files are not run"
+    ):
         list(read_matrices(f"scp:{path}"))
     path.write_text("utt nowhere.ark:4\n")
     with pytest.raises(InputError, match=r"nowhere.ark: cannot be read: No such file"):

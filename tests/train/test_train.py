@@ -238,7 +238,7 @@ def test_training_ends_in_time_with_a_falling_rate(tmp_path, texts):
 
 def test_resuming_needs_the_state_of_the_same_training(tmp_path, texts):
     output = tmp_path / "lm.pt"
-    with pytest.raises(OptionError, match="no training state to resume; leave out --resume"):
+    with pytest.raises(OptionError, match="no training state to resume; omit --resume"):
         train.train(*texts, output, toy(resume=True))
     with pytest.raises(KeyboardInterrupt):
         train.train(*texts, output, TOY, stop_at(8))
@@ -275,7 +275,7 @@ def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
 
 
 def test_a_diverging_training_says_so(tmp_path, texts):
-    with pytest.raises(ModelError, match=r"diverged at step \d+; lower the learning rate"):
+    with pytest.raises(ModelError, match=r"diverged at step \d+; use a learning rate below"):
         train.train(*texts, tmp_path / "lm.pt", toy(learning_rate=1e30, epochs=50))
 
 

@@ -311,7 +311,7 @@ def test_reports_count_the_work_of_all(trained):
 
 def test_a_worker_that_is_killed_is_named_at_once():
     begun = time.monotonic()
-    with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was ended by signal 9"):
+    with pytest.raises(WorkerError, match=r"worker 1 \(SIGKILL, process \d+\) was killed by signal 9"):
         launch.run(train_workers.die, (1,), 2, "cpu", None)
     assert time.monotonic() - begun < 60  # of which all but a second go into starting two processes
 

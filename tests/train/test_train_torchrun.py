@@ -81,7 +81,7 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
     assert time.monotonic() - begun < 15
     if victim == "worker":
         assert code == 1
-        assert f"worker 1 (SIGKILL, process {workers[1]}) was ended by signal 9" in errors
+        assert f"worker 1 (SIGKILL, process {workers[1]}) was killed by signal 9" in errors
     while any(Path(f"/proc/{each}").exists() for each in workers):
         assert time.monotonic() - begun < 15, "workers outlive the training"
         time.sleep(0.05)

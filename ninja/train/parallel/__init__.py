@@ -1,1 +1,1 @@
-"""Training in several processes: starting them, and combining their updates."""
+"""Training in several processes: starting the processes, and combining their updates."""

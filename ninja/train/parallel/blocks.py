@@ -1,6 +1,6 @@
-"""Model averaging and blockwise model-update filtering (BMUF): workers train alone for a block, then average.
+"""Model averaging and blockwise model-update filtering (BMUF): workers train independently for a block, then average.
 
-With the mean W̄(t) of the workers' weights at the end of block t, and their common weights at its start, W_g(t − 1):
+Let W̄(t) be the mean of the workers' weights at the end of block t, and W_g(t − 1) their common weights at its start:
 
     G(t) = W̄(t) − W_g(t − 1)        change of the block
     Δ(t) = η Δ(t − 1) + ζ G(t)       filtered by the block momentum η, with the block learning rate ζ
@@ -8,10 +8,10 @@ With the mean W̄(t) of the workers' weights at the end of block t, and their co
     W_g(t) = W(t)                    classical block momentum (CBM)
     W_g(t) = W(t) + η Δ(t)           Nesterov block momentum (NBM): blocks begin ahead of the model
 
-That is torch's SGD with momentum, on W_g with the gradient −G, and W = W_g + η ζ · its momentum buffer for NBM. With
-η = 0 and ζ = 1 it is model averaging. In the long run a block counts ζ / (1 − η) times, so ζ = C N (1 − η) makes N
-workers count C times the sum of their updates, whatever η is. The recursion that other toolkits call NBM moves W_g
-further ahead: with η = 0.75 by 7 times G, this one by 4 times.
+This is torch's SGD with momentum, applied to W_g with the gradient −G; for NBM, W = W_g + η ζ · momentum buffer. With
+η = 0 and ζ = 1 it is model averaging. In the long run a block has the weight ζ / (1 − η), so with ζ = C N (1 − η) the
+updates of N workers count as C times their sum, for any η. The recursion that other toolkits call NBM moves W_g further
+ahead: with η = 0.75 by 7 times G, instead of 4 times here.
 
 Source: Chen, Huo, "Scalable training of deep learning machines by incremental block training with intra-block parallel
 optimization and blockwise model-update filtering", ICASSP 2016.
@@ -32,13 +32,13 @@ from ninja.train.recipe import TrainOptions
 
 
 class BlockUpdate:
-    """The recursion above, on one vector.
+    """The recursion above, applied to a vector.
 
     Args:
         start: Weights before the first block.
         momentum: Block momentum η.
         rate: Block learning rate ζ.
-        nesterov: NBM if true, else CBM.
+        nesterov: Whether to use NBM instead of CBM.
     """
 
     def __init__(self, start: torch.Tensor, momentum: float, rate: float, *, nesterov: bool = True) -> None:
@@ -51,7 +51,7 @@ class BlockUpdate:
         )
 
     def apply(self, mean: torch.Tensor) -> torch.Tensor:
-        """Apply the mean of the workers' weights after a block; return the weights that the next block begins with."""
+        """Apply the mean of the workers' weights after a block; return the initial weights of the next block."""
         if self.averages:
             self.weights.copy_(mean)
         else:
@@ -73,23 +73,23 @@ class Blocks(SingleWorker):
         super().__init__(learner, workers)
         self.options = options
         self.block_steps = options.block_steps
-        self.warmup = options.block_warmup  # batches that worker 0 takes before the first block
+        self.warmup = options.block_warmup  # number of batches that worker 0 takes before the first block
         prepare(learner.optimizer)
         momentum, rate = block_factors(options, workers.size)
         start = flat(parameters(learner.optimizer))
         self.update = BlockUpdate(start, momentum, rate, nesterov=not options.classical_momentum)
 
     def steps(self, batches: int) -> int:
-        """Return the steps of worker 0, which trains alone in the warm-up."""
+        """Return the number of steps of worker 0, which trains alone during the warm-up."""
         warmup = min(batches, self.warmup)
         return warmup + (batches - warmup) // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the warm-up and the largest number of full steps of all workers."""
+        """Return the largest number of batches, at most this, that ends with a full step of all workers."""
         return batches - max(0, batches - self.warmup) % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the end of the block."""
+        """Return the number of batches taken at the end of the block."""
         if batches < self.warmup:
             return min(batches + self.block_steps, self.warmup)
         return batches + self.block_steps * self.workers.size
@@ -123,7 +123,7 @@ class Blocks(SingleWorker):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load W instead of W_g."""
+        """Load W instead of W_g within a ``with`` block."""
         weights = parameters(self.learner.optimizer)
         unflatten(self.update.result(), weights)
         try:
@@ -132,14 +132,14 @@ class Blocks(SingleWorker):
             unflatten(self.update.weights, weights)
 
     def state(self) -> dict[str, Any]:
-        """Return the block momentum and, with block_optimizer keep, the moments of every worker's optimiser."""
+        """Return the block momentum and, if ``block_optimizer`` is keep, the Adam moments of every worker."""
         state: dict[str, Any] = {"outer": self.update.outer.state_dict()}
         if self.options.block_optimizer == "keep":
             state["moments"] = self.workers.gather(flat(moments(self.learner.optimizer)))
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the momentum, and this worker's moments."""
+        """Restore the block momentum, and the Adam moments of this worker."""
         self.update.weights.copy_(flat(parameters(self.learner.optimizer)))
         self.update.outer.load_state_dict(state["outer"])
         if "moments" in state:
@@ -151,6 +151,6 @@ def block_factors(options: TrainOptions, workers: int) -> tuple[float, float]:
     if options.parallel == "ma":
         return 0.0, 1.0
     momentum = 1 - 1 / workers if options.block_momentum is None else options.block_momentum
-    # With the default momentum, N (1 − η) is 1 except for rounding.
+    # With the default momentum, N (1 − η) is 1 up to rounding.
     rate = 1.0 if options.block_momentum is None else workers * (1 - momentum)
     return momentum, options.block_rate * rate

@@ -1,13 +1,13 @@
 """Pairwise averaging of weights between learners that do not wait for each other's steps.
 
-Learners of even rank are active: they ask one partner at a time. Learners of odd rank are passive: they answer. Active
-learners only wait for answers, passive learners only for requests, in a background thread; so there is no deadlock. A
-pair averages by
+Learners of even rank are active: they send requests to one partner at a time. Learners of odd rank are passive: they
+reply. In background threads, active learners wait only for replies and passive learners only for requests, so there is
+no deadlock. A pair averages by
 
     x ← x + (received − sent) / 2        on both sides
 
-so updates that a learner makes while messages are in transit are preserved, and so is the sum of all weights. The lock
-covers this addition, never a message.
+so that updates made while messages are in transit are preserved, as is the sum of all weights. The lock is held during
+this addition, but never while messages are sent.
 
 Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
 """
@@ -25,7 +25,7 @@ ASK, ANSWER = 1, 2  # tags of messages
 
 
 class SharedWeights:
-    """The weights of a learner, which its steps and its partners change."""
+    """The weights of a learner, which are changed by its steps and by its partners."""
 
     def __init__(self, vector: torch.Tensor) -> None:
         self.vector = vector
@@ -33,7 +33,7 @@ class SharedWeights:
         self._lock = threading.Lock()
 
     def read(self) -> tuple[torch.Tensor, int]:
-        """Return a copy, and the number of exchanges so far."""
+        """Return a copy of the weights, and the number of exchanges so far."""
         with self._lock:
             return self.vector.clone(), self.exchanges
 
@@ -41,18 +41,18 @@ class SharedWeights:
         """Add the update of a step since `read` returned `before` and `exchanges`."""
         with self._lock:
             if exchanges == self.exchanges:
-                self.vector.copy_(after)  # the same, without rounding
+                self.vector.copy_(after)  # equivalent, but without rounding
             else:
                 self.vector.add_(after - before)
 
     def mix(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        """Move half of the way to the partner's weights after both were exchanged."""
+        """Move halfway to the partner's weights after an exchange."""
         with self._lock:
             self.vector.add_(received - sent, alpha=0.5)
             self.exchanges += 1
 
     def answer(self, received: torch.Tensor) -> torch.Tensor:
-        """Move half of the way to the partner's weights; return the previous weights to send."""
+        """Move halfway to the partner's weights; return the previous weights, which are sent to the partner."""
         with self._lock:
             sent = self.vector.clone()
             self.vector.add_(received - sent, alpha=0.5)
@@ -68,20 +68,20 @@ class Transport(Protocol):
         ...
 
     def stop(self, partner: int) -> None:
-        """Tell a partner that this learner has stopped asking."""
+        """Notify a partner that this learner sends no more requests."""
         ...
 
     def receive(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for a partner's weights; None if it has stopped asking."""
+        """Wait for a request; return the partner and its weights, or None if it sends no more requests."""
         ...
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
-        """Send weights to a partner that has asked."""
+        """Send weights in reply to a request of a partner."""
         ...
 
 
 class GlooTransport:
-    """Messages over gloo, of weights and a last element that is 1 when a learner has stopped asking."""
+    """Messages over gloo, which contain the weights and a last element that is 1 if no more requests follow."""
 
     def __init__(self, group: dist.ProcessGroup, size: int) -> None:
         self._group = group
@@ -100,18 +100,18 @@ class GlooTransport:
         return self._inbox[:-1]
 
     def stop(self, partner: int) -> None:
-        """Tell a partner that this learner has stopped asking."""
+        """Notify a partner that this learner sends no more requests."""
         self._outbox[-1] = 1.0
         dist.send(self._outbox, partner, group=self._group, tag=ASK)
 
     def receive(self) -> tuple[int, torch.Tensor | None]:
-        """Wait for a partner's weights; None if it has stopped asking."""
-        # Blocking: a posted receive of gloo cannot be polled, and one that times out closes the connection.
+        """Wait for a request; return the partner and its weights, or None if it sends no more requests."""
+        # This blocks, as a pending receive of gloo cannot be polled, and a timeout closes the connection.
         partner = dist.recv(self._inbox, group=self._group, tag=ASK)
         return partner, None if self._inbox[-1] else self._inbox[:-1]
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
-        """Send weights to a partner that has asked."""
+        """Send weights in reply to a request of a partner."""
         self._outbox[:-1] = vector
         dist.send(self._outbox, partner, group=self._group, tag=ANSWER)
 
@@ -122,8 +122,8 @@ class Exchanges:
     Args:
         weights: Weights of the learner.
         transport: Message passing to the partners.
-        partners: Learners that an active learner asks, or that may ask a passive one.
-        choose: Picks the next partner of an active learner; None for a passive one.
+        partners: Learners to which an active learner sends requests, or from which a passive learner receives them.
+        choose: Selects the next partner of an active learner; None for a passive learner.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Exchanges:
             self._check()
 
     def end(self) -> None:
-        """Stop the thread; a passive learner waits for all its partners to stop asking."""
+        """Stop the thread; a passive learner first waits until none of its partners sends more requests."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()

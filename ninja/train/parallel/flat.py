@@ -1,4 +1,4 @@
-"""Tensors of a network and of its optimiser as one vector, sent in one message."""
+"""Convert the tensors of a network and its optimiser to one vector, which is sent in one message."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def moments(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
-    """Return Adam's running means of gradients and of their squares."""
+    """Return Adam's running means of gradients and of squared gradients."""
     states = [optimizer.state[weight] for weight in parameters(optimizer)]
     return [state[name] for name in ("exp_avg", "exp_avg_sq") for state in states]
 
 
 def steps(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
-    """Return Adam's counts of steps, one for each weight."""
+    """Return Adam's step counts, one per weight tensor."""
     return [optimizer.state[weight]["step"] for weight in parameters(optimizer)]

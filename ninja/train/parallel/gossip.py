@@ -1,8 +1,8 @@
-"""Asynchronous decentralised SGD (ADPSGD), and its hierarchical form over nodes of synchronous workers (H-ADPSGD).
+"""Asynchronous decentralised SGD (ADPSGD), and its hierarchical variant with nodes of synchronous workers (H-ADPSGD).
 
 A learner is a worker, or a node of several workers that average their gradients as in synchronous SGD and whose first
-worker keeps the weights. Each learner takes the next batch when it is ready, so a slow one takes fewer; after each step
-it averages with one partner, while the next gradient is computed.
+worker stores the weights. Each learner takes the next batch when it is ready, so slow learners take fewer batches.
+After each step it averages its weights with those of one partner, while the next gradient is computed.
 
 Source: Lian and others, ICML 2018 (see `exchange`); Zhang and others, "A highly efficient distributed deep learning
 system for automatic speech recognition", Interspeech 2019 (nodes).
@@ -26,8 +26,8 @@ from ninja.train.parallel.sharing import Learner, SingleWorker, StepAssignment, 
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
 
-NO_MORE = 2**40  # batches taken at once by `stop_early`, so that none remains before the synchronization
-_trainings = count()  # numbers the trainings of this process, each with its own keys in the store
+NO_MORE = 2**40  # number of batches that `stop_early` takes, so that none remains before the synchronization
+_trainings = count()  # numbers the training runs of this process, which use separate keys in the store
 
 
 class Gossip(SingleWorker):
@@ -41,7 +41,7 @@ class Gossip(SingleWorker):
         self.node_size = 1 if options.parallel == "adpsgd" else options.node_size or workers.machine_size
         if workers.size % self.node_size:
             message = f"node_size is {self.node_size}, which does not divide the {workers.size} workers"
-            raise OptionError(f"{message}; every node needs as many")
+            raise OptionError(f"{message}; all nodes must have the same size")
         self.node, self.place = divmod(workers.rank, self.node_size)
         leaders = range(0, workers.size, self.node_size)
         self.check_steps = options.check_steps
@@ -50,11 +50,11 @@ class Gossip(SingleWorker):
         prepare(learner.optimizer)
         self._shared = SharedWeights(flat(self._weights).cpu())
         self._mean = self._shared.vector.clone()
-        self._read = (self._mean, 0)  # weights before a step, and the number of exchanges until then
-        self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, and batches taken by this worker
+        self._read = (self._mean, 0)  # weights before a step, and the number of exchanges before it
+        self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, number of batches of this worker
         self._assignment = StepAssignment(0, 0, range(0))
-        self._passed, self._steps = 0.0, 0  # steps of others during this learner's steps, and the number of the latter
-        # All workers must create all groups, in the same order.
+        self._passed, self._steps = 0.0, 0  # number of other learners' steps during this learner's steps, and of these
+        # All workers must create all groups in the same order.
         nodes = [dist.new_group(range(first, first + self.node_size)) for first in leaders if self.node_size > 1]
         self._node_group = nodes[self.node] if nodes else None
         self._leader_group = dist.new_group(leaders, backend="gloo")
@@ -73,11 +73,11 @@ class Gossip(SingleWorker):
 
     @property
     def staleness(self) -> float | None:  # type: ignore[override]
-        """Mean number of steps that others began between reading weights and applying their gradient."""
+        """Mean number of steps that other learners begin between reading weights and applying the gradient."""
         return self._passed / self._steps if self._steps else None
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the number of batches taken by the next measurement."""
+        """Return the number of batches taken at the next synchronization."""
         between = self.check_steps * self.workers.size
         return (batches // between + 1) * between
 
@@ -99,7 +99,7 @@ class Gossip(SingleWorker):
             yield self._assignment
 
     def stop_early(self) -> None:
-        """Leave no batch before the synchronization."""
+        """Take all remaining batches before the synchronization, so that no worker gets another one."""
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
@@ -123,23 +123,23 @@ class Gossip(SingleWorker):
             self._exchanges.want()
 
     def synchronize(self, last: int) -> int:
-        """Wait for all workers; compute the mean of their weights."""
+        """Wait for all workers, and compute the mean of their weights."""
         with self.workers.communicating():
             if self._exchanges is not None:
                 self._exchanges.settle()
-            dist.barrier()  # active learners have stopped asking, so passive ones no longer answer
+            dist.barrier()  # active learners have no pending requests, so passive learners do not reply either
         vector, _ = self._shared.read()
         self._mean = self.workers.average(vector if self.place == 0 else torch.zeros_like(vector)).mul_(self.node_size)
         return self._round_start + round(self.workers.total(float(self._taken))[0])
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the mean of all learners' weights; `before_step` restores the learner's weights."""
+        """Load the mean of all learners' weights; `before_step` loads this learner's weights again."""
         unflatten(self._mean, self._weights)
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return weights, moments and steps of each learner."""
+        """Return the weights, moments and step counts of each learner."""
         if self.place:
             return {}
         adam = self.learner.optimizer
@@ -147,7 +147,7 @@ class Gossip(SingleWorker):
         return {"learners": self.workers.gather(vector, self._leader_group)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the learner's weights, moments and steps."""
+        """Restore the weights, moments and step counts of this learner."""
         adam = self.learner.optimizer
         weights, optimizer = state["learners"][self.node].split(
             [len(self._mean), state["learners"].shape[1] - len(self._mean)]

@@ -1,4 +1,4 @@
-"""Start workers as processes of this machine, or join those that torchrun has started."""
+"""Start workers as processes on this machine, or join workers that torchrun has started."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ninja.train.parallel.workers import LostContact, Workers
 
 HOST = "127.0.0.1"
 _NETWORK_ERROR = re.compile("gloo|nccl|connection", re.IGNORECASE)
-TIMEOUT = timedelta(days=1)  # for slow workers; the death of a worker is detected at once
-GRACE = 2.0  # seconds that a worker without contact waits, so that the failed worker is reported first
+TIMEOUT = timedelta(days=1)  # for slow workers; the death of a worker is detected immediately
+GRACE = 2.0  # seconds that a worker waits after losing contact, so that the failed worker is reported first
 POLL_SECONDS = 0.05
-logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it warns about each process it terminates
+logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # hides warnings about terminated processes
 
 
 def started_by_torchrun() -> bool:
-    """Tell whether torchrun, or a compatible launcher, has started this process."""
+    """Return whether torchrun, or a compatible launcher, has started this process."""
     return {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
@@ -41,7 +41,7 @@ def torchrun_size() -> int:
 
 
 def restarted() -> bool:
-    """Tell whether torchrun has restarted the workers after one of them died."""
+    """Return whether torchrun has restarted the workers after one of them died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
@@ -57,9 +57,9 @@ def torchrun_group(device: str) -> Iterator[Workers]:
 def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
     """Return a store without the keys of workers that have ended.
 
-    When a worker dies, torchrun restarts all of them with the same store, which still has the addresses of the old
-    ones. Restart counts do not tell them apart, since each machine's agent has its own. So worker 0 draws a name and
-    sends it to the workers that have drawn new names, too.
+    When a worker dies, torchrun restarts all workers with the same store, which still contains the addresses of the old
+    workers. Restart counts cannot be used to distinguish them, as each machine's agent has its own. So worker 0 draws a
+    random name, and sends it to the workers that have drawn new names as well.
     """
     token = uuid.uuid4().hex
     if rank:
@@ -92,29 +92,32 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
         dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=size)
         yield workers
     except RuntimeError as error:
-        # Gloo's errors for closed connections and timeouts have no type of their own.
+        # Gloo has no error types for closed connections and timeouts.
         is_network = isinstance(error, dist.DistError) or _NETWORK_ERROR.search(str(error))
         if isinstance(error, NinjaError) or not is_network:
             raise
         reason = str(error).splitlines()[0][-200:]
-        message = f"worker {workers.rank} lost contact with another worker ({reason}); see which one ended first"
+        message = f"worker {workers.rank} lost contact with another worker ({reason}); see the error of that worker"
         raise LostContact(message) from error
     dist.destroy_process_group()  # not after a failure: threads may still wait for other workers
 
 
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:
-    """Run a function in new processes of this machine, and return its result in the first.
+    """Run a function in new processes on this machine, and return the result of the first process.
 
-    `torch.multiprocessing.start_processes` starts and watches the processes. The agent of torchrun, which uses it for
-    functions, too, would replace typed errors by exit codes and could not pass progress reports on.
+    The processes are started and monitored by `torch.multiprocessing.start_processes`. The agent of torchrun, which
+    also uses it, would replace typed errors with exit codes and could not forward progress reports.
 
     Args:
-        work: Called as ``work(*arguments, progress, workers)``; a function of a module.
+        work: Called as ``work(*arguments, progress, workers)``; must be a function at module level.
+        arguments: Arguments of the function.
+        size: Number of processes.
+        device: Torch device.
         progress: Called in this process with each report of the first worker, or None.
 
     Raises:
-        WorkerError: A worker was killed, or ended by an error that is not a `NinjaError`.
-        NinjaError: Raised by a worker; the cause, if others failed because of it.
+        WorkerError: A worker was killed, or ended with an error that is not a `NinjaError`.
+        NinjaError: The error of the worker that failed first.
     """
     store = dist.TCPStore(HOST, 0, None, is_master=True, wait_for_workers=False)
     messages = multiprocessing.get_context("spawn").SimpleQueue()
@@ -161,7 +164,7 @@ def _worker(
     messages: multiprocessing.SimpleQueue[tuple[int, str, Any]],
 ) -> None:
     """Worker process entry point."""
-    # Ctrl-C, and the death of the parent, which torch has sent as this signal, must not wait for Python code to run.
+    # SIGINT, sent on Ctrl-C and by torch if the parent dies, must end the process without waiting for Python code.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     torch.set_num_threads(max(1, torch.get_num_threads() // size))
     report = (lambda progress: messages.put((rank, "report", progress))) if reports else None
@@ -172,32 +175,32 @@ def _worker(
         if rank == 0:
             messages.put((rank, "result", result))
         sys.stdout.flush()
-        os._exit(0)  # threads of torch may abort a process that ends in the usual way
+        os._exit(0)  # threads of torch may abort a process that exits normally
     except NinjaError as error:
         messages.put((rank, "error", error))
         if isinstance(error, LostContact):
-            time.sleep(GRACE)  # the worker that failed ends first, and is the one that is reported
+            time.sleep(GRACE)  # the worker that failed must end first, so that its error is reported
         os._exit(1)  # threads that wait for other workers would keep the process alive
 
 
 def _worker_error(error: ProcessException) -> WorkerError:
-    """Describe the end of a worker that has sent no error."""
+    """Return the error for a worker that ended without reporting an error."""
     name = ""
     if isinstance(error, ProcessExitedException):
         name = f"{error.signal_name}, " if error.signal_name else ""
         code = error.exit_code
-        reason = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        reason = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     else:
         reason = f"failed: {str(error).strip().splitlines()[-1]}"
     worker = f"worker {error.error_index} ({name}process {error.error_pid})"
-    return WorkerError(f"{worker} {reason}, and the others with it; go on from the saved state with resume")
+    return WorkerError(f"{worker} {reason}, so all workers were stopped; continue from the saved state with resume")
 
 
 def worker_device(device: str, workers: Workers) -> str:
-    """Return the device of this worker: a GPU of its own if the device is "cuda"."""
+    """Return the device of this worker, which is a separate GPU if the device is "cuda"."""
     if workers.size == 1 or device != "cuda":
         return device
     if workers.machine_rank >= torch.cuda.device_count():
-        message = f"{workers.machine_size} workers, but torch sees {torch.cuda.device_count()} GPUs on this machine"
-        raise OptionError(f"{message}; start as many workers as there are GPUs, or use --device cpu")
+        message = f"{workers.machine_size} workers, but torch finds {torch.cuda.device_count()} GPUs on this machine"
+        raise OptionError(f"{message}; start one worker per GPU, or use --device cpu")
     return f"cuda:{workers.machine_rank}"

@@ -1,4 +1,4 @@
-"""Choice of the method that combines the updates of workers."""
+"""Select the method that combines the updates of workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.train.recipe import TrainOptions
 
 
 def make(learner: Learner, workers: Workers, options: TrainOptions) -> SingleWorker:
-    """Return the method that the options choose."""
+    """Return the method that the options select."""
     if options.parallel in ("ma", "bmuf"):
         return Blocks(learner, workers, options)
     if options.parallel in ("adpsgd", "h-adpsgd"):

@@ -1,4 +1,4 @@
-"""The interface of methods that combine the updates of workers; a single worker, and synchronous SGD."""
+"""Interface of the methods that combine the updates of workers, with a single worker and synchronous SGD."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ninja.train.parallel.workers import Workers
 class StepAssignment(NamedTuple):
     """A step of a worker."""
 
-    at: int  # batches that all workers have taken before, for the learning rate
-    number: int  # number of the worker's batch
-    together: range  # numbers of the batches whose gradients are averaged
+    at: int  # number of batches that all workers have taken before this step, for the learning rate
+    number: int  # number of the batch
+    together: range  # numbers of the batches whose gradients are averaged in this step
 
 
 @dataclass(slots=True)
@@ -34,13 +34,13 @@ class Learner:
 
 
 class SingleWorker:
-    """A worker that trains alone; the base of the methods.
+    """A worker that trains alone; base class of the methods.
 
-    Between two synchronizations, `assignments` yields the batches of this worker; `before_step` and `after_step` are
-    called around each step. After `synchronize` all workers know of the same batches.
+    Between two synchronizations, `assignments` yields the steps of this worker; `before_step` and `after_step` are
+    called around each step. After `synchronize`, all workers agree on the batches that were taken.
     """
 
-    in_step = True  # workers make the same steps, so decisions may not depend on their clocks
+    in_step = True  # workers make the same steps, so decisions must not depend on their clocks
     staleness: float | None = None
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
@@ -49,7 +49,7 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps a worker makes until all have taken this many batches."""
+        """Return the number of steps that a worker makes until all workers together have taken this many batches."""
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
@@ -57,7 +57,7 @@ class SingleWorker:
         return batches - batches % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the number of batches taken by the next synchronization."""
+        """Return the number of batches taken at the next synchronization."""
         return batches + self.workers.size
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
@@ -66,13 +66,13 @@ class SingleWorker:
             yield StepAssignment(at, at + self.workers.rank, range(at, at + self.workers.size))
 
     def before_step(self) -> None:
-        """Prepare the weights."""
+        """Load the current weights."""
 
     def after_step(self) -> None:
         """Share the update of the step."""
 
     def stop_early(self) -> None:
-        """Synchronize at once; called on worker 0 of methods whose workers are not in step."""
+        """Synchronize immediately; called on worker 0 if `in_step` is false."""
 
     def synchronize(self, last: int) -> int:
         """Wait for all workers; return the number of batches taken."""
@@ -80,22 +80,22 @@ class SingleWorker:
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the weights that training would end with into the network, within a ``with`` block."""
+        """Load the weights of the final model into the network, within a ``with`` block."""
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return the state beyond network and optimiser; called on all workers after synchronizing."""
+        """Return the state in addition to network and optimiser; called on all workers after they synchronize."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state, after network and optimiser."""
+        """Restore a state; called after network and optimiser are restored."""
 
     def close(self) -> None:
         """Stop background threads."""
 
 
 class Synchronous(SingleWorker):
-    """Synchronous SGD: torch's DistributedDataParallel averages the gradients of each step."""
+    """Synchronous SGD, in which torch's DistributedDataParallel averages the gradients of each step."""
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
         super().__init__(learner, workers)
@@ -103,11 +103,12 @@ class Synchronous(SingleWorker):
 
 
 def averaging(module: Module, workers: Workers, group: dist.ProcessGroup | None = None) -> DistributedDataParallel:
-    """Wrap a network so that a backward pass leaves the mean of the workers' gradients.
+    """Wrap a network so that a backward pass computes the mean of the workers' gradients.
 
     Args:
-        workers: The workers, to whose `seconds` the time of averaging is added; it overlaps with the backward pass.
-        group: The workers that average. Default: all.
+        module: The network.
+        workers: The workers; the time of averaging, which overlaps with the backward pass, is added to `seconds`.
+        group: The workers that average their gradients.  [default: all]
     """
     wrapped = DistributedDataParallel(module, process_group=group)
     wrapped.register_comm_hook(None, _timed_average(workers, group))

@@ -1,4 +1,4 @@
-"""The processes that train together, and their communication."""
+"""`Workers`, the processes that train together, and their communication."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Workers:
 
     rank: int = 0
     size: int = 1
-    machine_rank: int = 0  # among the workers of this machine
+    machine_rank: int = 0  # rank among the workers on this machine
     machine_size: int = 1
-    store: dist.Store | None = None  # keys that all workers see
-    seconds: float = 0.0  # spent waiting for others and for the network
+    store: dist.Store | None = None  # key-value store shared by all workers
+    seconds: float = 0.0  # time spent waiting for other workers and for the network
 
     @contextmanager
     def communicating(self) -> Iterator[None]:
-        """Count the time of a ``with`` block as communication."""
+        """Count the time spent in a ``with`` block as communication."""
         start = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - start
 
     def first_of_machine(self, work: Callable[[bool], Result]) -> Result:
-        """Call a function with True on one worker of each machine, then with False on the others."""
+        """Call a function with True on one worker per machine, then with False on the others."""
         first = self.machine_rank == 0
         result = work(True) if first else None
         if self.size > 1:
@@ -54,7 +54,7 @@ class Workers:
         return float(shared)
 
     def total(self, *values: float) -> list[float]:
-        """Add up values over all workers, in double precision."""
+        """Return the sums of values over all workers, in double precision."""
         if self.size == 1:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
@@ -63,21 +63,21 @@ class Workers:
         return sums.tolist()
 
     def average(self, vector: torch.Tensor) -> torch.Tensor:
-        """Replace a vector by its mean over all workers, each divided before the sum to keep more digits."""
+        """Replace a vector with its mean over all workers; vectors are divided before they are added, for precision."""
         if self.size > 1:
             with self.communicating():
                 dist.all_reduce(vector.div_(self.size))
         return vector
 
     def broadcast(self, vector: torch.Tensor) -> torch.Tensor:
-        """Replace a vector by worker 0's."""
+        """Replace a vector with that of worker 0."""
         if self.size > 1:
             with self.communicating():
                 dist.broadcast(vector, 0)
         return vector
 
     def gather(self, vector: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor | None:
-        """Return the vectors of all workers of a group as rows of a matrix, on worker 0; None on the others."""
+        """Return the vectors of all workers in a group as the rows of a matrix on worker 0, and None on the others."""
         if self.size == 1:
             return vector[None].clone()
         rows = [torch.empty_like(vector) for _ in range(dist.get_world_size(group))] if self.rank == 0 else None
@@ -86,11 +86,11 @@ class Workers:
         return None if rows is None else torch.stack(rows)
 
     def share_file(self, path: str) -> bytes:
-        """Return the bytes of a file that only worker 0's machine needs to have."""
+        """Return the bytes of a file that needs to exist only on the machine of worker 0."""
         content = np.fromfile(path, np.uint8) if self.rank == 0 else np.empty(0, np.uint8)
         content = np.resize(content, int(self.agree(float(len(content)))))
         return self.broadcast(torch.from_numpy(content)).numpy().tobytes()
 
 
 class LostContact(WorkerError):
-    """Another worker has ended; its error is the cause."""
+    """Another worker has ended, whose error is the cause."""
