@@ -57,7 +57,7 @@ def search(
             raise ModelError("the matrix has no frames")
         result = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)
         if not len(result):
-            raise LatticeError("no hypothesis within the beam is made of words of the lexicon; widen it")
+            raise LatticeError("no hypothesis within the beam consists of words in the lexicon; use a larger beam")
         return result.best(nbest)
     except NinjaError as error:
         error.path = error.path or emission.path

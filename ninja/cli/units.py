@@ -134,7 +134,7 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
     sign = blank.startswith("-")
     if not blank[sign:].isascii() or not blank[sign:].isdigit():
         first = list(names[:8])
-        raise OptionError(f"the blank is {blank!r}, but no unit has that name; the first ones are {first}")
+        raise OptionError(f"the blank is {blank!r}, but no unit has this name; the first units are {first}")
     place = int(blank[:19])
     if not -len(names) <= place <= len(names):
         raise OptionError(f"the blank is column {place}, but there are {len(names)} units; at most, it follows them")

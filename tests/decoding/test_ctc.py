@@ -314,7 +314,7 @@ def test_names_of_units_are_read_from_each_kind_of_file(tmp_path):
         ("a 0\nb 0\n", "tokens:2: 'a' and 'b' have the same number, 0"),
         ("a 0\nb 2\n", "no name has the number 1"),
         ('{"a": "b"}', "the JSON object must map each name to a number"),
-        ('{"a": ', "not JSON"),
+        ('{"a": ', "not valid JSON"),
     ]:
         path.write_text(content)
         with pytest.raises(FormatError, match=message):

@@ -106,7 +106,7 @@ def test_small_texts_need_no_file(path, monkeypatch):
 def test_texts_that_cannot_be_used_leave_nothing(path):
     with open(path, "w") as stream:
         stream.write("a b\n<s> c\n")
-    with pytest.raises(FormatError, match=r"train\.txt:2: <s> or </s> in the text"):
+    with pytest.raises(FormatError, match=r"train\.txt:2: the text contains <s> or </s>"):
         open_corpus(path, CHOICE)
     assert files(path) == []
 
