@@ -118,9 +118,9 @@ def load(
             model whose vocabulary contains the classes.
         multi_char: Split words at this character, such as ``"_"`` in SRILM multiwords, and score the parts one by one.
         text_transform: ``"lower"`` to lower-case words for Hugging Face models, for lattices in upper case.
-        backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster, and
-            computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for these
-            networks on the CPU, else torch. Scores differ by at most 1e-4 in single precision.
+        backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
+            and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for
+            these networks on the CPU, else torch. Scores differ by at most 1e-4 in single precision.
 
     Raises:
         ModelError: The file is missing, damaged, inconsistent or of an unknown format.

@@ -101,7 +101,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
     "gives base twice": (OptionError, lambda at: split_options("slf:base=1,base=2")),
     "slf: frame_shift=x is not": (OptionError, lambda at: fill_options(SlfOptions, {"frame_shift": "x"}, "slf")),
     "a field can be part of one cost, once": (OptionError, lambda at: SlfOptions(graph=("l",), acoustic=("l",))),
-    "leave it out, or set scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
+    "remove it, or set scores=total": (OptionError, lambda at: PlfWriteOptions("graph", 0.5)),
     "shard 4/3: shards are counted from 1 to their number": (OptionError, lambda at: Shard(4, 3)),
     "shard 0/3: shards are counted": (OptionError, lambda at: Shard(0, 3)),
     "this language model cannot score tries directly": (

@@ -158,7 +158,7 @@ def test_numpy_is_refused_for_a_gpu_and_for_networks_that_need_torch(tmp_path):
 
     with pytest.raises(OptionError, match="the backend numpy computes on the CPU, not on cuda:1"):
         load(backend="numpy", device="cuda:1")
-    with pytest.raises(OptionError, match="backend is 'jax'; it must be auto, numpy or torch"):
+    with pytest.raises(OptionError, match="backend is 'jax', but must be auto, numpy or torch"):
         load(backend="jax")
     checkpoint.save(
         checkpoint.Checkpoint(tiny_transformer.make_module(), tiny_transformer.WORDS, {}), tmp_path / "model.pt"

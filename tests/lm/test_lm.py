@@ -97,7 +97,7 @@ def test_no_sentences_score_nothing(lm):
 
 
 def test_a_word_id_beyond_the_vocabulary_is_refused(lm):
-    with pytest.raises(OptionError, match="outside the model's 0 … 39"):
+    with pytest.raises(OptionError, match=r"not in the model's range \[0, 39\]"):
         sentence_logprobs(lm, [[3, NUM_WORDS]])
 
 
@@ -250,13 +250,13 @@ def test_the_network_keeps_the_protocol(lm):
 @pytest.mark.parametrize(
     ("vocabulary", "options", "error", "message"),
     [
-        (VOCABULARY, {"max_batch": 0}, OptionError, "max_batch is 0; it must be at least 1"),
+        (VOCABULARY, {"max_batch": 0}, OptionError, "max_batch is 0, but must be at least 1"),
         (VOCABULARY, {"device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
         (
             SymbolTable.from_words(["<s>", "</s>"]),
             {},
             ModelError,
-            "2 words in the vocabulary, but the network scores 40",
+            "the vocabulary has 2 words, but the network scores 40",
         ),
         (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "lacks <s>"),
     ],
