@@ -1,4 +1,4 @@
-"""A network described as a graph of components over time (Kaldi's nnet3), run one step at a time in plain torch.
+"""A network described as a graph of components over time (Kaldi's nnet3), run one step at a time.
 
     input ──► affine ──► relu ──► normalize ──► … ──► output
                 ▲
@@ -10,7 +10,7 @@ the values that later steps read form one row of numbers for each history:
     row = [ output | a now | a 1 step ago | … | b now | … ]
 
 A row of zeros is the state before the first step. Ranges of nodes and identity components are not computed: their
-readers read the underlying nodes.
+readers read the underlying nodes. The arrays are those of a `Library`: torch's, see `nnet3_operations`, or NumPy's.
 
 Source: Kaldi, nnet3/nnet-descriptor.h and the components' own documentation in nnet3/nnet-*-component.h.
 """
@@ -19,16 +19,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-
-from ninja.models.nnet3_operations import OPERATIONS, Component, Kernels, Operation, concatenate
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 INPUT = "input"
 OUTPUT = "output"
-Fetcher = Callable[[dict[str, Tensor], Tensor], Tensor]  # values computed in this step, rows -> a part
+Matrix: TypeAlias = Any  # of the library
+Operation = Callable[[list[Matrix]], Matrix]  # parts of a node's input -> its value
+Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # values computed in this step, rows -> a part
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A function of one step's input; `kind` is a key of the operations of a library, or "identity"."""
+
+    kind: str
+    input_dim: int
+    output_dim: int
+    numbers: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)  # of NumPy: float32; int64 for indices
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What computes on rows, float32 [n, width]."""
+
+    concatenate: Callable[[list[Matrix]], Matrix]
+    full: Callable[[Matrix, int, float], Matrix]  # rows, width, number -> as many rows of the number
+    operation: Callable[[Component, list[bool]], Operation]  # component, which parts of the input may be overwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +94,7 @@ class Graph:
     @property
     def num_parameters(self) -> int:
         """Number of parameters of the components."""
-        return sum(tensor.numel() for component in self.components.values() for tensor in component.tensors.values())
+        return sum(int(array.size) for component in self.components.values() for array in component.arrays.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +146,14 @@ class Network:
         width: Numbers in a row.
     """
 
-    def __init__(self, graph: Graph, device: str | torch.device = "cpu", kernels: Kernels | None = None) -> None:
+    def __init__(self, graph: Graph, library: Library) -> None:
         """Plan the operations of a step.
 
         Args:
             graph: A network of consistent widths; delays refer to nodes that depend on the input.
-            device: Where to compute.
-            kernels: Implementations of the expensive operations; None = torch's.
+            library: What computes.
         """
+        self._library = library
         self.input_dim = graph.input_dim
         self.output_dim = graph.output_dim
         inputs = _resolve(graph)
@@ -149,15 +167,15 @@ class Network:
                 continue
             sums = inputs[node.name]
             component = graph.components[node.component] if node.component else None
-            function: Operation = concatenate
+            function: Operation = library.concatenate
             if component is not None and component.kind != "identity":
                 writable = [part.is_piece and part.piece.delay == 0 and part.piece.node in fresh for part in sums]
-                function = OPERATIONS[component.kind](component.to(device), kernels or Kernels(), writable)
+                function = library.operation(component, writable)
                 if uses[node.name] == 1 and node.name not in self._memory:
                     fresh.add(node.name)
             self._steps.append((node.name, function, [self._fetcher(part) for part in sums]))
 
-    def step(self, row: Tensor, value: Tensor) -> list[Tensor]:
+    def step(self, row: Matrix, value: Matrix) -> list[Matrix]:
         """Advance each history by one input.
 
         Args:
@@ -172,9 +190,9 @@ class Network:
             values[name] = function([fetch(values, row) for fetch in fetchers])
         pieces = [values[OUTPUT]]
         for name, memory in self._memory.items():
-            pieces.append(values[name].narrow(1, memory.first, memory.width))
+            pieces.append(values[name][:, memory.first : memory.last])
             if memory.delay > 1:
-                pieces.append(row.narrow(1, memory.place, memory.width * (memory.delay - 1)))
+                pieces.append(row[:, memory.place : memory.place + memory.width * (memory.delay - 1)])
         return pieces
 
     def _fetcher(self, source: _Sum) -> Fetcher:
@@ -183,20 +201,21 @@ class Network:
             return self._view(source.piece)
         terms = [([self._view(piece) for piece in pieces], scale) for pieces, scale in source.terms]
 
-        def add(values: dict[str, Tensor], row: Tensor) -> Tensor:
-            total = row.new_full((len(row), source.dim), source.constant)
+        def add(values: dict[str, Matrix], row: Matrix) -> Matrix:
+            total = self._library.full(row, source.dim, source.constant)
             for views, scale in terms:
-                total.add_(concatenate([view(values, row) for view in views]), alpha=scale)
+                term = self._library.concatenate([view(values, row) for view in views])
+                total += term if scale == 1.0 else scale * term
             return total
 
         return add
 
     def _view(self, piece: _Piece) -> Fetcher:
         if not piece.delay:
-            return lambda values, row: values[piece.node].narrow(1, piece.first, piece.dim)
+            return lambda values, row: values[piece.node][:, piece.first : piece.first + piece.dim]
         memory = self._memory[piece.node]
         place = memory.place + (piece.delay - 1) * memory.width + piece.first - memory.first
-        return lambda values, row: row.narrow(1, place, piece.dim)
+        return lambda values, row: row[:, place : place + piece.dim]
 
 
 def _resolve(graph: Graph) -> dict[str, list[_Sum]]:

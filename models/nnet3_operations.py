@@ -7,28 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-Operation = Callable[[list[Tensor]], Tensor]  # parts of a node's input -> its value
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A function of one step's input; `kind` is a key of `OPERATIONS`, or "identity"."""
-
-    kind: str
-    input_dim: int
-    output_dim: int
-    numbers: dict[str, float] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)  # float32; int64 for indices
-
-    def to(self, device: str | torch.device) -> Component:
-        """Return the component with its tensors on a device."""
-        tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
-        return Component(self.kind, self.input_dim, self.output_dim, self.numbers, tensors)
+from ninja.models.nnet3 import Component, Library, Operation
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
@@ -76,7 +60,7 @@ Maker = Callable[[Component, Kernels, list[bool]], Operation]
 
 
 def _affine(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    product = kernels.linear(component.tensors["weight"], component.tensors.get("bias"))
+    product = kernels.linear(component.arrays["weight"], component.arrays.get("bias"))
     return lambda parts: product(concatenate(parts))
 
 
@@ -89,7 +73,7 @@ def _elementwise(function: Callable[[Tensor], Tensor], in_place: Callable[[Tenso
 
 
 def _scale_offset(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    scale, offset = component.tensors["scale"], component.tensors["offset"]
+    scale, offset = component.arrays["scale"], component.arrays["offset"]
     return lambda parts: torch.addcmul(offset, concatenate(parts), scale)
 
 
@@ -112,7 +96,7 @@ def _normalize(component: Component, kernels: Kernels, writable: list[bool]) -> 
 def _lstm(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     """Compute [cell | output] from [gate inputs | previous cell]."""
     cells = component.output_dim // 2
-    peephole = component.tensors["peephole"].contiguous()  # [3, cells]
+    peephole = component.arrays["peephole"].contiguous()  # [3, cells]
 
     def run(parts: list[Tensor]) -> Tensor:
         if len(parts) == 2 and parts[1].shape[1] == cells:
@@ -129,8 +113,8 @@ def _lstm(component: Component, kernels: Kernels, writable: list[bool]) -> Opera
 def _gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     """Compute [h | c] from [z | r | h's part | previous c | previous s], s = c or its projection."""
     cells = component.output_dim // 2
-    recurrent = component.tensors["weight"].shape[1]
-    product = kernels.linear(component.tensors["weight"], None)
+    recurrent = component.arrays["weight"].shape[1]
+    product = kernels.linear(component.arrays["weight"], None)
 
     def run(parts: list[Tensor]) -> Tensor:
         value = concatenate(parts)
@@ -144,7 +128,7 @@ def _gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operat
 
 def _output_gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
     """Compute [h | c] from [z | h's part | previous c]."""
-    weight = component.tensors["weight"]  # [cells]
+    weight = component.arrays["weight"]  # [cells]
 
     def run(parts: list[Tensor]) -> Tensor:
         update, part, before = concatenate(parts).chunk(3, 1)
@@ -162,12 +146,12 @@ def _product(component: Component, kernels: Kernels, writable: list[bool]) -> Op
 
 
 def _sum_group(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    sizes = component.tensors["sizes"].tolist()
+    sizes = component.arrays["sizes"].tolist()
     return lambda parts: torch.stack([group.sum(1) for group in concatenate(parts).split(sizes, 1)], 1)
 
 
 def _permute(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    columns = component.tensors["columns"]
+    columns = component.arrays["columns"]
     return lambda parts: concatenate(parts).index_select(1, columns)
 
 
@@ -187,3 +171,13 @@ OPERATIONS: dict[str, Maker] = {
     "sum_group": _sum_group,
     "permute": _permute,
 }
+
+
+def library(device: str | torch.device = "cpu", kernels: Kernels | None = None) -> Library:
+    """Return torch on a device; `kernels` implement the expensive operations, None = torch's."""
+
+    def operation(component: Component, writable: list[bool]) -> Operation:
+        tensors = {name: torch.tensor(array, device=device) for name, array in component.arrays.items()}
+        return OPERATIONS[component.kind](replace(component, arrays=tensors), kernels or Kernels(), writable)
+
+    return Library(concatenate, lambda row, width, number: row.new_full((len(row), width), number), operation)

@@ -23,7 +23,7 @@ class Library(NamedTuple):
 # By import name.
 LIBRARIES = {
     "torch": Library(
-        "networks other than LSTMs, GPUs, training, writing k2 files",
+        "networks other than LSTMs and Kaldi RNNLMs, GPUs, training, writing k2 files",
         "pip install torch --index-url https://download.pytorch.org/whl/cpu (for CUDA: pip install torch)",
     ),
     "pywrapfst": Library(

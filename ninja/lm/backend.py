@@ -1,4 +1,4 @@
-"""Open the networks of checkpoints with NumPy or with torch."""
+"""Open checkpoints and Kaldi RNNLMs with NumPy or with torch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Literal
 
 from ninja.errors import OptionError
 from ninja.libraries import needed_for
+from ninja.lm.kaldi import rnnlm
+from ninja.lm.kaldi.rnnlm import KaldiModel
 from ninja.lm.protocol import DRIVER, ON_CPU, LanguageModel, LoadOptions
-from ninja.lm.stored_network import LSTM, read_network
+from ninja.lm.stored_network import KALDI, LSTM, read_network
 
 
 def open_network(path: str, options: LoadOptions) -> LanguageModel:
     """Open a checkpoint as a language model, see `ninja.lm.load`."""
     network = read_network(path)
+    if network.kind == KALDI:
+        model = rnnlm.build(network.config, network.arrays, network.words, network.path)
+        return _open_kaldi(model, path, options)
     if choose_backend(options, network.kind, on_numpy=network.kind == LSTM) == "numpy":
         from ninja.lm.recurrent.array_lstm import ArrayLstm
 
@@ -22,6 +27,21 @@ def open_network(path: str, options: LoadOptions) -> LanguageModel:
     with needed_for(f"a network of {network.kind}", path):
         from ninja.lm.checkpoint import open_checkpoint
     return open_checkpoint(network, options)
+
+
+def open_rnnlm(path: str, options: LoadOptions) -> LanguageModel:
+    """Open a Kaldi RNNLM as a language model, see `ninja.lm.kaldi.rnnlm.read` and `ninja.lm.load`."""
+    return _open_kaldi(rnnlm.read(path), path, options)
+
+
+def _open_kaldi(model: KaldiModel, path: str, options: LoadOptions) -> LanguageModel:
+    if choose_backend(options, KALDI, on_numpy=True) == "numpy":
+        from ninja.lm.kaldi.array_rnnlm import ArrayRnnlm
+
+        return ArrayRnnlm(model, options, path)
+    with needed_for("a Kaldi RNNLM on torch", path):
+        from ninja.lm.kaldi.torch_rnnlm import KaldiRnnlm
+    return KaldiRnnlm(model, options, path)
 
 
 def choose_backend(options: LoadOptions, kind: str, *, on_numpy: bool) -> Literal["numpy", "torch"]:

@@ -21,7 +21,7 @@ from ninja.files.output import opened
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm
-from ninja.lm.kaldi.rnnlm import KaldiModel, KaldiRnnlm
+from ninja.lm.kaldi.rnnlm import KaldiModel
 from ninja.lm.model_file import ENDING, read_content, safetensors_image
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
@@ -52,11 +52,9 @@ class Checkpoint:
         return next(kind for kind, (_, network) in NETWORKS.items() if isinstance(self.module, network))
 
 
-def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | TransformerLM | KaldiRnnlm:
-    """Open a stored network as a language model on torch, see `ninja.lm.load`."""
-    module = _module(stored)
-    if isinstance(module, KaldiModel):
-        return KaldiRnnlm(module, options, stored.path)
+def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | TransformerLM:
+    """Open one of Ninja's own networks as a language model on torch, see `ninja.lm.load`."""
+    module = _build(stored)
     model = TransformerLM if isinstance(module, transformer.TransformerLanguageModel) else LstmLM
     return model(
         module,
@@ -129,7 +127,8 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     version = 1
     if isinstance(checkpoint.module, KaldiModel):
         # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
-        config, state = rnnlm.pack(checkpoint.module)
+        config, arrays = rnnlm.pack(checkpoint.module)
+        state = {name: torch.tensor(array) for name, array in arrays.items()}
     else:
         config = dataclasses.asdict(checkpoint.module.config)
         for name in ("normaliser", "projection"):
@@ -168,8 +167,7 @@ def _module(stored: StoredNetwork) -> Module | KaldiModel:
     """Make the network of a checkpoint, float32."""
     if stored.kind != KALDI:
         return _build(stored)
-    state = {name: torch.from_numpy(array.copy()) for name, array in stored.arrays.items()}
-    return rnnlm.build(stored.config, state, stored.words, stored.path)
+    return rnnlm.build(stored.config, stored.arrays, stored.words, stored.path)
 
 
 class Undrawn(TorchFunctionMode):

@@ -291,7 +291,7 @@ def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:
 FORMATS = [  # the first that recognises a model opens it
     ModelFormat(CHECKPOINT, _is_checkpoint, "backend:open_network"),
     ModelFormat("a Hugging Face directory", _is_huggingface, "huggingface.loading:open_directory"),
-    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "kaldi.rnnlm:open_rnnlm"),
+    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "backend:open_rnnlm"),
     ModelFormat("an ARPA file", _is_arpa, "ngram.model:read_arpa", lambda options: ()),
     ModelFormat("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model:read_const_arpa", _only_words),
     ModelFormat("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model:read_grammar", _only_words),

@@ -13,7 +13,7 @@ from test_lm_kernels import slow_logsumexp
 from ninja.errors import ModelError, OptionError
 from ninja.lm import load, sentence_logprobs
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.recurrent import array_lstm, array_pool
+from ninja.lm.recurrent import array_pool, word_rows
 from ninja.lm.recurrent.array_lstm import ArrayLstm
 from ninja.lm.row_threads import RowThreads
 from ninja.lm.stored_network import StoredNetwork
@@ -79,7 +79,7 @@ def test_stored_weights_score_as_with_torch(storage, normalize):
 @pytest.mark.parametrize("cached_bytes", [1, 400, 48 << 20])
 @pytest.mark.parametrize("logit_words", [1, 3, 4096])
 def test_scores_depend_neither_on_the_batch_nor_on_the_cache(monkeypatch, cached_bytes, logit_words):
-    monkeypatch.setattr(array_lstm, "CACHED_BYTES", cached_bytes)
+    monkeypatch.setattr(word_rows, "CACHED_BYTES", cached_bytes)
     monkeypatch.setattr(array_pool, "LOGIT_WORDS", logit_words)
     words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
     together, alone = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))

@@ -18,7 +18,8 @@ torch = pytest.importorskip("torch")
 
 from ninja.lm import checkpoint  # noqa: E402
 from ninja.lm.convert import convert  # noqa: E402
-from ninja.lm.kaldi.rnnlm import KaldiRnnlm, read  # noqa: E402
+from ninja.lm.kaldi.rnnlm import read  # noqa: E402
+from ninja.lm.kaldi.torch_rnnlm import KaldiRnnlm  # noqa: E402
 
 RNNLM = SHARED / "data" / "rnnlm"
 SCORES = RNNLM / "scores"
@@ -42,10 +43,11 @@ GOLDEN = [
 @golden
 @pytest.mark.parametrize("normalize", [False, True], ids=["unnorm", "norm"])
 @pytest.mark.parametrize(("name", "text", "scores"), GOLDEN, ids=[name for name, _, _ in GOLDEN])
-def test_scores_are_kaldis(name, text, scores, normalize):
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_scores_are_kaldis(name, text, scores, normalize, backend):
     ids = numbers(text, int)
     expected = numbers(scores.with_name(f"{scores.name}.{'norm' if normalize else 'unnorm'}.txt"), float)
-    lm = load(RNNLM / name, normalize=normalize, max_batch=256)
+    lm = load(RNNLM / name, "cpu", normalize=normalize, max_batch=256, backend=backend)
     for few in (False, True):  # side by side, and one by one
         keys = list(expected)[:: 12 if few else 1]
         if few:
@@ -97,8 +99,9 @@ SENTENCES = [[4, 5, 3, 6, 6], [], [7], [5, 4, 5, 4, 5, 4, 5]]
 @pytest.mark.parametrize("normalize", [None, False, True])
 @pytest.mark.parametrize("how", ["binary", "text"])
 @pytest.mark.parametrize("what", ["words", "features"])
-def test_scores_agree_with_the_twin(tmp_path, what, how, normalize):
-    lm = load(write_model(tmp_path / "rnnlm", what, how), normalize=normalize)
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_scores_agree_with_the_twin(tmp_path, backend, what, how, normalize):
+    lm = load(write_model(tmp_path / "rnnlm", what, how), "cpu", normalize=normalize, backend=backend)
     embedding = EMBEDDING
     if what == "features":
         embedding = np.array([sum((value * FEATURE_EMBEDDING[f] for f, value in each.items()), 0 * FEATURE_EMBEDDING[0])
@@ -259,7 +262,7 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("words", ["config", "eos"], None, "eos is None"),
         ("words", ["state", "c0 <LinearParams>"], None, "<LinearParams> is missing"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(2), "<LinearParams> is not a non-empty matrix"),
-        ("words", ["state", "c0 <LinearParams>"], torch.ones(8, 6).half(), "is of type torch.float16"),
+        ("words", ["state", "c0 <LinearParams>"], torch.ones(8, 6).half(), "is of type float16"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(1, 1).expand(8, 6), "repeats its bytes"),
         ("words", ["state", "embedding"], None, "the embeddings of its words are missing"),
         ("words", ["state", "embedding"], torch.ones(7, 4), "7 embeddings for 8 words"),

@@ -14,15 +14,16 @@ torch = pytest.importorskip("torch")
 
 from ninja.lm.compute import linear  # noqa: E402
 from ninja.lm.kaldi import nnet3  # noqa: E402
-from ninja.lm.kaldi.rnnlm import _lstm_cell  # noqa: E402
+from ninja.lm.kaldi.array_operations import LIBRARY, OPERATIONS  # noqa: E402
+from ninja.lm.kaldi.torch_rnnlm import _lstm_cell  # noqa: E402
 from ninja.models.nnet3 import Network  # noqa: E402
-from ninja.models.nnet3_operations import Kernels  # noqa: E402
+from ninja.models.nnet3_operations import Kernels, library  # noqa: E402
 
 
 @torch.inference_mode()
 def run(graph, inputs, kernels=None):
     """Step through sentences side by side, float32 [sentences, time, dim]."""
-    network = Network(graph, kernels=kernels)
+    network = Network(graph, library(kernels=kernels))
     row = torch.zeros(len(inputs), network.width)
     outputs = []
     for time in range(inputs.shape[1]):
@@ -32,6 +33,20 @@ def run(graph, inputs, kernels=None):
         row = after
         outputs.append(row[:, : network.output_dim].clone())
     return torch.stack(outputs, 1).numpy()
+
+
+def run_on_numpy(graph, inputs):
+    """Step through sentences as `run` does."""
+    network = Network(graph, LIBRARY)
+    row = np.zeros((len(inputs), network.width), np.float32)
+    outputs = []
+    for time in range(inputs.shape[1]):
+        before = row.copy()
+        after = np.concatenate(network.step(row, inputs[:, time].copy()), 1)
+        assert np.array_equal(row, before), "a step has changed the state it came from"
+        row = after
+        outputs.append(row[:, : network.output_dim].copy())
+    return np.stack(outputs, 1)
 
 
 def parsed(tmp_path, content):
@@ -52,6 +67,7 @@ def test_steps_agree_with_the_twin_over_sentences(folder, network, binary):
     outputs = run(found.graph, inputs, Kernels(linear, _lstm_cell))
     expected = np.array([Twin(lines, components, sentence).outputs() for sentence in inputs])
     assume(np.abs(expected).max() < 1e4)  # products that feed themselves soon leave what float32 can hold
+    assert run_on_numpy(found.graph, inputs) == pytest.approx(expected, rel=2e-3, abs=2e-4)
     assert outputs == pytest.approx(expected, rel=2e-3, abs=2e-4)
 
 
@@ -63,8 +79,10 @@ def test_each_component_agrees_with_the_twin(folder, kind, data):
     builder.add(data.draw, kind=kind)
     lines = [*builder.lines, f"output-node name=output input={builder.nodes[-1]}"]
     inputs = np.random.default_rng(1).normal(size=(2, 4, DIM)).astype(np.float32)
-    outputs = run(parsed(folder, writer.network(lines, builder.components)).graph, inputs)
+    graph = parsed(folder, writer.network(lines, builder.components)).graph
+    outputs = run(graph, inputs)
     expected = [Twin(lines, builder.components, sentence).outputs() for sentence in inputs]
+    assert run_on_numpy(graph, inputs) == pytest.approx(np.array(expected), rel=1e-3, abs=1e-4)
     assert outputs == pytest.approx(np.array(expected), rel=1e-3, abs=1e-4)
 
 
@@ -78,7 +96,7 @@ def test_nothing_is_computed_that_the_output_does_not_need(tmp_path):
     ]
     graph = parsed(tmp_path, writer.network(lines, {"c": ("TanhComponent", {"<Dim>": 2})})).graph
     assert [node.name for node in graph.nodes] == ["a", "r", "output"]
-    assert Network(graph).width == 1 + 2  # the output, and the input of the step before
+    assert Network(graph, LIBRARY).width == 1 + 2  # the output, and the input of the step before
 
 
 def lstm_layer():
@@ -109,9 +127,10 @@ def lstm_layer():
 def test_an_lstm_of_single_gates_agrees_with_the_twin(tmp_path):
     lines, components = lstm_layer()
     inputs = np.random.default_rng(2).normal(size=(2, 6, DIM)).astype(np.float32)
-    outputs = run(parsed(tmp_path, writer.network(lines, components)).graph, inputs)
+    graph = parsed(tmp_path, writer.network(lines, components)).graph
     expected = [Twin(lines, components, sentence).outputs() for sentence in inputs]
-    assert outputs == pytest.approx(np.array(expected), rel=1e-4, abs=1e-5)
+    for outputs in (run(graph, inputs), run_on_numpy(graph, inputs)):
+        assert outputs == pytest.approx(np.array(expected), rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -133,7 +152,7 @@ def test_damage_is_refused_in_our_own_words_or_harmless(folder, binary, data):
         found = parsed(folder, bytes(content))
     except NinjaError:
         return
-    network = Network(found.graph)
+    network = Network(found.graph, library())
     network.step(torch.zeros(1, network.width), torch.zeros(1, network.input_dim))
 
 
@@ -262,3 +281,9 @@ def test_a_component_that_makes_no_sense_is_refused_by_name(tmp_path, kind, fiel
 def test_a_file_that_is_no_network_is_refused_with_the_place(tmp_path, content, message):
     with pytest.raises(FormatError, match=message):
         parsed(tmp_path, content)
+
+
+def test_numpy_has_the_operations_of_torch():
+    from ninja.models import nnet3_operations
+
+    assert set(OPERATIONS) == set(nnet3_operations.OPERATIONS)

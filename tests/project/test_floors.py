@@ -28,8 +28,9 @@ COMPILED = {
 HEAVY = {
     "torch": {
         "lm/compute",
-        "lm/recurrent/",
-        "lm/kaldi/",
+        "lm/recurrent/lstm",
+        "lm/recurrent/state_pool",
+        "lm/kaldi/torch_rnnlm",
         "train/loop",
         "train/parallel/",
         "train/step",
@@ -185,6 +186,8 @@ WAITING = {
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.lm.backend", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.lm.backend", "ninja.lm.recurrent.array_lstm"): "not where torch computes",
+    ("ninja.lm.backend", "ninja.lm.kaldi.array_rnnlm"): "not where torch computes",
+    ("ninja.lm.backend", "ninja.lm.kaldi.torch_rnnlm"): "imports torch",
     ("ninja.cli.main", "ninja.libraries"): "for --version only",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
     ("ninja.cli.options", "ninja.cli.shards"): "with --shard only",

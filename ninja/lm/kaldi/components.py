@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 
 from ninja.formats.kaldi.objects import Scalar, Value
 from ninja.lattice import Array
 from ninja.lm.kaldi.graph import LARGEST_DIM, Fail
-from ninja.models.nnet3_operations import Component
+from ninja.models.nnet3 import Component
 
 SMALLEST_SCALE = 1e-4  # ScaleAndOffsetComponent keeps its scales away from zero
 
@@ -113,13 +112,13 @@ class Fields:
 
 def _affine(fields: Fields, weight: str = "<LinearParams>", bias: str = "<BiasParams>") -> Component:
     matrix = fields.array(weight, 2)
-    tensors = {"weight": torch.from_numpy(matrix)}
+    arrays = {"weight": matrix}
     if bias:
         vector = fields.array(bias, 1)
         if len(vector) != len(matrix):
             fields.fail(f"{len(vector)} biases for {len(matrix)} rows")
-        tensors["bias"] = torch.from_numpy(vector)
-    return Component("affine", matrix.shape[1], len(matrix), {}, tensors)
+        arrays["bias"] = vector
+    return Component("affine", matrix.shape[1], len(matrix), {}, arrays)
 
 
 def _linear(fields: Fields) -> Component:
@@ -140,7 +139,7 @@ def _lstm(fields: Fields) -> Component:
     if fields.flag("<UseDropout>"):
         fields.fail("dropout masks as input are not supported; export the network without them")
     cells = peephole.shape[1]
-    return Component("lstm", 5 * cells, 2 * cells, {}, {"peephole": torch.from_numpy(peephole)})
+    return Component("lstm", 5 * cells, 2 * cells, {}, {"peephole": peephole})
 
 
 def _gru(fields: Fields) -> Component:
@@ -149,12 +148,12 @@ def _gru(fields: Fields) -> Component:
     if recurrent > cells:
         fields.fail(f"<w_h> is {cells} × {recurrent}, wider than high")
     width = 4 * cells if recurrent == cells else 3 * cells + 2 * recurrent
-    return Component("gru", width, 2 * cells, {}, {"weight": torch.from_numpy(weight)})
+    return Component("gru", width, 2 * cells, {}, {"weight": weight})
 
 
 def _output_gru(fields: Fields) -> Component:
     weight = fields.array("<w_h>", 1)
-    return Component("output_gru", 3 * len(weight), 2 * len(weight), {}, {"weight": torch.from_numpy(weight)})
+    return Component("output_gru", 3 * len(weight), 2 * len(weight), {}, {"weight": weight})
 
 
 def _identity(fields: Fields) -> Component:
@@ -173,11 +172,11 @@ def _scaling(fields: Fields, dim: int, scale: Array, offset: Array) -> Component
     """Scale and shift each column; fewer scales than columns apply to each block of columns."""
     if dim % len(scale) or len(scale) != len(offset):
         fields.fail(f"{len(scale)} scales and {len(offset)} offsets for a width of {dim}")
-    tensors = {
-        name: torch.from_numpy(np.tile(value.astype(np.float32), dim // len(value)))
+    arrays = {
+        name: np.tile(value.astype(np.float32), dim // len(value))
         for name, value in (("scale", scale), ("offset", offset))
     }
-    return Component("scale_offset", dim, dim, {}, tensors)
+    return Component("scale_offset", dim, dim, {}, arrays)
 
 
 def _scale(fields: Fields, token: str = "<Params>") -> Component:
@@ -233,14 +232,14 @@ def _sum_group(fields: Fields) -> Component:
     sizes = fields.integers("<Sizes>")
     if min(sizes) < 1:
         fields.fail(f"a group of {min(sizes)} columns")
-    return Component("sum_group", sum(sizes), len(sizes), {}, {"sizes": torch.tensor(sizes)})
+    return Component("sum_group", sum(sizes), len(sizes), {}, {"sizes": np.array(sizes)})
 
 
 def _permute(fields: Fields) -> Component:
     columns = fields.integers("<ColumnMap>")
     if sorted(columns) != list(range(len(columns))):
         fields.fail("<ColumnMap> is not a permutation")
-    return Component("permute", len(columns), len(columns), {}, {"columns": torch.tensor(columns)})
+    return Component("permute", len(columns), len(columns), {}, {"columns": np.array(columns)})
 
 
 def _elementwise(kind: str) -> Callable[[Fields], Component]:

@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NoReturn, TypeAlias
 
-from ninja.models.nnet3 import INPUT, OUTPUT, Graph, Node, Part, Term
-from ninja.models.nnet3_operations import Component
+from ninja.models.nnet3 import INPUT, OUTPUT, Component, Graph, Node, Part, Term
 
 LONGEST_DELAY = 100  # steps; a row of the network's state stores that many copies of a node's value
 LARGEST_DIM = 2**20

@@ -23,8 +23,7 @@ from ninja.formats.kaldi.objects import ObjectReader, Value
 from ninja.lattice import Array
 from ninja.lm.kaldi.components import BUILDERS, Fields, FieldValue
 from ninja.lm.kaldi.graph import Fail, parse
-from ninja.models.nnet3 import Graph
-from ninja.models.nnet3_operations import Component
+from ninja.models.nnet3 import Component, Graph
 
 INTEGER_VECTORS = {"<TimeOffsets>", "<ColumnMap>", "<Sizes>"}
 

@@ -28,27 +28,20 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from ninja import _networks
 from ninja.errors import FormatError, ModelError
 from ninja.files import text as utf8
 from ninja.formats.kaldi.objects import BLANK, ObjectReader
+from ninja.lattice import Array
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.compute import device_of, linear
 from ninja.lm.kaldi import nnet3
 from ninja.lm.kaldi.components import FieldValue
 from ninja.lm.kaldi.nnet3 import Nnet3, single
-from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.recurrent.state_pool import StatePoolLM
-from ninja.lm.word_map import Words
-from ninja.models.nnet3 import Network
-from ninja.models.nnet3_operations import Kernels
 
 NETWORKS = ("final.raw", "final.raw.gz", "final.raw.txt", "final.raw.txt.gz")
 WORD_EMBEDDING = "word_embedding.final.mat"
@@ -64,10 +57,10 @@ _SPECIAL_OPTION = re.compile(r"--(bos|eos|brk)-symbol=([0-9]{1,9})")
 class Features:
     """Features of each word: ``index[begin[w] : begin[w + 1]]``, each weighted by its value."""
 
-    weight: torch.Tensor  # float32 [features, embedding]
-    begin: torch.Tensor  # int64 [words + 1]
-    index: torch.Tensor  # int64 [entries]
-    value: torch.Tensor  # float32 [entries]
+    weight: Array  # float32 [features, embedding]
+    begin: Array  # int64 [words + 1]
+    index: Array  # int64 [entries]
+    value: Array  # float32 [entries]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,75 +69,16 @@ class KaldiModel:
 
     network: Nnet3
     words: list[str]  # by id
-    embedding: torch.Tensor | Features  # float32 [words, embedding], or its factors
+    embedding: Array | Features  # float32 [words, embedding], or its factors
     bos: int
     eos: int
     unk: int | None
 
-    def word_embedding(self) -> torch.Tensor:
-        """Return a row for each word, float32 [words, embedding]."""
-        if isinstance(self.embedding, torch.Tensor):
-            return self.embedding
-        features = self.embedding
-        return torch.nn.functional.embedding_bag(
-            features.index,
-            features.weight,
-            features.begin,
-            mode="sum",
-            per_sample_weights=features.value,
-            include_last_offset=True,
-        )
-
     @property
     def num_parameters(self) -> int:
         """Number of trained parameters."""
-        embedding = self.embedding if isinstance(self.embedding, torch.Tensor) else self.embedding.weight
-        return int(self.network.graph.num_parameters + embedding.numel())
-
-
-class KaldiRnnlm(StatePoolLM):
-    """A Kaldi RNNLM behind the protocol of `LanguageModel`; see there for its methods.
-
-    A row of the pool is a state row of the network, see `ninja.models.nnet3`: the output, then the memory.
-    The normaliser excludes word 0 (epsilon).
-    """
-
-    def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Use a model's weights; Kaldi's training keeps scores normalised, so that is done on request only."""
-        vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
-        words = Words(vocabulary, model.bos, model.eos, model.unk)
-        place = device_of(options.device)
-        kernels = Kernels(linear, _lstm_cell) if place.type == "cpu" else Kernels(linear)
-        self._network = Network(model.network.graph, place, kernels)
-        options = replace(options, normalize=options.normalize is True)
-        super().__init__(words, model.word_embedding(), None, self._network.width, 0, options, first_word=1)
-        self._num_parameters = model.num_parameters
-        self._begin()
-
-    def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
-        return torch.cat(self._pieces(row, words), 1)
-
-    def _pieces(self, row: torch.Tensor, words: np.ndarray) -> list[torch.Tensor]:
-        pieces: list[torch.Tensor] = self._network.step(row, self._embedding.index_select(0, self._tensor(words)))
-        return pieces
-
-    def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        if not self._states.is_cpu:
-            super()._advance(old, new, words)
-            return
-        parent = self._states.index_select(0, self._tensor(old))  # [n, row]
-        pieces = [piece.numpy() for piece in self._pieces(parent, words)]
-        _networks.scatter_rows(pieces, new, self._states.numpy())
-
-
-def _lstm_cell(gates: torch.Tensor, before: torch.Tensor, peephole: torch.Tensor) -> torch.Tensor:
-    """Compute `ninja.models.nnet3_operations.lstm_cell` in one pass over memory instead of a dozen."""
-    return torch.from_numpy(_networks.peephole_cell(gates.numpy(), before.numpy(), peephole.numpy()))
-
-
-def open_rnnlm(path: str, options: LoadOptions) -> KaldiRnnlm:
-    """Open a Kaldi RNNLM as a language model, see `read` and `ninja.lm.load`."""
-    return KaldiRnnlm(read(path), options, path)
+        embedding = self.embedding.weight if isinstance(self.embedding, Features) else self.embedding
+        return int(self.network.graph.num_parameters + embedding.size)
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:
@@ -190,7 +124,7 @@ def _words(path: str) -> list[str]:
     return [table[number] for number in range(len(table))]
 
 
-def _embedding(directory: str, num_words: int, dim: int) -> torch.Tensor | Features:
+def _embedding(directory: str, num_words: int, dim: int) -> Array | Features:
     if not any(os.path.exists(os.path.join(directory, f"{WORD_EMBEDDING}{end}")) for end in ("", ".gz")):
         try:
             path = _find(directory, FEATURE_EMBEDDING)
@@ -206,7 +140,7 @@ def _embedding(directory: str, num_words: int, dim: int) -> torch.Tensor | Featu
     return weight
 
 
-def _matrix(path: str, dim: int) -> torch.Tensor:
+def _matrix(path: str, dim: int) -> Array:
     reader = ObjectReader.open(path)
     matrix = single(reader.array())
     if matrix.ndim != 2:
@@ -217,10 +151,10 @@ def _matrix(path: str, dim: int) -> torch.Tensor:
         raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network needs {dim}", path)
     if not np.isfinite(matrix).all():
         raise ModelError("it contains NaN or infinity: the training diverged; use an earlier iteration", path)
-    return torch.from_numpy(matrix)
+    return matrix
 
 
-def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
+def _features(path: str, weight: Array, num_words: int) -> Features:
     """Read ``word_feats.txt``: for each word a line of its id and pairs of a feature and its value."""
     content = utf8.content(path)
     length = _numbers_per_line(content)
@@ -241,7 +175,7 @@ def _features(path: str, weight: torch.Tensor, num_words: int) -> Features:
         line = int(np.searchsorted(begin, np.flatnonzero(bad)[0], "right"))
         message = f"a feature outside {FEATURE_EMBEDDING}'s {len(weight)} rows, or a value that is not finite"
         raise FormatError(message, path, line=line)
-    return Features(weight, *(torch.from_numpy(array) for array in (begin, feature, value)))
+    return Features(weight, begin, feature, value)
 
 
 def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
@@ -296,13 +230,13 @@ def _unk(directory: str, words: list[str]) -> int | None:
     return words.index(word)
 
 
-def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return a model's configuration and weights as stored in a checkpoint."""
-    state: dict[str, torch.Tensor] = {}
+    state: dict[str, Array] = {}
     if isinstance(model.embedding, Features):
         state["features.weight"] = model.embedding.weight
         state["features.begin"] = model.embedding.begin
-        state["features.index"] = model.embedding.index.int()
+        state["features.index"] = model.embedding.index.astype(np.int32)
         state["features.value"] = model.embedding.value
     else:
         state["embedding"] = model.embedding
@@ -311,14 +245,14 @@ def pack(model: KaldiModel) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         components[name] = {"type": kind}
         for token, value in fields.items():
             if isinstance(value, np.ndarray):
-                state[f"{name} {token}"] = torch.from_numpy(value)
+                state[f"{name} {token}"] = value
             else:
                 components[name][token] = value
     config = {"vocabulary": len(model.words), "bos": model.bos, "eos": model.eos, "unk": model.unk}
     return config | {"lines": model.network.lines, "components": components}, state
 
 
-def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[str], path: str) -> KaldiModel:
+def build(config: dict[str, Any], state: dict[str, Array], words: list[str], path: str) -> KaldiModel:
     """Build a model from its configuration and its finite weights; raise a `ModelError` if they are inconsistent."""
 
     def fail(message: str) -> NoReturn:
@@ -335,18 +269,18 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[st
         if not isinstance(name, str) or not isinstance(kind, str):
             fail(f"its component {name!r} has no type")
         fields[name] = kind, {token: value for token, value in entries.items() if token != "type"}
-    for key, tensor in state.items():
+    for key, array in state.items():
         name, _, token = key.partition(" ")
         if name in fields and token:
-            if tensor.dtype != torch.float32:
-                fail(f"{key} is of type {tensor.dtype}")
-            fields[name][1][token] = tensor.contiguous().numpy()
+            if array.dtype != np.float32:
+                fail(f"{key} is of type {array.dtype}")
+            fields[name][1][token] = array
     network = nnet3.rebuild(lines, fields, fail)
     dim = network.graph.input_dim
     embedding = state.get("embedding")
-    source: torch.Tensor | Features = _stored_features(state, len(words), fail) if embedding is None else embedding
+    source: Array | Features = _stored_features(state, len(words), fail) if embedding is None else embedding
     weight = source.weight if isinstance(source, Features) else source
-    if weight.dtype != torch.float32 or weight.ndim != 2 or weight.shape[1] != dim or network.graph.output_dim != dim:
+    if weight.dtype != np.float32 or weight.ndim != 2 or weight.shape[1] != dim or network.graph.output_dim != dim:
         fail(f"embeddings of shape {list(weight.shape)} for a network of width {dim}")
     if not isinstance(source, Features) and len(source) != len(words):
         fail(f"{len(source)} embeddings for {len(words)} words")
@@ -357,18 +291,18 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor], words: list[st
     return KaldiModel(network, words, source, config["bos"], config["eos"], config["unk"])
 
 
-def _stored_features(state: dict[str, torch.Tensor], num_words: int, fail: Any) -> Features:
+def _stored_features(state: dict[str, Array], num_words: int, fail: Any) -> Features:
     """Validate and return the features of the words."""
     try:
         weight, begin, index, value = (state[f"features.{name}"] for name in ("weight", "begin", "index", "value"))
     except KeyError:
         fail("the embeddings of its words are missing")
-    typed = begin.dtype == torch.int64 and index.dtype == torch.int32 and value.dtype == torch.float32
-    if not typed or any(tensor.ndim != 1 for tensor in (begin, index, value)) or weight.ndim != 2:
+    typed = begin.dtype == np.int64 and index.dtype == np.int32 and value.dtype == np.float32
+    if not typed or any(array.ndim != 1 for array in (begin, index, value)) or weight.ndim != 2:
         fail("the features of its words are of the wrong type")
-    valid = len(begin) == num_words + 1 and begin[0] == 0 and begin[-1] == len(index) and (begin.diff() >= 0).all()
+    valid = len(begin) == num_words + 1 and begin[0] == 0 and begin[-1] == len(index) and (np.diff(begin) >= 0).all()
     if not valid or len(index) != len(value):
         fail("the features of its words are inconsistent")
     if len(index) and (int(index.min()) < 0 or int(index.max()) >= len(weight)):
         fail(f"a word has a feature outside 0 … {len(weight) - 1}")
-    return Features(weight, begin, index.long(), value)
+    return Features(weight, begin, index.astype(np.int64), value)

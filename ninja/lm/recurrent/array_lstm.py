@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +12,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.array_pool import ArrayPoolLM, Embedding
 from ninja.lm.recurrent.pool import Floats, Slots
+from ninja.lm.recurrent.word_rows import WordRows
 from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
 from ninja.lm.word_map import Words
 
@@ -22,7 +22,6 @@ GATE_ORDER = [
     3,
     2,
 ]  # from torch's input, forget, cell, output, to that of `_networks.lstm_step`
-CACHED_BYTES = 96 << 20  # of the gates of words
 
 
 class ArrayLstm(ArrayPoolLM):
@@ -63,7 +62,10 @@ class ArrayLstm(ArrayPoolLM):
             normaliser=_normaliser(network) if estimates else None,
         )
         self._layers = layers
-        self._word_gates = _WordGates(embedding, layers[0].entry)
+        entry = layers[0].entry
+        self._word_gates = WordRows(
+            len(network.words), entry.num_outputs, lambda words: entry(embedding.rows(words, entry.num_inputs))
+        )
         self._num_parameters = sum(math.prod(shape) for shape in shapes.values())
         self._begin()
 
@@ -106,45 +108,6 @@ class _Layer:
     def project(self, hidden: Floats) -> Floats:
         """Return the layer's output, float32 [n, outputs]."""
         return hidden if self._projection is None else self._projection(hidden)
-
-
-class _WordGates:
-    """Products of words' embeddings with the gate weights of the first layer; twins share them."""
-
-    def __init__(self, embedding: Embedding, product: _networks.Product) -> None:
-        self._embedding = embedding
-        self._product = product
-        self._lock = threading.Lock()
-        self._most = max(1, CACHED_BYTES // (4 * product.num_outputs))
-        self._forget()
-
-    def _forget(self) -> None:
-        self._row = np.full(len(self._embedding.weight), -1)  # [words], -1 = not computed
-        # A new table, as other threads may read the former one.
-        self._table: Floats = np.empty((0, self._product.num_outputs), np.float32)
-        self._num_rows = 0
-
-    def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
-        """Return a table of gates, float32 [rows, 4 * cells], and the row of each word, int64 [n]."""
-        with self._lock:
-            missing = np.unique(words[self._row[words] < 0])
-            if self._num_rows and self._num_rows + len(missing) > self._most:
-                self._forget()
-                missing = np.unique(words)
-            if len(missing):
-                self._compute(missing)
-            return self._table, self._row[words]
-
-    def _compute(self, words: np.ndarray) -> None:
-        first, last = self._num_rows, self._num_rows + len(words)
-        if last > len(self._table):
-            size = max(last, min(2 * last, self._most))
-            table = np.empty((size, self._product.num_outputs), np.float32)
-            table[:first] = self._table[:first]
-            self._table = table
-        self._table[first:last] = self._product(self._embedding.rows(words, self._product.num_inputs))
-        self._row[words] = np.arange(first, last)
-        self._num_rows = last
 
 
 def _normaliser(network: StoredNetwork) -> Callable[[Floats], Floats]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ninja import _networks
 from ninja.lm.protocol import LanguageModel, LoadOptions
 from ninja.lm.recurrent.pool import Floats, PoolLM, Slots
+from ninja.lm.recurrent.word_rows import WordRows
 from ninja.lm.row_threads import RowThreads
 from ninja.lm.word_map import Words
 
@@ -32,6 +33,49 @@ class Embedding:
             rows *= self.scale[words, None]
         return rows
 
+    def table(self, words: np.ndarray) -> tuple[npt.NDArray[Any], Floats | None, npt.NDArray[np.int32]]:
+        """Return a matrix, the scales of its rows, and the row of each word, int32 [n]."""
+        return self.weight, self.scale, np.ascontiguousarray(words, np.int32)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of words, and width."""
+        return self.weight.shape[0], self.weight.shape[1]
+
+
+class FeatureEmbedding:
+    """Vectors that are weighted sums of those of a word's features, computed when the word first occurs.
+
+    Args:
+        weight: Vector of each feature, float32 [features, width].
+        begin: Features of word w are entries begin[w] to begin[w + 1], int64 [words + 1].
+        index: Feature of each entry, int64 [entries].
+        value: Weight of each entry, float32 [entries].
+    """
+
+    def __init__(self, weight: Floats, begin: Slots, index: Slots, value: Floats) -> None:
+        self._weight, self._begin, self._index, self._value = weight, begin, index, value
+        self.shape = len(begin) - 1, weight.shape[1]
+        self._rows = WordRows(*self.shape, self._sums)
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """See `Embedding.rows`."""
+        return self._sums(words)[:, :width]
+
+    def table(self, words: np.ndarray) -> tuple[Floats, None, npt.NDArray[np.int32]]:
+        """See `Embedding.table`."""
+        table, row = self._rows.of(words)
+        return table, None, row.astype(np.int32)
+
+    def _sums(self, words: np.ndarray) -> Floats:
+        result = np.zeros((len(words), self.shape[1]), np.float32)
+        count = self._begin[words + 1] - self._begin[words]
+        for number in range(int(count.max(initial=0))):  # a feature of each word at once: few words have many
+            rows = np.flatnonzero(count > number)
+            entry = self._begin[words[rows]] + number
+            result[rows] += self._weight[self._index[entry]] * self._value[entry, None]
+        return result
+
 
 class ArrayPoolLM(PoolLM):
     """A network on NumPy as a `LanguageModel`; its rows are those of an array, float32 [capacity, row].
@@ -42,7 +86,7 @@ class ArrayPoolLM(PoolLM):
     def __init__(
         self,
         words: Words,
-        embedding: Embedding,
+        embedding: Embedding | FeatureEmbedding,
         bias: Floats | None,
         width: int,
         output: int,
@@ -54,7 +98,7 @@ class ArrayPoolLM(PoolLM):
 
         Args:
             embedding: Output embedding of each word.
-            bias: Added to each word's score, float32 [words].
+            bias: Added to each word's score, float32 [words]; None for embeddings by features.
             width: Numbers in a row.
             output: Offset of the network's output in a row.
             options: Options of loading; scores are normalised by default.
@@ -65,16 +109,15 @@ class ArrayPoolLM(PoolLM):
         self._estimate = normaliser
         self._threads = RowThreads()
         self._embedding = embedding
-        num_words = len(embedding.weight)
+        num_words, self.state_size = embedding.shape
         self._logits = [
             _networks.Product(embedding.rows(np.arange(first, last)), None if bias is None else bias[first:last])
             for first in range(first_word, num_words if self.normalized else 0, LOGIT_WORDS)
             for last in [min(first + LOGIT_WORDS, num_words)]
         ]
-        self.state_size = embedding.weight.shape[1]
         self._bias = bias
         self._row_width = width
-        self._columns = slice(output, output + embedding.weight.shape[1])  # of the output
+        self._columns = slice(output, output + self.state_size)  # of the output
         self._start_row = np.zeros(width, np.float32)
         self._empty()
 
@@ -118,12 +161,11 @@ class ArrayPoolLM(PoolLM):
 
     def _scores(self, slots: Slots, words: np.ndarray) -> Floats:
         output = self._states[:, self._columns]
-        scale, bias = self._embedding.scale, self._bias
-        word = np.ascontiguousarray(words, np.int32)
+        weight, scale, row = self._embedding.table(words)
         score = np.empty(len(slots), np.float32)
 
         def multiply(piece: slice) -> None:
-            score[piece] = _networks.word_scores(output, slots[piece], self._embedding.weight, scale, bias, word[piece])
+            score[piece] = _networks.word_scores(output, slots[piece], weight, scale, self._bias, row[piece])
 
         self._in_pieces(multiply, len(slots))
         return score
