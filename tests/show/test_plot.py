@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
 from ninja.context.options import ContextOptions
 from ninja.errors import DependencyError, OptionError
+from ninja.evaluate.paired import paired_difference
 from ninja.tune.boosts import ContextSettings, Figures, Point, TunedContext
 from ninja.tune.plot import plot_trade_off
 
@@ -16,7 +18,10 @@ def tuned(boost=4.0):
     curve = tuple(Point(each, Figures(30.0 - each, 10.0 + each, 50.0, 0)) for each in (0.0, 4.0, 8.0))
     settings = ContextSettings(ContextOptions(keyword_boost=boost), 0.1, 0.0)
     figures = curve[1].figures
-    return TunedContext(settings, figures, figures, figures, curve, 15.0, (), ())
+    nothing = np.array([0, 1])
+    return TunedContext(
+        settings, figures, figures, figures, curve, 15.0, paired_difference(nothing, nothing, nothing), (), ()
+    )
 
 
 @pytest.mark.parametrize(("kind", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
