@@ -1,4 +1,4 @@
-"""Self-contained pages and pictures of lattices and of comparisons of lattices."""
+"""Self-contained HTML pages and pictures of lattices, and of comparisons of lattices before and after rescoring."""
 
 from ninja.show.comparison import Comparison, Outcome, Outcomes, Utterance, compare
 from ninja.show.detours import Detours, detours

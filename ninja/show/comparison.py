@@ -17,23 +17,23 @@ from ninja.lattice.times import depth
 class Outcome:
     """Best path, size and oracle errors of one lattice."""
 
-    words: tuple[str, ...]  # of the best path
-    arcs: int
+    words: tuple[str, ...]  # words of the best path
+    arcs: int  # number of arcs
     depth: float | None  # mean number of arcs that cross a frame; None without consistent times
-    oracle: ErrorRate | None  # of the path nearest to the reference; None without a reference
+    oracle: ErrorRate | None  # errors of the best path for the reference; None without a reference
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """A function from a lattice to its outcome."""
+    """Computes the outcome of a lattice."""
 
     references: Mapping[str, Sequence[str]]  # by utterance id
     scales: Scales = Scales()
 
     def __call__(self, lattice: Lattice) -> Outcome:
-        """Return the outcome of a lattice with a symbol table."""
+        """Return the outcome of a lattice, which must have a symbol table."""
         if lattice.words is None:
-            raise LatticeError("its words are ids; give their symbol table", key=lattice.key)
+            raise LatticeError("the words of the lattice are ids; give their symbol table", key=lattice.key)
         best = best_path(lattice, self.scales)
         reference = self.references.get(lattice.key)
         nearest = None if reference is None else oracle_rate(oracle(lattice, lattice.words.ids(reference)))
@@ -46,7 +46,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One utterance before and after."""
+    """The outcomes and alignments of an utterance before and after rescoring."""
 
     key: str
     reference: tuple[str, ...]
@@ -57,23 +57,23 @@ class Utterance:
 
     @property
     def errors_before(self) -> int:
-        """Word errors before."""
+        """Number of word errors before rescoring."""
         return self.alignment_before.rate().errors
 
     @property
     def errors_after(self) -> int:
-        """Word errors after."""
+        """Number of word errors after rescoring."""
         return self.alignment_after.rate().errors
 
     @property
     def change(self) -> int:
-        """Word errors after minus those before."""
+        """Number of word errors after rescoring minus that before."""
         return self.errors_after - self.errors_before
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Keys that are missing from one of the three inputs."""
+    """Utterance ids that are missing from one of the inputs."""
 
     description: str
     keys: tuple[str, ...]
@@ -81,30 +81,30 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outcomes of a test set. Rates are over the utterances with a reference and both lattices."""
+    """The outcomes of a test set. Rates cover the utterances that have a reference and both lattices."""
 
     utterances: tuple[Utterance, ...]  # in the order of the references
-    absences: tuple[Absence, ...] = ()  # only those with keys
+    absences: tuple[Absence, ...] = ()  # each with at least one key
 
     @property
     def rates(self) -> tuple[ErrorRate, ErrorRate]:
         """Word errors of the best paths, before and after."""
-        return _sums((one.alignment_before.rate(), one.alignment_after.rate()) for one in self.utterances)
+        return _sums((item.alignment_before.rate(), item.alignment_after.rate()) for item in self.utterances)
 
     @property
     def oracle_rates(self) -> tuple[ErrorRate, ErrorRate]:
-        """Word errors of the paths nearest to the references, before and after."""
-        return _sums((one.before.oracle or ErrorRate(), one.after.oracle or ErrorRate()) for one in self.utterances)
+        """Oracle word errors, before and after."""
+        return _sums((item.before.oracle or ErrorRate(), item.after.oracle or ErrorRate()) for item in self.utterances)
 
     @property
     def gained(self) -> list[Utterance]:
-        """Utterances with fewer errors after, sorted by decreasing gain, then in the order of the references."""
-        return sorted((one for one in self.utterances if one.change < 0), key=lambda one: one.change)
+        """Utterances that have fewer errors after rescoring, sorted by decreasing gain, then in reference order."""
+        return sorted((item for item in self.utterances if item.change < 0), key=lambda item: item.change)
 
     @property
     def lost(self) -> list[Utterance]:
-        """Utterances with more errors after, sorted by decreasing loss, then in the order of the references."""
-        return sorted((one for one in self.utterances if one.change > 0), key=lambda one: -one.change)
+        """Utterances that have more errors after rescoring, sorted by decreasing loss, then in reference order."""
+        return sorted((item for item in self.utterances if item.change > 0), key=lambda item: -item.change)
 
 
 def compare(
@@ -113,21 +113,21 @@ def compare(
     after: Mapping[str, Outcome],
     failed: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> Comparison:
-    """Align the outcomes before and after with the references.
+    """Align the outcomes before and after rescoring with the references.
 
     Args:
         references: Reference words by utterance id.
-        before: Outcomes before, by utterance id.
-        after: Outcomes after.
-        failed: Keys of lattices that failed, before and after.
+        before: Outcomes before rescoring by utterance id.
+        after: Outcomes after rescoring by utterance id.
+        failed: Keys of the lattices that failed, before and after rescoring.
 
     Raises:
-        FormatError: No utterance is in all three.
+        FormatError: No utterance is in all three inputs.
     """
     utterances = tuple(
-        Utterance(key, tuple(reference), one, other, align(reference, one.words), align(reference, other.words))
+        Utterance(key, tuple(reference), first, second, align(reference, first.words), align(reference, second.words))
         for key, reference in references.items()
-        if (one := before.get(key)) and (other := after.get(key))
+        if (first := before.get(key)) and (second := after.get(key))
     )
     if not utterances:
         raise FormatError(

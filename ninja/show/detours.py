@@ -17,21 +17,23 @@ from ninja.lattice import Lattice, Scales
 class Detours:
     """A partition of the arcs on complete paths into detours.
 
-    A detour is a chain of arcs between two states of earlier detours through new states; the first one begins at the
-    start, and a detour may also end in a final state. So the first n detours are a lattice without dead ends for any n,
-    and omitting the last ones is pruning.
+    A detour is a chain of arcs through new states that connects two states of earlier detours, or ends in a final
+    state; the first detour begins at the start. Therefore the first n detours form a lattice without dead ends for any
+    n, and removing the last ones prunes it.
     """
 
     arcs: tuple[tuple[int, ...], ...]  # arc ids of each detour, in path order
-    excess: npt.NDArray[np.float64]  # [num_arcs]; cost of the best path through the arc minus that of the best
-    # path; +inf on no complete path
+    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc minus that of the best path;
+    # +inf for arcs on no complete path
 
 
 def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDArray[np.int64]] = ()) -> Detours:
     """Divide a lattice into detours, in the order in which a growing beam includes them.
 
     Args:
-        paths: Complete paths, as arc ids, that come first regardless of their costs; by default the best path.
+        lattice: Any lattice.
+        scales: Weights of the total cost.
+        paths: Complete paths, as arc ids, that come first regardless of their costs.  [default: the best path]
 
     Raises:
         LatticeError: No path leads from the start to a final state.
@@ -93,7 +95,7 @@ def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int)
 
 
 def _best_from(src: list[int], dst: list[int], cost: list[float], final: list[float]) -> tuple[list[float], list[int]]:
-    """Return the cost and the first arc (-1 at its end) of the best path from each state to a final state."""
+    """Return the cost and the first arc (-1 if it has none) of the best path from each state to a final state."""
     best, arc_of = list(final), [-1] * len(final)
     for arc in range(len(cost) - 1, -1, -1):
         if (total := cost[arc] + best[dst[arc]]) < best[src[arc]]:

@@ -1,4 +1,4 @@
-"""Drawings of lattices: the arcs to show, their costs and positions."""
+"""Drawings of lattices: selection of the arcs to show, with their costs and positions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ninja.lattice import Lattice, Scales
 from ninja.show.detours import detours
 from ninja.show.layout import Layout, lay_out
 
-BEST, ORACLE = 1, 2  # bits of the marks of an arc
+BEST, ORACLE = 1, 2  # bits that mark the arcs of the best path and of the oracle path
 READABLE = 250  # number of arcs that a page shows initially
 
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """Scales of costs, and bounds of the drawing."""
+    """Scales of costs, and limits of the drawing."""
 
     scales: Scales = Scales()
-    max_arcs: int = 5000  # limit of arcs, besides those of the best path and the oracle path
-    frame_shift: float | None = None  # seconds; by default that of the lattice, else times are in frames
+    max_arcs: int = 5000  # maximum number of arcs; arcs of the best path and the oracle path are always drawn
+    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice; without one, show frames]
 
     def __post_init__(self) -> None:
         check_range("max_arcs", self.max_arcs, least=1)
@@ -39,11 +39,11 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A lattice with the data of its drawing. Arrays per arc and state include those that are not drawn."""
+    """A lattice with the data of its drawing. Arrays with a value per arc or state include those that are not drawn."""
 
     lattice: Lattice
     options: ShowOptions
-    rows: tuple[tuple[int, ...], ...]  # detours to draw; any number of the first ones is a lattice
+    rows: tuple[tuple[int, ...], ...]  # arc ids of the detours to draw; see `Detours`
     layout: Layout
     labels: list[str]  # [num_arcs], "" for epsilon
     posterior: npt.NDArray[np.float64]  # [num_arcs]
@@ -51,11 +51,9 @@ class Drawing:
     best: Path
     oracle: Oracle | None = None
     reference: tuple[str, ...] | None = None
-    gain: npt.NDArray[np.float32] | None = (
-        None  # [num_arcs], added to the log-probability of the word by a context model
-    )
+    gain: npt.NDArray[np.float32] | None = None  # [num_arcs], log-probability that a context model adds to the word
     copied: npt.NDArray[np.float32] | None = None  # [num_arcs], probability that the word belongs to a phrase
-    arcs: npt.NDArray[np.int64] = field(init=False)  # arcs to draw, in the order of detours
+    arcs: npt.NDArray[np.int64] = field(init=False)  # ids of the arcs to draw, in the order of detours
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arcs", np.fromiter((arc for row in self.rows for arc in row), np.int64))
@@ -66,12 +64,12 @@ class Drawing:
         return self.options.frame_shift or self.lattice.frame_shift
 
     def spell(self, numbers: npt.NDArray[np.int32]) -> list[str]:
-        """Spell words; without a symbol table, return their ids."""
+        """Return the words of ids; without a symbol table, return the ids as text."""
         words = self.lattice.words
         return [str(number) for number in numbers.tolist()] if words is None else words.spell(numbers.tolist())
 
     def left_out(self) -> str | None:
-        """Return a message about the arcs that are not drawn, if any."""
+        """Return a message about the arcs that are not drawn, or None."""
         drawn = np.zeros(self.lattice.num_arcs, np.bool_)
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
@@ -90,12 +88,12 @@ class Drawing:
         return " ".join(messages) or None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the data of the page for JSON, with arcs and states as columns."""
+        """Return the data of the page as JSON values, with arcs and states as columns."""
         lattice, layout, arcs = self.lattice, self.layout, self.arcs
         states = np.flatnonzero(~np.isnan(layout.x))
         number = np.zeros(lattice.num_states, np.int64)
         number[states] = np.arange(len(states))
-        strings = {text: place for place, text in enumerate(dict.fromkeys(self.labels[arc] for arc in arcs.tolist()))}
+        strings = {text: index for index, text in enumerate(dict.fromkeys(self.labels[arc] for arc in arcs.tolist()))}
         marks = np.zeros(lattice.num_arcs, np.int64)
         marks[self.best.arcs] |= BEST
         marks[[] if self.oracle is None else self.oracle.arcs] |= ORACLE
@@ -140,10 +138,10 @@ class Drawing:
         }
 
     def _readable(self) -> int:
-        """Count the detours that are shown initially."""
+        """Return the number of detours that are shown initially."""
         ends = np.cumsum([len(row) for row in self.rows])
         marked = {*self.best.arcs.tolist(), *([] if self.oracle is None else self.oracle.arcs.tolist())}
-        needed = sum(row[0] in marked for row in self.rows)  # they come first
+        needed = sum(row[0] in marked for row in self.rows)  # detours of marked paths come first
         return max(needed, int(np.searchsorted(ends, READABLE, side="right")))
 
     def _pairs(self) -> dict[str, list[tuple[str | None, str | None]]] | None:
@@ -156,22 +154,23 @@ class Drawing:
 def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: ShowOptions = ShowOptions()) -> Drawing:
     """Select the arcs of a lattice to draw, and lay them out.
 
-    The best path comes first, then the path nearest to the reference, then others by increasing cost.
+    The best path is drawn first, then the oracle path, then other paths by increasing cost.
 
     Args:
-        lattice: The lattice; without a symbol table, word ids are shown.
+        lattice: The lattice. Without a symbol table, word ids are shown.
+        reference: Reference words, for the oracle path.
+        options: Scales and limits.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or there is a reference, but no symbol table.
         SymbolError: The symbol table lacks a word id.
-        OptionError: A scale or the penalty is not finite.
     """
     scales = options.scales
     best = best_path(lattice, scales)
     nearest = None
     if reference is not None:
         if lattice.words is None:
-            raise LatticeError("a reference needs the symbol table of the lattice; give it", key=lattice.key)
+            raise LatticeError("the reference needs the symbol table of the lattice; give it", key=lattice.key)
         nearest = oracle(lattice, lattice.words.ids(reference))
     paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
     partition = detours(lattice, scales, paths)
@@ -192,7 +191,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
 
 def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the first detours with at most ``max_arcs`` arcs in total, and those of the marked paths."""
+    """Return the first detours, up to ``max_arcs`` arcs in total, and in any case those of the marked paths."""
     arcs = 0
     for count, row in enumerate(rows):
         arcs += len(row)
@@ -208,7 +207,7 @@ def _labels(lattice: Lattice) -> list[str]:
 
 
 def _costs(values: npt.NDArray[np.float32], known: Sequence[bool] | None = None) -> list[float | None]:
-    """Return costs with the digits of single precision, and None for unknown ones."""
+    """Return costs with the digits of single precision, and None where `known` is False."""
     listed = [float(f"{value:.7g}") for value in values.tolist()]
     return (
         [*listed]

@@ -1,4 +1,4 @@
-"""Layout of states and arcs: time runs to the right, and every detour has a lane."""
+"""Layout of states and arcs: time runs to the right, and each detour has a lane."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ninja.errors import LatticeError
 from ninja.lattice import Lattice
 from ninja.lattice.times import state_times
 
-LETTER = 7.0  # width of a letter of a label of 12 pixels, in pixels
+LETTER = 7.0  # width of a letter in a 12-pixel font, in pixels
 LABEL_MARGIN = 14.0  # pixels
-SMALLEST_STEP = 18.0  # least width of an arc of any duration, so that states do not overlap, in pixels
-FRAME_WIDTHS = (1.0, 12.0)  # least and largest width of a frame, in pixels
-STEP_WIDTH = 60.0  # least width of an arc without times, in pixels
-FITTING = 90.0  # percentage of labels that fit their arcs; others are truncated
+SMALLEST_STEP = 18.0  # minimum width of an arc of any duration, so that states do not overlap, in pixels
+FRAME_WIDTHS = (1.0, 12.0)  # minimum and maximum width of a frame, in pixels
+STEP_WIDTH = 60.0  # minimum width of an arc without times, in pixels
+FITTING = 90.0  # percentage of labels that fit their arcs; the others are truncated
 
 Unit = Literal["frame", "step"]
 Floats = npt.NDArray[np.float64]
@@ -31,22 +31,27 @@ Places = tuple[Floats, Ints, Unit, float | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Positions in pixels; lanes are counted downwards from that of the best path, 0."""
+    """Positions of states in pixels, and lanes, which are counted downwards from lane 0 of the best path."""
 
-    x: Floats  # [num_states]; nan if not drawn
+    x: Floats  # [num_states], NaN if not drawn
     lane: Ints  # [num_states]
     arc_lane: Ints  # [num_arcs]
-    time: Ints  # [num_states], frames, or number of arcs from the start
-    unit: Unit  # of `time`
+    time: Ints  # [num_states], frame, or number of arcs from the start
+    unit: Unit  # unit of `time`
     width: float | None  # width of a frame in pixels; None if steps differ in width
 
 
 def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[str]) -> Layout:
-    """Lay out the arcs of some detours.
+    """Lay out the arcs of detours.
 
-    The position of a state is its time or, without consistent times, the largest number of arcs on a path to it. Each
-    detour in turn takes the free lane nearest to its ends, so that omitting later ones changes no lane. The first one,
-    mostly the best path, takes lane 0. `labels` are the texts of all arcs.
+    The x position of a state follows from its time or, without consistent times, from the largest number of arcs on a
+    path to it. Detours are placed one by one in the free lane nearest to their ends, so that omitting later ones does
+    not change the lanes of others. The first detour, usually the best path, has lane 0.
+
+    Args:
+        lattice: Any lattice.
+        rows: Arc ids of each detour.
+        labels: Text of each arc, [num_arcs].
     """
     arcs = np.sort(np.fromiter((arc for row in rows for arc in row), np.int64))
     need = np.zeros(lattice.num_arcs)
@@ -64,7 +69,7 @@ def label_width(label: str) -> float:
 
 
 def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: Floats) -> Places:
-    """Return x and time of each state, the unit of time, and the width of a frame."""
+    """Return the x position and time of each state, the unit of time, and the width of a frame."""
     src, dst = lattice.src[arcs], lattice.dst[arcs]
     try:
         time = state_times(lattice)
@@ -113,7 +118,7 @@ def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Flo
         ends = [end_lane for end_lane in (lane[left], lane[right]) if end_lane is not None]
         middle = sum(ends) / len(ends)
         if middle:
-            side = 1 if middle > 0 else -1  # outwards from the best path
+            side = 1 if middle > 0 else -1  # away from the best path
         chosen = next(number for number in _nearest(middle, side) if _is_free(used.get(number, []), begin, end))
         side = -side
         insort(used.setdefault(chosen, []), (begin, end))
@@ -134,7 +139,7 @@ def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], 
 
 
 def _nearest(middle: float, side: int) -> Iterator[int]:
-    """Yield lanes by increasing distance, alternating sides."""
+    """Yield lanes by increasing distance from `middle`, alternating between both sides."""
     centre = math.floor(middle + 0.5) if side > 0 else math.ceil(middle - 0.5)
     yield centre
     distance = 1
@@ -145,5 +150,5 @@ def _nearest(middle: float, side: int) -> Iterator[int]:
 
 
 def _is_free(used: list[tuple[float, float]], begin: float, end: float) -> bool:
-    place = bisect_left(used, (end, -math.inf))
-    return place == 0 or used[place - 1][1] <= begin
+    index = bisect_left(used, (end, -math.inf))
+    return index == 0 or used[index - 1][1] <= begin

@@ -1,4 +1,4 @@
-"""A small picture of a lattice for notebooks."""
+"""Small pictures of lattices for notebooks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ninja.errors import NinjaError
 from ninja.lattice import Lattice
 from ninja.show.drawing import BEST, Drawing, ShowOptions, draw
 
-MAX_ARCS = 60  # arcs of a picture, which cannot be zoomed
-LARGEST = 200_000  # arcs of a lattice to draw without a noticeable delay
+MAX_ARCS = 60  # maximum number of arcs in a picture, which cannot be zoomed
+LARGEST = 200_000  # maximum number of arcs of a lattice that can be drawn without a noticeable delay
 LANE, MARGIN = 22.0, 24.0  # pixels
 BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # visible on white and on black
 
@@ -19,8 +19,8 @@ BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # visible on white and on black
 def picture(lattice: Lattice, options: ShowOptions | None = None) -> str:
     """Return a summary and a small picture of a lattice as HTML without scripts.
 
-    There is no picture of a lattice without a complete path, or of a very large one. By default, costs are not scaled
-    and 60 arcs are drawn.
+    A very large lattice, or one without a complete path, has no picture. By default, costs are not scaled, and up to 60
+    arcs are drawn.
     """
     about = f"<code>{escape(repr(lattice))}</code>"
     if lattice.num_arcs > LARGEST:

@@ -18,7 +18,7 @@ SCRIPTS = ("vendor/cytoscape.min.js", "pairs.js", "viewer.js")
 
 
 def lattice_page(drawing: Drawing) -> str:
-    """Return a page that shows one lattice."""
+    """Return an HTML page that shows a lattice."""
     lattice = drawing.lattice
     return render(
         "lattice.html",
@@ -34,13 +34,20 @@ def lattice_page(drawing: Drawing) -> str:
 def render(
     template: str, styles: tuple[str, ...], scripts: tuple[str, ...], data: dict[str, Any], **values: Any
 ) -> str:
-    """Render a template.
+    """Render a template to a self-contained page.
 
-    The template escapes text of lattices and transcripts, and the data are in a block that is not executed. The content
-    security policy allows only these scripts and no requests. Files are in ``templates`` or ``vendor``.
+    The template escapes text from lattices and transcripts, and the data is in a block that is not executed. The
+    content security policy allows only the given scripts, and no requests.
+
+    Args:
+        template: File name in ``templates``.
+        styles: Style sheets, as names for ``asset``.
+        scripts: Scripts, as names for ``asset``.
+        data: JSON values for the scripts.
+        values: Values for the template.
     """
     compiled = _template(template)
-    from markupsafe import Markup  # of jinja2
+    from markupsafe import Markup  # installed with jinja2
 
     code = [asset(name) for name in scripts]
     hashes = " ".join(
@@ -50,21 +57,21 @@ def render(
         policy=f"{POLICY}; script-src {hashes}",
         sheets=[Markup(asset(name)) for name in styles],
         scripts=[Markup(script) for script in code],
-        payload=Markup(embedded(data)),
+        payload=Markup(script_json(data)),
         **values,
     )
     return page
 
 
-def embedded(data: dict[str, Any]) -> str:
-    """Return JSON for a ``<script>`` block, without characters that could end it."""
+def script_json(data: dict[str, Any]) -> str:
+    """Return JSON for a ``<script>`` block, with characters that could end the block escaped."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 @lru_cache(maxsize=16)
 def asset(name: str) -> str:
-    """Return a file of ``templates``, or of ``vendor`` if its name begins so."""
+    """Return the text of a file in ``templates``, or of a file in ``vendor`` if its name begins with ``vendor/``."""
     folder = files("ninja.show")
     return (folder / name if name.startswith("vendor/") else folder / "templates" / name).read_text("utf-8")
 

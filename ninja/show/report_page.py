@@ -13,10 +13,10 @@ from ninja.show.comparison import Comparison, Outcome, Utterance
 from ninja.show.drawing import Drawing
 from ninja.show.page import SCRIPTS, STYLES, render
 
-WIDTH, HEIGHT = 520.0, 170.0  # of the bars of a histogram, in units of the picture
-HEADROOM = 16.0  # for the count above the highest bar
-MOST_CHANGE = 8  # word errors; larger changes share a bar
-DEPTH_BINS = 12  # maximum
+WIDTH, HEIGHT = 520.0, 170.0  # size of a histogram without labels, in SVG units
+HEADROOM = 16.0  # space for the count above the highest bar
+MAX_CHANGE = 8  # changes by this number of word errors or more share a bar
+DEPTH_BINS = 12  # maximum number of bars for depths
 DIGIT = 9.0  # width of a digit above a bar on small screens
 LISTED = 40  # maximum number of missing keys in a list
 
@@ -27,12 +27,13 @@ def report_page(
     names: tuple[str, str] = ("before", "after"),
     scales: Scales | None = None,
 ) -> str:
-    """Return a page with the error rates, the utterances and their alignments.
+    """Return an HTML page with the error rates, the utterances and their alignments.
 
     Args:
-        drawings: Lattices before and after to show, by utterance id.
+        comparison: Outcomes before and after rescoring.
+        drawings: Drawings of lattices before and after rescoring, by utterance id.
         names: Names of the sources of the lattices.
-        scales: Scales of the best paths of both, to show.
+        scales: Scales under which both best paths were found, to be shown.
     """
     drawn = drawings or {}
     before, after = comparison.rates
@@ -77,7 +78,7 @@ def _row(utterance: Utterance) -> dict[str, Any]:
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Return the rows of the summary: name, before, after, change, and "good", "bad" or "" for the change."""
+    """Return the rows of the summary: name, before, after, change, and its kind ("good", "bad" or "")."""
     rates, oracles = comparison.rates, comparison.oracle_rates
     rows = [
         _percent("word error rate", *(rate.wer for rate in rates)),
@@ -127,7 +128,7 @@ def _kind(before: float, after: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar with its count above it."""
+    """A bar of a histogram, with its count above it."""
 
     x: float
     y: float
@@ -140,7 +141,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Bars with labels below them."""
+    """A histogram, with labels below its bars."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -150,13 +151,13 @@ class Histogram:
 
 
 def changes(change: Sequence[int]) -> Histogram:
-    """Count utterances by the change in errors."""
-    counts = Counter(max(-MOST_CHANGE, min(MOST_CHANGE, errors)) for errors in change)
+    """Return the histogram of changes in word errors."""
+    counts = Counter(max(-MAX_CHANGE, min(MAX_CHANGE, errors)) for errors in change)
     low, high = min(counts, default=0), max(counts, default=0)
     values = range(min(low, -1), max(high, 1) + 1)
 
     def name(value: int) -> str:
-        bound = "≤ " if value == -MOST_CHANGE else "≥ " if value == MOST_CHANGE else ""
+        bound = "≤ " if value == -MAX_CHANGE else "≥ " if value == MAX_CHANGE else ""
         return f"{bound}{'+' if value > 0 else '−' if value < 0 else ''}{abs(value)}"
 
     kind = {value: "good" if value < 0 else "bad" if value > 0 else "same" for value in values}
@@ -172,7 +173,7 @@ def changes(change: Sequence[int]) -> Histogram:
 
 
 def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
-    """Count utterances by the depth of their lattices before and after; None if no depth is known."""
+    """Return the histogram of lattice depths before and after rescoring; None if no depth is known."""
     values = sorted([*before, *after])
     if not values:
         return None

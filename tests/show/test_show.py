@@ -28,7 +28,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.show import ShowOptions, detours, draw, lattice_page, picture
 from ninja.show.layout import SMALLEST_STEP, lay_out
-from ninja.show.page import embedded
+from ninja.show.page import script_json
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -220,7 +220,7 @@ def test_senseless_options_are_refused(options, message):
 
 def test_a_reference_needs_words():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
-    with pytest.raises(LatticeError, match=r"key 'k': a reference needs the symbol table of the lattice"):
+    with pytest.raises(LatticeError, match=r"key 'k': the reference needs the symbol table of the lattice"):
         draw(lattice, ["a"])
 
 
@@ -238,7 +238,7 @@ def test_words_cannot_end_the_script_they_stand_in():
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_embedded_data_are_what_was_given_and_hold_no_character_of_markup(data):
-    text = embedded({"it": data})
+    text = script_json({"it": data})
     assert not set("<>&") & set(text)
     assert json.loads(text) == {"it": data}
 

@@ -1,5 +1,5 @@
 "use strict";
-// A hypothesis aligned with its reference, for all pages. Words are untrusted: they are only set as text content.
+// Returns an element with a hypothesis aligned with its reference. Words are untrusted: set them as text content only.
 function ninjaPairs(pairs) {
   const row = document.createElement("div");
   row.className = "pairs";

@@ -1,16 +1,17 @@
 "use strict";
-// One lattice in one `.viewer`: drawn by Cytoscape where Python placed it. Returns the interface for pages and tests.
+// Draws a lattice in a `.viewer` with Cytoscape, at the positions that Python computed. Returns an interface for pages
+// and tests.
 function ninjaViewer(root, lattice) {
   const LANE = 25, BEND = 16, BEST = 1, ORACLE = 2, CLOSEST = 0.85;
-  const LETTERS = 12, SMALLEST = 11;  // pixels of a label as drawn, and of the best path's on the screen at least
+  const LETTERS = 12, SMALLEST = 11;  // label size in pixels, and its minimum on the screen for the best path
   const part = (name) => root.querySelector(name);
   const control = (name) => root.querySelector(`[name="${name}"]`);
   const { arc: arcs, state: states, words } = lattice;
   const numRows = arcs.row.length ? arcs.row[arcs.row.length - 1] + 1 : 0;
   const placeOf = new Map(arcs.id.map((id, place) => [id, place]));
-  const rowEnd = new Array(numRows).fill(0);  // arcs in the detours up to each
+  const rowEnd = new Array(numRows).fill(0);  // number of arcs in the detours up to and including each one
   arcs.row.forEach((row, place) => { rowEnd[row] = place + 1; });
-  const stateRow = new Array(states.id.length).fill(0);  // detour with which each state appears
+  const stateRow = new Array(states.id.length).fill(0);  // first detour that contains each state
   for (let place = arcs.row.length - 1; place >= 0; place--) {
     stateRow[arcs.src[place]] = stateRow[arcs.dst[place]] = arcs.row[place];
   }
