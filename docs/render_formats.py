@@ -9,7 +9,7 @@ BEGIN, END = "<!-- formats, written by `make docs` -->\n", "<!-- end of formats 
 HEAD = """| `--from`, `--to` | format | endings | read, written | words | cannot hold |
 |---|---|---|---|---|---|
 """
-FILES = {"one": "many a file", "each": "one a file", "named": "a folder"}
+FILES = {"one": "many per file", "each": "one per file", "named": "a folder"}
 MEANINGLESS = {"lattice": {"word costs"}, "network": {"word costs", "raw"}, "nbest": {"raw"}}  # of what a format holds
 
 

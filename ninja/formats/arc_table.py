@@ -1,4 +1,4 @@
-"""Rows of columns as tab-separated lines, for commands that print arcs."""
+"""Formatting of columns as tab-separated lines, for commands that print arcs."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from ninja.lattice.symbols import SymbolTable
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A column of names, many of them alike."""
+    """A column of names, stored as indices into the distinct names."""
 
     names: Sequence[str]
-    number: npt.NDArray[np.int32]  # [rows], which of them
+    number: npt.NDArray[np.int32]  # [num_rows], index into `names`
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A column of stretches of integers."""
+    """A column with a list of integers in each row."""
 
     pool: npt.NDArray[np.int32]
-    begin: npt.NDArray[np.int64]  # [rows + 1]; the integers of row r are pool[begin[r] : begin[r + 1]]
-    separator: str  # between the integers of a row, one letter of ASCII
-    may_lack: bool = False  # a row without integers lacks this column, and the tab before it
+    begin: npt.NDArray[np.int64]  # [num_rows + 1]; the integers of row r are pool[begin[r] : begin[r + 1]]
+    separator: str  # one ASCII character between the integers of a row
+    may_lack: bool = False  # omit the column and the tab before it in rows without integers
 
 
 Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
-    """Return the lines behind each prefix: that and a row's columns, separated by tabs.
+    """Return the lines of each prefix: the prefix and the columns of a row, separated by tabs.
 
-    Integers must fit into 32 bits; floats are printed as ``%.7g``, which is how Kaldi prints them.
+    Integers must fit into 32 bits. Floats are printed as ``%.7g``, as in Kaldi.
 
     Args:
-        prefixes: Keys.
-        begin: Rows of each, [prefixes + 1]; those of prefix i are ``begin[i] : begin[i + 1]``.
-        columns: Of all rows.
+        prefixes: Prefixes of lines, such as keys.
+        begin: Offsets of the rows, [num_prefixes + 1]; prefix i has the rows ``begin[i] : begin[i + 1]``.
+        columns: The columns, with the values of all rows.
     """
     rows = _tables.Rows(int(begin[-1]))
     for column in columns:
         if isinstance(column, Runs):
             if column.begin.min() < 0 or column.begin.max() > len(column.pool):
-                raise ValueError("a row's integers lie outside the pool")
+                raise ValueError("integers of a row lie outside the pool")
             rows.runs(column.pool, column.begin[:-1], column.begin[1:], column.separator, column.may_lack)
         elif isinstance(column, Names):
             if column.number.min(initial=0) < 0 or column.number.max(initial=-1) >= len(column.names):
-                raise ValueError("a row's name is not among the names")
+                raise ValueError("the name of a row is out of range")
             letters = [_bytes(name) for name in column.names]
             ends = np.fromiter(accumulate(map(len, letters)), np.int64, len(letters))
             begins = np.concatenate([[0], ends[:-1]]) if letters else ends
@@ -65,7 +65,7 @@ def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Se
 
 
 def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Column:
-    """Return a column of words, or of their ids where they have no names."""
+    """Return a column of words, or of word ids without a symbol table."""
     if words is None:
         return word
     ids, number = np.unique(word, return_inverse=True)

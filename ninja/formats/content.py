@@ -1,4 +1,4 @@
-"""The content of a file, as readers of formats take it: whole, in lines, or in a window."""
+"""Access to the content of a file for the readers: as a whole, in blocks of lines, or in a window."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 LARGEST = 1 << 34  # maximum number of bytes of a file that is read as a whole
-LARGEST_PACKED = 1 << 28  # the same after gunzip, ...
-LARGEST_RATIO = 100  # ... or this multiple of the packed size, if larger; lattices compress to about a tenth
+LARGEST_PACKED = 1 << 28  # maximum number of bytes of a decompressed gzip file, ...
+LARGEST_RATIO = 100  # ... or this multiple of its compressed size, if larger; lattices compress to about a tenth
 CHUNK = 1 << 20
-FIRST_LINES = 4  # enough to tell one document from a document on each line
+FIRST_LINES = 4  # enough to distinguish one document from one document per line
 LARGEST_HEAD = 1 << 26  # maximum number of bytes of the first lines
-BLOCK = 1 << 22  # bytes read at once; most entries lie within one block
+BLOCK = 1 << 22  # number of bytes read at a time; most entries lie within one block
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice or its error
 
 
 class Content:
-    """The content of a file, read or mapped on first use.
+    """The content of a file, which is read or mapped on first use.
 
     Args:
-        stream: The file, opened at its begin.
-        path: Its name; "-" is the standard input.
-        late: Whether the error of a damaged lattice may be raised when the lattice is used.
+        stream: The file, positioned at its begin.
+        path: File name; "-" is standard input.
+        late: Allow the error of a damaged lattice to be raised when the lattice is first used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -39,24 +39,24 @@ class Content:
         self.name = stream.name  # for messages
         self.path = path
         self.stream = stream
-        self.key = key_of(path)  # of a lattice without a key in the file
-        self.num_overlaps = 0  # words that began before the end of the word before them, and were moved there
+        self.key = key_of(path)  # for a lattice without a key in the file
+        self.num_overlaps = 0  # number of words that began before the end of the previous word, and were moved there
         self._before_number = "" if _is_nameless(path) else f"{self.key}-"
         self._whole: bytes | None = None
 
     def numbered(self, number: int) -> str:
-        """Return the utterance id of the n-th lattice without a key, from 1."""
+        """Return the utterance id of the n-th lattice, counted from 1, in a file without keys."""
         return f"{self._before_number}{number}"
 
     def note_overlaps(self, count: int) -> None:
-        """Add a number of words that began before the end of the word before them."""
+        """Add to the number of words that began before the end of the previous word."""
         self.num_overlaps += count
 
     def whole(self) -> bytes:
-        """Return all bytes, unpacked, without a byte order mark.
+        """Return all bytes, decompressed and without a byte order mark.
 
-        The limit is 16 GB; for a gzip file, 256 MB or 100 times its size, whichever is more. The packed size of the
-        standard input and of command output is unknown, so their limit is 16 GB. The bytes are kept, in one copy.
+        The limit is 16 GB. For a gzip file it is 256 MB or 100 times the compressed size, whichever is larger; for
+        standard input and command output, whose compressed size is unknown, it is 16 GB. The bytes are cached.
 
         Raises:
             FormatError: The limit is exceeded, or the gzip stream is damaged.
@@ -75,7 +75,7 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Peek at the first complete lines; b"" if they are the whole file or have more than 64 MB."""
+        """Return the first complete lines without consuming them; b"" if they are the whole file or exceed 64 MB."""
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
             if head.count(b"\n") >= FIRST_LINES:
@@ -84,9 +84,9 @@ class Content:
         return b""
 
     def readings(self) -> Callable[[], Iterable[bytes]]:
-        """Return a function that yields the blocks of whole lines of the file on each call.
+        """Return a function that yields all blocks of complete lines on each call.
 
-        A file is read again each time; a pipe is kept in memory.
+        A file is read again on each call; the content of a pipe is kept in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
             return self._read_again
@@ -110,13 +110,13 @@ class Content:
             yield bytes(buffer[:count])
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of ``whole`` in blocks of whole lines, once; the last line may lack a newline.
+        """Yield the bytes of ``whole`` in blocks of complete lines, once; the last line may lack a newline.
 
         Raises:
             FormatError: A line exceeds the limit of ``whole``, or the gzip stream is damaged.
         """
         largest, reason = self._largest()
-        pending: list[bytes] = []  # pieces of an incomplete line
+        pending: list[bytes] = []  # parts of an incomplete line
         size = 0
         for piece in self.pieces():
             end = piece.rfind(b"\n") + 1
@@ -132,24 +132,24 @@ class Content:
             yield b"".join(pending)
 
     def _largest(self) -> tuple[int, str]:
-        """Return the maximum number of bytes to read, and the message for more."""
-        plain = (LARGEST, f"more than {LARGEST >> 30} GB, too much for one file of this format")
+        """Return the maximum number of bytes to read, and the message if there are more."""
+        plain = (LARGEST, f"the file has more than {LARGEST >> 30} GB, which is too much for one file of this format")
         if self.stream.seekable or not os.path.isfile(self.path):
             return plain
         largest = max(LARGEST_PACKED, LARGEST_RATIO * os.path.getsize(self.path))
         limit = f"{LARGEST_PACKED >> 20} MB and {LARGEST_RATIO} times its size"
-        packed = (largest, f"it unpacks to more than {limit}; if it really contains lattices, gunzip it first")
+        packed = (largest, f"the file unpacks to more than {limit}; if it contains lattices, gunzip it first")
         return min(plain, packed)
 
     def mapped(self) -> Path | bytes:
-        """Return the path of a file that can be mapped, else all bytes."""
+        """Return the path if the file can be mapped, else all bytes."""
         return Path(self.path) if self.stream.is_local else self.whole()
 
 
 def key_of(path: str) -> str:
-    """Return the utterance id of a lattice without a key: the file name without extension and .gz.
+    """Return the utterance id of a lattice without a key: the file name without its extension and .gz.
 
-    It is "stdin" for the standard input and for ``<(command)``, whose descriptor numbers vary.
+    For standard input and for ``<(command)``, whose descriptor numbers vary, it is "stdin".
     """
     if _is_nameless(path):
         return "stdin"
@@ -162,7 +162,7 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Return the ``entries`` of a format with one lattice a file from its ``read_X``."""
+    """Return the function ``entries`` of a format with one lattice per file, given its ``read_X``."""
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
@@ -172,7 +172,7 @@ def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
             error.key = error.key or key
             yield key, error
         else:
-            yield lattice.key, lattice  # the file may have another key
+            yield lattice.key, lattice  # the key may come from the file
 
     return entries
 
@@ -183,13 +183,13 @@ def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
         yield result.key or "", result
 
 
-Pieces = bytes | Iterable[bytes]  # a whole file, or its blocks of whole lines; the last line may lack a newline
+Pieces = bytes | Iterable[bytes]  # a whole file, or blocks of complete lines; the last line may lack a newline
 
-LEAST = 64  # minimum number of bytes by which a window grows; readers look ahead less
+LEAST = 64  # minimum number of bytes by which a window grows; readers never look ahead farther
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the number of each line, from 1, the line without its newline, and whether it has one."""
+    """Yield the number of each line, from 1, the line without its newline, and whether it had one."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")
@@ -202,20 +202,20 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A part of a file that grows at its end; bytes before the next entry are dropped.
+    """A part of a file that grows at its end, while bytes before the next entry are dropped.
 
     Args:
-        pieces: The file, in pieces of any size.
+        pieces: The content of the file, in pieces of any size.
     """
 
     def __init__(self, pieces: Pieces) -> None:
         self.content = b""
-        self.at = 0  # begin of the next entry in the content
-        self.begin = 0  # begin of the content in the file
+        self.at = 0  # offset of the next entry in `content`
+        self.begin = 0  # offset of `content` in the file
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry and double the rest; return False at the end of the file."""
+        """Drop the bytes before the next entry, and double the rest; return False at the end of the file."""
         size, wanted = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < wanted and (piece := next(self._pieces, None)) is not None:

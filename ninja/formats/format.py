@@ -1,4 +1,4 @@
-"""Formats, their options and their registry, used for detection, ``--from``, ``--to``, extensions and help."""
+"""File formats, their options and their registry, for detection, ``--from``, ``--to``, extensions and help."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ninja.formats import unsupported
 from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
 
-# Modules of the formats in the order of detection, imported on demand; each ends in its FORMAT, or its FORMATS.
+# Modules of the formats, in the order of detection, which are imported on demand. Each defines FORMAT or FORMATS.
 MODULES = (
     "kaldi.archive",
     "kaldi.text_archive",
@@ -45,7 +45,7 @@ MODULES = (
     "nbest.kaldi",
     "nbest.espnet",
 )
-HEAD = 1 << 16  # bytes of a file from which its format is detected
+HEAD = 1 << 16  # number of bytes of a file from which its format is detected
 
 Field = Literal[
     "key",
@@ -63,7 +63,7 @@ Field = Literal[
     "names",
     "fields",
 ]
-# Properties of lattices, lists and networks that a format may store, as messages about losses name them.
+# Properties of lattices, lists and networks that a format may store -> their names in messages about losses.
 FIELDS: dict[Field, str] = {
     "key": "key",
     "paths": "paths and their costs",
@@ -87,21 +87,21 @@ ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 class Read:
     """The reader of a format."""
 
-    # Content, symbol table or None to make one of the words in the file, options -> the entries of the file.
+    # (content, symbol table or None for a new one, options) -> entries of the file
     entries: Callable[..., Iterator[Entry]]
-    options: type | None = None  # dataclass of ``--from NAME:OPTION=VALUE``
-    ids: bool = False  # words may be ids, of a table in the file or of the user
-    lazy: bool = False  # lattices are read on first use if ``content.late`` allows it
+    options: type | None = None  # dataclass for ``--from NAME:OPTION=VALUE``
+    ids: bool = False  # words may be ids, of a symbol table in the file or given by the user
+    lazy: bool = False  # lattices are read on first use if ``content.late`` is set
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
     """Options, symbol table and encoding of one output."""
 
-    options: Any  # of the options class of the format
+    options: Any  # instance of the options class of the format
     words: SymbolTable | None  # [default: the table of each lattice]
     encoding: str = "utf-8"
-    originals: tuple[str, ...] = ()  # paths of all sources in order, for formats that are written as they came
+    originals: tuple[str, ...] = ()  # paths of all sources in order, for formats that rewrite them
 
 
 class Encoder(Protocol):
@@ -118,7 +118,7 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class NotingEncoder(Encoder, Protocol):
-    """An encoder with messages for the user."""
+    """An encoder that has messages for the user."""
 
     def notes(self) -> list[str]:
         """Return the messages once the file is complete."""
@@ -132,20 +132,20 @@ class NoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The writer of a format: one of the first three fields, or none for Kaldi archives, which can be resumed."""
+    """The writer of a format. One of the first three fields is set; none for Kaldi archives, which can be resumed."""
 
-    encode: Callable[[Any, WriteSettings], bytes] | None = None  # of formats that are concatenated entries
-    encoder: Callable[[WriteSettings], Encoder] | None = None  # of formats with a header, footer or state
-    encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # bytes appended to named files
-    options: Callable[..., Any] = NoOptions  # dataclass of ``--to NAME:OPTION=VALUE``
-    files: Literal["one", "each", "named"] = "one"  # one for all lattices, one for each, or those of ``encode_files``
-    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # the fields stored with some options
-    also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # losses of an item that are no fields
-    key_is_field: bool = False  # keys must not have blanks
+    encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
+    encoder: Callable[[WriteSettings], Encoder] | None = None  # for formats with a header, footer or state
+    encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # file name -> bytes to append
+    options: Callable[..., Any] = NoOptions  # dataclass for ``--to NAME:OPTION=VALUE``
+    files: Literal["one", "each", "named"] = "one"  # one for all lattices, one per lattice, or as by ``encode_files``
+    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields that are stored, given options
+    also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # other losses of an item, as messages
+    key_is_field: bool = False  # keys must not contain blanks
     unique_keys: bool = False
-    encoded_keys: bool = False  # keys are text in the encoding of the file; else they may be any bytes
-    as_it_came: bool = False  # only changes the words of a file of this format; see `ninja.formats.hypotheses.document`
-    restores: bool = False  # changes only the words of lists of files of this format, which have it as their origin
+    encoded_keys: bool = False  # keys are text in the encoding of the file; otherwise they may be any bytes
+    as_it_came: bool = False  # rewrites a file of this format with new words; see `ninja.formats.hypotheses.document`
+    restores: bool = False  # rewrites only the words of lists that were read from files of this format
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class Format:
     """A file format: names, detection, reader and writer."""
 
     name: str
-    about: str  # one line for help and docs
+    about: str  # one line for help and documentation
     holds: Literal["lattice", "nbest", "network"] = "lattice"
     extensions: tuple[str, ...] = ()  # new files get the first one
     aliases: tuple[str, ...] = ()
-    mark: Callable[[bytes], object] | None = None  # tells by the first bytes whether a file has this format
-    in_folder: Callable[[bytes], object] | None = None  # stricter mark for files in a folder  [default: the mark]
-    of_folder: Callable[[str], bool] | None = None  # tells whether a folder is one source of this format
-    results: bool = False  # in a folder with lattices, such files are results and are not read
+    mark: Callable[[bytes], object] | None = None  # returns whether a file has this format, given its first bytes
+    in_folder: Callable[[bytes], object] | None = None  # stricter test for files in a folder  [default: `mark`]
+    of_folder: Callable[[str], bool] | None = None  # returns whether a folder is one source of this format
+    results: bool = False  # files are recogniser results, which are skipped if their folder also contains lattices
     keeps: frozenset[Field] = frozenset()  # fields that a file can store
     read: Read | None = None
     write: Write | None = None
@@ -180,26 +180,27 @@ class Reader:
 
     @classmethod
     def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
-        """Make a reader from the options that a user wrote.
+        """Create a reader from option values as text.
 
         Raises:
-            OptionError: An option is unknown, or its value is out of range.
+            OptionError: An option is unknown, or its value is invalid.
         """
         assert format.read is not None
         return cls(format, fill_options(format.read.options, values, format.name, encoding=encoding))
 
     def entries(self, content: Content, words: SymbolTable | None) -> Iterator[Entry]:
-        """Yield each key of a file with its lattice or its error.
+        """Yield ``(key, lattice or error)`` for each entry of a file.
 
         Args:
-            words: Symbol table that must have the words.  [default: a new one of the words that the file spells]
+            content: The file.
+            words: Symbol table that must have the words.  [default: a new table of the words in the file]
 
         Raises:
-            NinjaError: An error that ends the reading of this file.
+            NinjaError: The rest of the file cannot be read.
         """
         assert self.format.read is not None
         if self.format.read.ids and words is not None and words.grows:
-            words = None  # a growing table has no ids yet; names are added later
+            words = None  # a growing table has no ids for this file yet; its words are added later
         return self.format.read.entries(content, words, self.options)
 
 
@@ -210,16 +211,16 @@ def formats() -> Iterator[Format]:
 
 
 def formats_of(name: str) -> tuple[Format, ...]:
-    """Return the formats of a module of ``MODULES``."""
+    """Return the formats that a module of ``MODULES`` defines."""
     module = import_module(f"ninja.formats.{name}")
     return getattr(module, "FORMATS", None) or (module.FORMAT,)
 
 
 def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
-    """Return the format of a name or alias.
+    """Return the format with a name or alias.
 
     Raises:
-        OptionError: No such format can be read, or written.
+        OptionError: There is no such format, or it cannot be read or written.
     """
     known = []
     for format in formats():
@@ -227,13 +228,13 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
             if name == format.name or name in format.aliases:
                 return format
             known.append(format.name)
-    raise OptionError(f"there is no format {name!r} to {purpose}; the formats are {', '.join(known)}")
+    raise OptionError(f"there is no format {name!r} to {purpose}; available formats: {', '.join(known)}")
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
-    """Return the formats whose extension is the longest match of a file name without ``.gz``.
+    """Return the formats with the longest extension that matches a file name without ``.gz``.
 
-    Formats that are only written as they came are left out: they share the extensions of others.
+    Formats that only rewrite files are not returned, because they share the extensions of others.
     """
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
     if "." not in base:
@@ -243,7 +244,7 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
         if format.write is not None and format.write.as_it_came:
             continue
         length = max((len(end) for end in format.extensions if base.endswith(end)), default=0)
-        if length and not matches:  # the first format shares its extension with no other: skip their imports
+        if length and not matches:  # no other format has it: skip their imports
             return [format]
         matches.append((length, format))
     longest = max(length for length, _ in matches)
@@ -251,23 +252,24 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
 
 
 def by_mark(head: bytes) -> Format | None:
-    """Return the first format whose mark matches, or None.
+    """Return the first format whose `mark` matches, or None.
 
     Args:
-        head: The first ``HEAD`` bytes of the file, unpacked, or all.
+        head: The first ``HEAD`` decompressed bytes of the file, or all if it has fewer.
     """
     head = head.removeprefix(BOM)
     return next((format for format in formats() if format.mark is not None and format.mark(head)), None)
 
 
 def detect(head: bytes, name: str) -> Format | None:
-    """Return the format of a file by its mark, else by its extension, or None.
+    """Detect the format of a file from its first bytes, else from its extension; return None if it is unknown.
 
     Args:
-        head: The first ``HEAD`` bytes of the file, unpacked, or all.
+        head: The first ``HEAD`` decompressed bytes of the file, or all if it has fewer.
+        name: File name.
 
     Raises:
-        FormatError: The file is of a known kind that is not supported, such as one packed with bzip2.
+        FormatError: The file has a known but unsupported format, such as bzip2.
     """
     if (marked := by_mark(head)) is not None:
         return marked
@@ -278,7 +280,7 @@ def detect(head: bytes, name: str) -> Format | None:
 
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader of a folder that is one source, or None if its files are the sources."""
+    """Return the reader for a folder that is one source, or None if its files are separate sources."""
     with os.scandir(path) as entries:
         if not any(entry.is_dir() for entry in entries):
             return None
@@ -287,7 +289,7 @@ def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
 
 
 def reader(text: str, encoding: str = "utf-8") -> Reader:
-    """Return the reader of a format with options: ``slf``, ``slf:frame_shift=0.016``.
+    """Return the reader for a format with options, such as ``slf`` or ``slf:frame_shift=0.016``.
 
     Raises:
         OptionError: The format or an option is unknown.
@@ -311,7 +313,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
         if not equals or not option:
             raise OptionError(f"{text!r}: expected OPTION=VALUE after the colon, found {item!r}")
         if option in values:
-            raise OptionError(f"{text!r} gives {option} twice")
+            raise OptionError(f"{text!r} sets {option} twice")
         values[option] = value.strip()
     return name.strip(), values
 
@@ -319,13 +321,13 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
 def fill_options(
     options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **defaults: Any
 ) -> Options | None:
-    """Make an options dataclass, if there is one, from the texts of its fields.
+    """Create an options dataclass from the texts of its fields; return None if the format has no options.
 
-    Items of lists are joined by ``+``; ``none`` is None. `defaults` that are no fields of the dataclass are ignored.
+    List items are separated by ``+``, and ``none`` stands for None. `defaults` for missing fields are ignored.
     """
     if options is None:
         if values:
-            raise OptionError(f"{name} has no option {next(iter(values))!r}; it has none")
+            raise OptionError(f"{name} has no option {next(iter(values))!r}; it has no options")
         return None
     fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
     kinds = typing.get_type_hints(options) if values else {}  # slower than reading a small lattice
@@ -342,7 +344,7 @@ def fill_options(
 
 
 def _value(text: str, kind: Any) -> Any:
-    """Convert a text to a type."""
+    """Convert a text to a value of a type."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         if text.lower() == _NONE and type(None) in parts:

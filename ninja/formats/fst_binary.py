@@ -1,4 +1,4 @@
-"""OpenFst's own binary files: FSTs of the arc types standard, log and log64; vector and const ones are read."""
+"""OpenFst's binary files, with the arc types standard, log and log64; vector and const FSTs can be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ninja.lattice.arrays import frozen
 from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
-MAGIC = b"\xd6\xfd\xb2\x7e"  # Kaldi's lattices begin so too; the arc type tells them apart
+MAGIC = b"\xd6\xfd\xb2\x7e"  # Kaldi's lattices also begin with it, but have other arc types
 SYMBOLS_MAGIC = 2125658996
 
 CostName = Literal["total", "graph", "acoustic"]
@@ -32,9 +32,9 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class OpenfstOptions:
-    """Options of reading an OpenFst file."""
+    """Options for reading an OpenFst file."""
 
-    words: Side = "output"  # labels that become the words; the others are dropped
+    words: Side = "output"  # side whose labels become the words; the labels of the other side are dropped
 
     def __post_init__(self) -> None:
         check_choice("words", self.words, "output", "input")
@@ -43,31 +43,32 @@ class OpenfstOptions:
 def read_fst(content: bytes, key: str, path: str | None = None, options: OpenfstOptions = OpenfstOptions()) -> Lattice:
     """Read a lattice from the bytes of an OpenFst file.
 
-    Words are the output labels (input labels are dropped), graph costs the weights, acoustic costs 0. An attached
-    output symbol table becomes the lattice's, or an input one where every arc has the same label on both sides. Arcs of
-    infinite weight, the semiring's zero, are left out.
+    By default, output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic
+    costs are 0. An attached output symbol table becomes that of the lattice, as does an input symbol table if every arc
+    has the same label on both sides. Arcs of infinite weight (the zero of the semiring) are dropped.
 
     Raises:
-        FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
-        LatticeError: A cycle, no start, no final state, a weight of NaN or -infinity, a negative label.
+        FormatError: The file is not a vector or const FST with one of the three arc types, is damaged, is incomplete,
+            or continues after the FST.
+        LatticeError: The FST has a cycle, no start, no final state, a weight of NaN or -infinity, or a negative label.
 
     Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), const-fst.h (ConstFstImpl::Read), fst.cc (FstHeader).
     """
     image = parse_image(content, key, path)
     if image.end != len(content):
-        left = len(content) - image.end
-        raise FormatError(f"{left} bytes follow the end of the FST", path, key=key or None, byte=image.end)
+        rest = len(content) - image.end
+        raise FormatError(f"{rest} bytes follow the end of the FST", path, key=key or None, byte=image.end)
     return _lattice(image, key, path, options.words)
 
 
 def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -> tuple[Lattice | LatticeError, int]:
-    """Read a lattice from an image at an offset of other bytes.
+    """Read a lattice from the FST image that begins at a byte offset.
 
     Returns:
-        The lattice, or its error; and the offset at which the image ends.
+        The lattice or its error, and the offset at which the image ends.
 
     Raises:
-        FormatError: The image is damaged or of another kind of FST, so that its end is unknown.
+        FormatError: The image is damaged or not supported, so that its end is unknown.
     """
     image, end = parse_image_at(content, begin, key, path)
     if isinstance(image, LatticeError):
@@ -84,14 +85,14 @@ def _lattice(image: Image, key: str, path: str | None, side: Side = "output") ->
     symbols, others = image.output_symbols, image.input_symbols
     if side == "input":
         symbols, others = others, symbols
-    # The table of the other side serves where the labels of both sides are equal.
+    # Use the table of the other side if the labels of both sides are equal.
     if symbols is None and np.array_equal(fst.ilabel, fst.olabel):
         symbols = others
     words = None if symbols is None else _table(symbols, key, path)
-    # Costs beyond float32, possible in log64 only, become infinite and are refused as such.
+    # Costs that exceed float32, which only log64 can have, become infinite and are then rejected.
     with np.errstate(over="ignore"):
         graph, final_graph = fst.cost.astype(np.float32), fst.final_cost.astype(np.float32)
-    if (large := np.isposinf(final_graph) & np.isfinite(fst.final_cost)).any():  # it would not be final
+    if (large := np.isposinf(final_graph) & np.isfinite(fst.final_cost)).any():  # the state would not be final
         state = int(np.flatnonzero(large)[0])
         message = f"state {state} has the final weight {fst.final_cost[state]:g}, more than a float32 holds"
         raise LatticeError(message, path, key=key or None)
@@ -120,17 +121,18 @@ def write_fst(
     acoustic_scale: float = 1.0,
     symbols: SymbolTable | None = None,
 ) -> bytes:
-    """Write a lattice as an OpenFst file: a word acceptor with one cost, without alignments.
+    """Encode a lattice as an OpenFst file: a word acceptor with one cost per arc, without alignments.
 
     Args:
-        arc_type: Semiring; decides the width of weights.
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" alone.
-        acoustic_scale: Factor of the acoustic cost in "total"; must be 1 with one cost alone.
-        symbols: Symbol table of the words, written for both labels.
+        lattice: Any lattice.
+        arc_type: Arc type, which determines the semiring and the precision of weights.
+        costs: Weight of an arc: "total" for ``acoustic_scale * acoustic + graph``, else the "graph" or "acoustic" cost.
+        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 for a single cost.
+        symbols: Symbol table of the words, to be written for both labels.
 
     Raises:
-        OptionError: An argument has another value.
-        LatticeError: A cost overflows the weight type.
+        OptionError: An argument has an invalid value.
+        LatticeError: A cost exceeds the range of the weight type.
     """
     table = b"" if symbols is None else _symbols_image(lattice, symbols)
     cost, final_cost = weights(lattice, arc_type, costs, acoustic_scale)
@@ -141,10 +143,10 @@ def write_fst(
 def weights(
     lattice: Lattice, arc_type: ArcType, costs: CostName, acoustic_scale: float = 1.0
 ) -> tuple[Float64, Float64]:
-    """Return the single cost of each arc and each final state, checked against the range of the arc type.
+    """Compute one cost per arc and final state, and check that it is within the range of the arc type.
 
     Returns:
-        Costs of arcs and of final states, +inf = not final; float64 [num_arcs] and [num_states].
+        Arc costs, float64 [num_arcs], and final costs, float64 [num_states], where +inf = not final.
     """
     check_choice("arc_type", arc_type, "standard", "log", "log64")
     final = np.flatnonzero(lattice.is_final)
@@ -154,12 +156,12 @@ def weights(
         ends = lattice.final_graph[final], lattice.final_acoustic[final]
         final_cost[final] = one_cost(*ends, costs, acoustic_scale)
     _refuse_large(cost, arc_type, lambda arc: f"arc {arc}", lattice.key)
-    _refuse_large(final_cost[final], arc_type, lambda place: f"ending in state {final[place]}", lattice.key)
+    _refuse_large(final_cost[final], arc_type, lambda index: f"ending in state {final[index]}", lattice.key)
     return cost, final_cost
 
 
 def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], key: str) -> None:
-    """Raise LatticeError for costs that overflow the weight type: an infinite weight would remove the arc."""
+    """Raise LatticeError if a cost overflows the weight type, because an infinite weight would remove the arc."""
     width = np.float64 if arc_type == "log64" else np.float32
     with np.errstate(over="ignore"):
         fits = np.isfinite(cost.astype(width))
@@ -171,7 +173,7 @@ def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], 
 
 
 def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
-    """Return a symbol table as OpenFst writes it, after checking that it has all words of a lattice.
+    """Encode a symbol table as OpenFst does, after checking that it has all words of a lattice.
 
     Source: OpenFst 1.8.4, symbol-table.cc (SymbolTableImpl::Write).
     """
@@ -181,14 +183,14 @@ def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
     return _table_image(symbols, len(symbols))
 
 
-@lru_cache(maxsize=1)  # many lattices in a row have one table
+@lru_cache(maxsize=1)  # consecutive lattices usually share a table
 def _table_image(symbols: SymbolTable, count: int) -> bytes:
-    """Return the bytes of a symbol table; `count`, its size, makes the cache miss when the table has grown."""
+    """Encode a symbol table; its size `count` makes the cache miss after the table has grown."""
     name = b"words"
-    # The id of the next symbol in OpenFst.
+    # OpenFst stores the id of the next symbol.
     next_id = max((number for _, number in symbols), default=-1) + 1
     pieces = [struct.pack(f"<ii{len(name)}sqq", SYMBOLS_MAGIC, len(name), name, next_id, count)]
-    # Ids numbered from 0 without a gap come first and in order, as the reader assumes.
+    # The ids from 0 without a gap must come first and in order, as OpenFst's reader assumes.
     for word, number in sorted(symbols, key=itemgetter(1)):
         spelled = word.encode()
         pieces.append(struct.pack(f"<i{len(spelled)}sq", len(spelled), spelled, number))
@@ -205,16 +207,16 @@ def _is_image(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FstWriteOptions(OneCost):
-    """Options of FSTs, also of those in archives."""
+    """Options for writing FSTs, to files or archives."""
 
     arc_type: Literal["standard", "log", "log64"] = "standard"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenfstWriteOptions(FstWriteOptions):
-    """Options of an OpenFst file."""
+    """Options for writing an OpenFst file."""
 
-    symbols: bool = False  # put the symbol table of the words into the file
+    symbols: bool = False  # attach the symbol table of the words
 
 
 def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
@@ -224,7 +226,7 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     if options.symbols:
         symbols = lattice.words if settings.words is None else settings.words
         if symbols is None:
-            raise SymbolError("the words have no names to write; give their symbol table (--words)", key=lattice.key)
+            raise SymbolError("symbols=true needs the symbol table of the words; give it (--words)", key=lattice.key)
     return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 
@@ -235,7 +237,7 @@ def _kept(keeps: frozenset[Field], options: OpenfstWriteOptions) -> frozenset[Fi
 
 FORMAT = Format(
     name="openfst",
-    about="FST of OpenFst in its binary form, one a file",
+    about="OpenFst's binary FST, one per file",
     extensions=(".fst", ".fsa"),
     mark=_is_image,
     read=Read(_entries, OpenfstOptions, ids=True),

@@ -1,4 +1,4 @@
-"""Binary images of OpenFst: vector and const FSTs of the arc types standard, log and log64, as ``Fst``."""
+"""OpenFst's binary images: vector and const FSTs with the arc types standard, log and log64, as ``Fst``."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Symbols = list[tuple[bytes, int]]  # names and ids
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The contents of an image of an acyclic FST."""
+    """An acyclic FST that was parsed from an image."""
 
-    fst: Fst  # its states in topological order
-    end: int  # where the image ends
+    fst: Fst  # with states in topological order
+    end: int  # byte offset of the end of the image
     input_symbols: Symbols | None
     output_symbols: Symbols | None
 
 
 def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") -> bytes:
-    """Return the binary image of an FST whose start is state 0."""
+    """Encode an FST whose start is state 0 as a binary image."""
     return _core.write_image(
         arc_type, fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.cost, fst.final_cost, symbols
     )
 
 
 def parse_image(content: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Image:
-    """Parse the image of an acyclic FST, which begins at a byte.
+    """Parse the image of an acyclic FST that begins at a byte offset.
 
-    States in topological order keep their numbers; otherwise those reachable from the start are sorted. Arcs of
-    infinite weight, the semiring's zero, are left out: no path can take them.
+    If states are not in topological order, those reachable from the start are sorted. Arcs of infinite weight (the zero
+    of the semiring) are dropped, because no path can take them.
 
     Raises:
-        FormatError: The image is damaged or of another kind of FST.
-        LatticeError: A cycle, no start, a weight of NaN or -infinity, a negative label.
+        FormatError: The image is damaged or not supported.
+        LatticeError: The FST has a cycle, no start, a weight of NaN or -infinity, or a negative label.
     """
     image, _ = parse_image_at(content, begin, key, path)
     if isinstance(image, LatticeError):
@@ -50,7 +50,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
 
 
 def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tuple[Image | LatticeError, int]:
-    """Parse an image as `parse_image` does; return it, or why it is not a lattice, and where it ends."""
+    """Parse an image as `parse_image` does; return the image or its LatticeError, and the byte offset of its end."""
     error, byte, size, fields = _core.parse_image(content, begin)
     if error and byte >= 0:
         raise FormatError(error, path, key=key or None, byte=begin + byte)
@@ -62,11 +62,12 @@ def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tu
 
 
 def parse_transducer(content: bytes, path: str | None = None) -> Fst:
-    """Parse the bytes of an OpenFst file; the FST may have cycles, its arcs come in the order of their input labels.
+    """Parse the bytes of an OpenFst file. The FST may have cycles; arcs are sorted by input label.
 
     Raises:
-        FormatError: Not a vector or const FST of the three arc types, damaged, cut short, or followed by more bytes.
-        LatticeError: It has no start, a NaN or infinite weight or a negative label.
+        FormatError: The file is not a vector or const FST with one of the three arc types, is damaged, is incomplete,
+            or continues after the FST.
+        LatticeError: The FST has no start, a NaN or infinite weight, or a negative label.
     """
     error, byte, fields = _core.parse_machine(content)
     if error and byte >= 0:
@@ -78,7 +79,7 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
 
 
 def read_transducer(path: str | os.PathLike[str]) -> Fst:
-    """Read an OpenFst file, packed with gzip or not; ``-`` is the standard input."""
+    """Read an OpenFst file, which may be compressed with gzip; ``-`` is standard input."""
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
         return parse_transducer(stream.rest(), name)

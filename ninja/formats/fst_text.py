@@ -1,4 +1,4 @@
-"""OpenFst's text: the lines that fstprint prints and fstcompile takes, with or without symbol tables.
+"""OpenFst's text format, as printed by fstprint and compiled by fstcompile, with or without symbol tables.
 
 Not read: input labels of a transducer.
 """
@@ -32,12 +32,12 @@ _WEIGHT = re.compile(
     rb"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|[nN]a[nN]|BadNumber)"
 )
 _PAIR = re.compile(rb"(?=.*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?")  # costs of Kaldi's lattices
-_FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # faults that the kernel finds
+_FIELDS, _STATE, _EMPTY, _LOST = 1, 2, 4, 5  # error codes of the kernel
 
 
 @dataclass(frozen=True, slots=True)
 class FstTextOptions:
-    """Options of reading an FST in text."""
+    """Options for reading an FST in text format."""
 
     acceptor: bool | None = None  # one label per arc  [default: detected from the lines]
     labels: Literal["auto", "ids", "words"] = "auto"  # auto: ids if every label is an integer
@@ -46,7 +46,7 @@ class FstTextOptions:
     def __post_init__(self) -> None:
         textual.check_encoding(self.encoding)
         if self.labels not in ("auto", "ids", "words"):
-            raise OptionError(f"labels is {self.labels!r}, but one of auto, ids, words is needed")
+            raise OptionError(f"labels is {self.labels!r}, but must be one of auto, ids, words")
 
 
 def read_fst_text(
@@ -58,18 +58,27 @@ def read_fst_text(
     *,
     line: int = 1,
 ) -> Lattice:
-    """Read the lattice of an FST in text.
+    """Read a lattice from an FST in text format.
 
-    Words are the output labels (input labels are dropped), graph costs the weights, acoustic costs 0. The first line's
-    state is the start. States in topological order keep their order; otherwise those that can be reached are sorted.
-    Without `words` (``--osymbols``) ids stay ids, and words get a table of their own. ``line`` numbers the first line.
+    Output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic costs are 0.
+    The source state of the first line is the start. If states are not in topological order, the reachable ones are
+    sorted. Without `words` (``--osymbols``), ids remain ids, and words get a new symbol table.
+
+    The file has no end mark: a truncated file is detected only if its last line lacks a newline, or a state has no line
+    although an arc enters it (fstprint writes at least one line per state).
+
+    Args:
+        content: The whole file, or a part of it.
+        key: Utterance id.
+        path: File name for messages.
+        words: Symbol table of the output labels.
+        options: Options of the format.
+        line: Number of the first line, for messages.
 
     Raises:
-        FormatError: A line that is neither an arc nor a final state, lines of an acceptor and a transducer at once,
-            names before integers, which may be words of weights or input labels of word ids, or a file cut short: the
-            last line does not end, or a state that is entered has no line, as fstprint gives each. There is no other
-            mark of the end: where each state still has one, missing arcs or final states go unseen.
-        LatticeError: A cycle, no final state, an infinite or NaN weight of an arc.
+        FormatError: A line is neither an arc nor a final state, acceptor and transducer lines are mixed, names are
+            followed by integers that may be weights or word ids, or the file is truncated.
+        LatticeError: The FST has a cycle, no final state, or an infinite or NaN arc weight.
         SymbolError: A word is not in ``words``.
 
     Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
@@ -80,7 +89,7 @@ def read_fst_text(
     spelled = options.labels == "words" or words is not None
     fault, at, field, count, machine = _formats.read_fst_text(content, line, acceptor=acceptor, spelled=spelled)
     if machine is None:
-        raise _refusal(fault, at, field, count, naming, "an acceptor" if acceptor else "a transducer")
+        raise _error(fault, at, field, count, naming, "an acceptor" if acceptor else "a transducer")
     labels, ids, begin, dst, place, costs, final = machine
     table = None
     if ids is None or spelled:
@@ -90,23 +99,26 @@ def read_fst_text(
     return lattice if table is None else lattice.with_words(table)
 
 
-def _refusal(
+def _error(
     fault: int, line: int, field: bytes, count: int, naming: textual.Naming, kind: str
 ) -> FormatError | LatticeError:
-    """Return the error that a fault of the kernel is."""
+    """Return the error for an error code of the kernel."""
     if fault == _EMPTY:
         return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
     if fault == _FIELDS:
-        message = f"{count} fields, which neither an arc nor a final state of {kind} has"
+        message = f"the line has {count} fields, but neither an arc nor a final state of {kind} has as many"
     elif fault == _LOST:
-        message = f"state {field.decode()} has no line, so the file may be cut short; a dead end has one with Infinity"
+        message = f"state {field.decode()} has no line; is the file truncated? A dead end needs a line with Infinity"
     else:
         message = f"{_shown(field)} is not a {'state' if fault == _STATE else 'weight'}"
     return FormatError(message, naming.path, key=naming.key, line=line)
 
 
 def _is_acceptor(content: bytes, naming: textual.Naming, options: FstTextOptions, line: int) -> bool:
-    """Tell whether arcs have one label, by option or lines; four fields may be two labels, or one and a weight."""
+    """Return whether arcs have one label, from the options or the lines.
+
+    Arcs with four fields are ambiguous: they have two labels, or a label and a weight.
+    """
     if options.acceptor is not None:
         return options.acceptor
     three, five, integers, weights, fourth = _formats.look_at_fst_text(content)
@@ -116,8 +128,8 @@ def _is_acceptor(content: bytes, naming: textual.Naming, options: FstTextOptions
         named = _NAMED.search(content) if options.labels == "auto" else None
         if named is not None:
             message = (
-                f"{_shown(named[1])} is a name and {_shown(named[2])} an integer: a word and its weight, or an input "
-                "label and the id of a word? Say --from fst-text:acceptor=true or acceptor=false"
+                f"{_shown(named[1])} and {_shown(named[2])} may be a word and its weight, or an input label and a word "
+                "id; give --from fst-text:acceptor=true or --from fst-text:acceptor=false"
             )
             raise FormatError(message, naming.path, key=naming.key, line=line + content.count(b"\n", 0, named.start(1)))
         return False
@@ -133,7 +145,7 @@ def _shown(text: bytes) -> str:
 def _ids(
     labels: list[tuple[bytes, int]], naming: textual.Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
-    """Return the word id of each label, which count from 1, int32 [labels + 1], and the symbol table."""
+    """Return the word id of each label, int32 [num_labels + 1] with labels counted from 1, and the symbol table."""
     ids = options.labels == "ids" or (
         options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
     )
@@ -141,14 +153,14 @@ def _ids(
         for label, line in labels:
             if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; does the line lack one? A word it is with fst-text:labels=words"
+                    f"{_shown(label)} is not a label; does the line lack one? For words, give fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()
-        given, table = naming.table([(label, line) for label, line in labels if label != null])
-        number = np.zeros(len(labels) + 1, np.int32)  # epsilon
-        number[[place for place, (label, _) in enumerate(labels, start=1) if label != null]] = given[1:]
-        return number, table
+        id_of_name, table = naming.table([(label, line) for label, line in labels if label != null])
+        word = np.zeros(len(labels) + 1, np.int32)  # epsilon
+        word[[index for index, (label, _) in enumerate(labels, start=1) if label != null]] = id_of_name[1:]
+        return word, table
     for label, line in labels:
         if not _INTEGER.fullmatch(label) or int(label) > LARGEST_ID:
             raise FormatError(f"{_shown(label)} is not a label", naming.path, key=naming.key, line=line)
@@ -162,10 +174,10 @@ def _ids(
 
 @dataclass(frozen=True, slots=True)
 class FstTextWriteOptions(textual.OneCost):
-    """Options of ``write_fst_text``."""
+    """Options for ``write_fst_text``."""
 
-    labels: Literal["ids", "words"] = "ids"  # ids of words, or their names, epsilon <eps>
-    acceptor: bool = False  # one label an arc, for fstcompile --acceptor, rather than the word twice
+    labels: Literal["ids", "words"] = "ids"  # word ids, or words, with <eps> for epsilon
+    acceptor: bool = False  # write one label per arc, for fstcompile --acceptor, instead of the word twice
 
 
 def write_fst_text(
@@ -174,14 +186,14 @@ def write_fst_text(
     options: FstTextWriteOptions = FstTextWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Return a lattice as an FST in text: a word acceptor with one cost; alignments and times stay behind.
+    """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments and times.
 
-    Weights have the digits that read back as the same cost; those of 0 are left out, as fstprint does.
+    Weights have the fewest digits that are read as the same cost; as in fstprint, a weight of 0 is omitted.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
     if options.labels not in ("ids", "words"):
-        raise OptionError(f"labels is {options.labels!r}, but ids or words is needed")
+        raise OptionError(f"labels is {options.labels!r}, but must be ids or words")
     costs, scale = options.costs, options.acoustic_scale
     if options.labels == "ids":
         names = [str(number) for number in lattice.word.tolist()]
@@ -205,19 +217,19 @@ def write_fst_text(
         if state in end_of:
             rows.append(f"{state}{end_of[state]}\n")
         elif begin[state] == begin[state + 1]:
-            rows.append(f"{state}\tInfinity\n")  # a dead end, which no other line may mention
+            rows.append(f"{state}\tInfinity\n")  # a dead end, which may have no other line
     return "".join(rows).encode(encoding)
 
 
 def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
-    """Return each cost with the tab before it, or nothing where it is 0."""
+    """Return each cost with a tab before it, or an empty string if it is 0."""
     return [f"\t{value!s}" if value else "" for value in cost.astype(np.float32)]
 
 
 def begins_fst_text(head: bytes) -> bool:
-    """Tell whether the first line of a file is an arc, or its only one a state.
+    """Return whether the first line of a file is an arc, or its only line is a state.
 
-    Four fields with a pair of costs are an arc of a lattice of Kaldi's, not of an FST.
+    A line with four fields, of which the last is a pair of costs, is an arc of a Kaldi lattice, not of an FST.
     """
     rows = [fields for row in head.split(b"\n", 100) if (fields := row.split())][:2]
     if not rows or not _fits(rows[0]):
@@ -229,14 +241,14 @@ def begins_fst_text(head: bytes) -> bool:
 
 
 def all_fst_text(head: bytes) -> bool:
-    """Tell whether all lines are arcs and states, as not all lines of other tables of numbers are."""
+    """Return whether all lines are arcs or states, which is not the case for other tables of numbers."""
     head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
     rows = [fields for row in head.split(b"\n") if (fields := row.split())]
     return len(rows[0]) > 2 and all(map(_fits, rows))
 
 
 def _fits(fields: list[bytes]) -> bool:
-    """Tell whether the fields of a line are those of an arc or a final state."""
+    """Return whether the fields of a line are those of an arc or a final state."""
     if not _STATE_ID.fullmatch(fields[0]) or len(fields) > 5:
         return False
     if len(fields) <= 2:
@@ -257,18 +269,18 @@ def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Fi
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Return the loss of names that are read as ids: all are numbers."""
+    """Report a loss if all words are numbers, which are read as ids."""
     if settings.options.labels == "ids":
         return []
     names = used_names(lattice, settings.words)
     if names and all(name.isascii() and name.isdigit() for name in names):
-        return ["names of words (numbers are read as ids)"]
+        return ["word names (numbers are read as ids)"]
     return []
 
 
 FORMAT = Format(
     name="fst-text",
-    about="FST in the text of fstprint (AT&T), one a file",
+    about="FST in the text format of fstprint (AT&T), one per file",
     extensions=(".att", ".fst.txt", ".fsa"),
     aliases=("att",),
     mark=begins_fst_text,

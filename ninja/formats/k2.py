@@ -1,6 +1,6 @@
-"""Lattices of k2: an Fsa or FsaVec in a file of ``torch.save(fsa.as_dict(), FILE)``, read and written without k2.
+"""k2 lattices: an Fsa or FsaVec saved by ``torch.save(fsa.as_dict(), FILE)``, read and written without k2.
 
-Not read: attributes of arcs and of the file other than scores, words, symbol tables and the attribute of Ninja.
+Not read: attributes of arcs and of the file other than scores, words, symbol tables and Ninja's own attribute.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ FINAL = -1  # k2's label of arcs into the final state
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
-EXTRAS = "ninja"  # attribute with keys, alignments and times, which k2 keeps
+EXTRAS = "ninja"  # attribute with keys, alignments and times, which k2 preserves
 VERSION = 1
 NO_LABELS = frozen(np.zeros(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
 class K2Options:
-    """Options of reading a k2 file."""
+    """Options for reading a k2 file."""
 
-    costs: Literal["acoustic", "graph"] = "acoustic"  # cost that scores become in a file without lm_scores
-    words: Literal["auto", "aux_labels", "labels"] = "auto"  # labels that are the words; auto: aux_labels, if present
+    costs: Literal["acoustic", "graph"] = "acoustic"  # type of cost of the scores in a file without lm_scores
+    words: Literal["auto", "aux_labels", "labels"] = "auto"  # labels with the words; auto: aux_labels, if present
 
     def __post_init__(self) -> None:
         check_choice("costs", self.costs, "acoustic", "graph")
@@ -53,15 +53,16 @@ def read_k2s(
     options: K2Options = K2Options(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read all lattices of a k2 file; a ``Path`` is mapped and must not change meanwhile.
+    """Read all lattices of a k2 file. A ``Path`` is mapped, and must not change while its lattices are in use.
 
-    Costs are negated scores: lm_scores become the graph cost, the rest of the score the acoustic cost. Arcs into the
-    final state become final costs. States in topological order keep their numbers; otherwise the reachable ones are
-    sorted. An arc with several words (ragged aux_labels) becomes several arcs, with the costs on the first. Keys are
-    those in the attribute of Ninja, else ``key_of`` makes them from the numbers of the FSAs, from 1.
+    Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
+    into the final state become final costs. If states are not in topological order, the reachable ones are sorted. An
+    arc with several words (ragged aux_labels) becomes several arcs, the first of which has the costs. Keys come from
+    Ninja's attribute, else from ``key_of``, which is called with the number of the FSA, from 1.
 
     Raises:
-        FormatError: Not a k2 file, damaged, or with objects other than tensors, numbers, strings and containers.
+        FormatError: The file is not a k2 file, is damaged, or contains objects other than tensors, numbers, strings and
+            containers.
 
     Source: k2, k2/python/k2/fsa.py (as_dict, from_dict), k2/csrc/fsa_utils.h (FsaToTensor, FsaVecToTensor).
     """
@@ -72,13 +73,13 @@ def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] 
     """Convert a ``k2.Fsa``, or the dictionary of its ``as_dict()``, as ``read_k2s`` does.
 
     Raises:
-        OptionError: The number of keys is not that of the lattices.
-        FormatError: It is no Fsa, or its arcs and attributes do not fit each other.
+        OptionError: The number of keys differs from the number of lattices.
+        FormatError: The argument is not an Fsa, or its arcs and attributes are inconsistent.
         LatticeError: An FSA is not a lattice.
     """
     machines = k2_file.from_fsa(fsa)
     if keys is not None and len(keys) != machines.count:
-        raise OptionError(f"{len(keys)} keys, but {machines.count} lattices")
+        raise OptionError(f"there are {len(keys)} keys, but {machines.count} lattices; give one key per lattice")
     lattices = []
     for lattice in _lattices(machines, None, options, str if keys is None else lambda number: keys[number - 1]):
         if isinstance(lattice, NinjaError):
@@ -107,7 +108,7 @@ class _Reader:
         self._options = options
         aux = machines.attributes.get("aux_labels")
         if options.words == "aux_labels" and aux is None:
-            raise FormatError("no aux_labels in the file; read the labels as words (words=labels)", path)
+            raise FormatError("the file has no aux_labels; to read the labels as words, use words=labels", path)
         self.extras = _read_extras(machines, path)
         self._from_labels = aux is None or options.words == "labels"
         self._machines, self._word = k2_file.one_word_each(machines, None if self._from_labels else aux, path)
@@ -141,13 +142,13 @@ class _Reader:
 
 
 def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
-    """Return the arcs of an Fsa, int32 [arcs, 4], their words, LM and acoustic scores."""
+    """Return the arcs of an Fsa, int32 [num_arcs, 4], and their words, LM scores and acoustic scores."""
     final = np.flatnonzero(lattice.is_final)
     if not len(final):
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
     num_arcs = lattice.num_arcs + len(final)
     src = lattice.src
-    place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # after the final arcs of earlier states
+    place = np.arange(lattice.num_arcs) + np.searchsorted(final, src)  # index, counting final arcs of earlier states
     end = lattice.arc_begin[final + 1] + np.arange(len(final))
     arcs = np.empty((num_arcs, 4), np.int32)
     word = np.full(num_arcs, FINAL, np.int32)
@@ -161,7 +162,7 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
     with np.errstate(over="ignore"):
         score = 0 - (graph + acoustic)
     if not np.isfinite(score).all():
-        raise LatticeError("graph and acoustic cost of an arc add up to more than float32 holds", key=lattice.key)
+        raise LatticeError("the sum of the costs of an arc exceeds the range of float32", key=lattice.key)
     arcs[:, 3] = score.view(np.int32)
     return arcs, word, 0 - graph, 0 - acoustic
 
@@ -186,16 +187,17 @@ def _is_k2(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class K2WriteOptions:
-    """Options of a k2 file."""
+    """Options for writing a k2 file."""
 
-    extras: bool = True  # write keys, alignments and times as an attribute, which k2 keeps
+    extras: bool = True  # write keys, alignments and times as an attribute, which k2 preserves
 
 
 class K2Encoder:
-    """Writer of an FsaVec, which begins with counts of all lattices: they are kept in memory until the end.
+    """Encoder of an FsaVec. All lattices are kept in memory, because the file begins with their sizes.
 
-    Scores are ``-(graph + acoustic)``, lm_scores ``-graph``, am_scores ``-acoustic``. Words are the aux_labels, and the
-    labels unless a raw lattice has its alignment there. Final costs become arcs with label -1 into the final state.
+    Scores are ``-(graph + acoustic)``, lm_scores are ``-graph`` and am_scores are ``-acoustic``. The aux_labels are the
+    words; the labels are the alignment of a raw lattice, else the words. Final costs become arcs with label -1 into the
+    final state.
     """
 
     def __init__(self, settings: WriteSettings) -> None:
@@ -204,13 +206,13 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice; it is written at the end."""
+        """Convert a lattice, which is written at the end."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
 
     def end(self) -> bytes:
-        """Return the file."""
+        """Return the bytes of the file."""
         arcs, columns = _joined(self._lattices, self._tables)
         others = {}
         if self._extras:
@@ -220,10 +222,10 @@ class K2Encoder:
 
 
 def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
-    """Return lattices as the arrays of an FsaVec, by their names in ``k2.Fsa.from_dict``; see `K2Encoder`.
+    """Convert lattices to the arrays of an FsaVec, named as for ``k2.Fsa.from_dict``; see `K2Encoder`.
 
     Raises:
-        LatticeError: No state of a lattice is final, or costs or counts overflow the types of k2.
+        LatticeError: A lattice has no final state, or costs or counts exceed the types of k2.
     """
     arcs, columns = _joined(lattices, [_arcs(lattice) for lattice in lattices])
     return {"arcs": arcs, **columns}
@@ -243,7 +245,7 @@ def _joined(
     states = np.cumsum([0, *(lattice.num_states + 1 for lattice in lattices)])
     begins = np.cumsum([0, *(len(table[0]) for table in tables)])
     if max(states[-1], 4 * begins[-1]) > np.iinfo(np.int32).max:
-        raise LatticeError("too many arcs for one FsaVec, whose counts are int32; write fewer lattices a file")
+        raise LatticeError("too many arcs for one FsaVec, whose counts are int32; write fewer lattices per file")
     return np.concatenate([[len(lattices), 0], states, begins, arcs.ravel()]).astype(np.int32), columns
 
 
@@ -253,28 +255,28 @@ def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
 
 @dataclass(frozen=True, slots=True)
 class _Extras:
-    """The attribute of Ninja, checked against the arcs of the file."""
+    """Ninja's attribute, after it was checked against the arcs of the file."""
 
     keys: Sequence[str]
     kinds: Sequence[str]
     frame_shifts: Sequence[float | None]
-    arc_first: Int64  # [lattices + 1], arcs of the lattices before
-    state_first: Int64  # [lattices + 1]
-    ali_begin: Int64  # [all arcs + 1]
+    arc_first: Int64  # [num_lattices + 1], offsets of the arcs of each lattice
+    state_first: Int64  # [num_lattices + 1], offsets of the states
+    ali_begin: Int64  # [total number of arcs + 1]
     ali: Int32
-    final_ali_begin: Int64  # [all states + 1]
+    final_ali_begin: Int64  # [total number of states + 1]
     final_ali: Int32
-    timed: Sequence[bool]
-    time: Int32  # [all states]; empty if no lattice has times
+    timed: Sequence[bool]  # [num_lattices], whether a lattice has times
+    time: Int32  # [total number of states]; empty if no lattice has times
 
     def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
-        """Tell whether a lattice has as many arcs and states as when it was written."""
+        """Return whether a lattice has as many arcs and states as when it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
         return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
 
     def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
-        """Make a lattice with its alignment, times and kind."""
+        """Create a lattice with its alignment, times and kind."""
         first, last = self.arc_first[number], self.arc_first[number + 1]
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]
@@ -294,7 +296,7 @@ class _Extras:
 
 
 def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
-    """Return the attribute of lattices whose rows of arcs are int32 [arcs, 4]."""
+    """Return the attribute for lattices, given their arcs in k2's format, int32 [num_arcs, 4]."""
 
     def joined(pieces: list[npt.NDArray[Any]]) -> Int32:
         return np.concatenate([NO_LABELS, *pieces]).astype(np.int32)
@@ -304,7 +306,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
     return {
         "version": VERSION,
         "fingerprint": _fingerprint(arcs),
-        # One string: torch is slow with many small ones.
+        # A single string, because torch is slow with many small ones.
         "lattices": json.dumps([[one.key, one.kind, one.frame_shift, one.time is not None] for one in lattices]),
         "arcs": joined([np.array([lattice.num_arcs]) for lattice in lattices]),
         "states": joined([np.array([lattice.num_states]) for lattice in lattices]),
@@ -317,7 +319,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return the attribute of a file, or None if there is none or k2 has changed the arcs since it was written."""
+    """Return Ninja's attribute of a file, or None if there is none or the arcs have changed since it was written."""
     fields = machines.others.get(EXTRAS)
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         return None
@@ -335,10 +337,10 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     def numbers(name: str, length: int) -> Int32:
         tensor = fields[name]
         if not isinstance(tensor, Tensor) or not tensor.is_plain:  # strides of 0 could claim any length
-            raise ValueError(f"{name} is not written as a plain tensor is")
+            raise ValueError(f"{name} is not a contiguous tensor")
         array: Int32 = tensor.array()
         if array.dtype != np.int32 or array.shape != ((length,) if length >= 0 else array.shape) or array.ndim != 1:
-            raise ValueError(f"{name} is not [{length}] int32")
+            raise ValueError(f"{name} is not an int32 tensor of shape [{length}]")
         return array
 
     def begins(lengths: Int32, pool: Int32) -> Int64:
@@ -347,7 +349,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
             raise ValueError("the lengths of alignments do not add up")
         return begin
 
-    # Each row is an arc unless it enters the final state, which is not a state of the lattice.
+    # A row is an arc unless it enters the final state, which is not a state of the lattice.
     states, arcs = numbers("states", count), numbers("arcs", count)
     rows = machines.arcs.reshape(-1, 4)
     ends = np.concatenate([[0], np.cumsum(rows[:, 2] == -1)])[machines.arc_begin]
@@ -361,7 +363,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
         raise ValueError(f"{len(records)} lattices, but {count} FSAs")
     keys, kinds, shifts, timed = (tuple(column) for column in zip(*records, strict=True)) if records else ((),) * 4
     if not all(type(key) is str for key in keys) or not all(type(flag) is bool for flag in timed):
-        raise ValueError("a key that is no string")
+        raise ValueError("a key is not a string")
     if not set(kinds) <= {"compact", "raw"}:
         raise ValueError("an unknown kind of lattice")
     if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
@@ -385,7 +387,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
 
 
 def _fingerprint(arcs: Int32) -> int:
-    """Return a checksum of the states and labels of arcs, int32 [arcs, 4], without their scores."""
+    """Return a checksum of the states and labels of arcs, int32 [num_arcs, 4], without the scores."""
     from isal import isal_zlib
 
     ends = np.ascontiguousarray(np.ascontiguousarray(arcs).view(np.int64)[:, 0])  # source and destination at once

@@ -1,4 +1,4 @@
-"""Files and objects of k2: FSAs as arrays, read from a dictionary of tensors that torch saved, without k2 or torch."""
+"""FSAs of k2 as arrays, read from a dictionary of tensors that torch saved, without k2 or torch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ninja.libraries import needed_for
 Array = npt.NDArray[Any]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
-Refuse = Callable[[str], FormatError]  # make an error that names the file
+Refuse = Callable[[str], FormatError]  # creates an error that names the file
 _STANDARD = ("arcs", "scores", "labels", "properties")
 _RAGGED = ("_k2.ragged.RaggedTensor", "k2.ragged.RaggedTensor")
 _TABLE = "k2.symbol_table.SymbolTable"
 _NAMES = (PLAIN - {PARAMETER}) | frozenset(STORAGES) | frozenset({*_RAGGED, _TABLE})
-_ONLY = "only tensors, numbers, strings, lists and dictionaries are read"
+_ONLY = "only tensors, numbers, strings, lists and dictionaries are allowed"
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
     """A list of integers for each arc."""
 
-    begin: Int64  # [arcs + 1]
+    begin: Int64  # [num_arcs + 1], offsets into `values`
     values: Array
 
 
@@ -40,10 +40,10 @@ class Ragged:
 class Machines:
     """FSAs whose states and arcs are concatenated."""
 
-    arcs: Int32  # [4 * arcs]: source, destination, label, bits of the score
-    state_begin: Int64  # [FSAs + 1], states of the FSAs before
-    arc_begin: Int64  # [FSAs + 1]
-    attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # [arcs] each
+    arcs: Int32  # [4 * num_arcs], source, destination, label and bits of the score of each arc
+    state_begin: Int64  # [num_fsas + 1], offsets of the states of each FSA
+    arc_begin: Int64  # [num_fsas + 1], offsets of the arcs of each FSA
+    attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # [num_arcs] each
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -53,11 +53,11 @@ class Machines:
 
     @property
     def num_arcs(self) -> int:
-        """Number of arcs of all FSAs."""
+        """Total number of arcs."""
         return len(self.arcs) // 4
 
     def symbols(self, name: str, path: str | None) -> SymbolTable | None:
-        """Return the symbol table of a name, if any."""
+        """Return the symbol table with a name, or None."""
         table = self.others.get(name)
         if table is None:
             return None
@@ -69,7 +69,11 @@ class Machines:
 
 
 def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines:
-    """Read the FSAs of a file, without k2."""
+    """Read the FSAs of a file without k2.
+
+    Raises:
+        FormatError: The file was not saved by torch, is damaged, or does not contain an FSA.
+    """
     path = os.fspath(content) if path is None and not isinstance(content, bytes) else path
 
     def refuse(message: str) -> FormatError:
@@ -81,17 +85,17 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
     except FormatError as error:
         raise refuse(error.message) from error.__cause__
     if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
-        raise refuse("not a dictionary; save lattices of k2 with torch.save(fsa.as_dict(), FILE)")
+        raise refuse("the file is not a dictionary; save k2 lattices with torch.save(fsa.as_dict(), FILE)")
     if "arcs" not in loaded:
-        raise refuse("a dictionary without arcs, so not a k2 FSA; language models are named with --rnnlm")
+        raise refuse("the file is not a k2 FSA: its dictionary has no arcs; give a language model with --rnnlm")
     size = len(image)
 
-    def converted(name: str, value: Any) -> Any:
+    def convert(name: str, value: Any) -> Any:
         if isinstance(value, Instance) and value.name in _RAGGED:
             return _ragged(value, name, size, refuse)
         return _array(value, name, size, refuse) if isinstance(value, Tensor) else value
 
-    attributes = {name: converted(name, value) for name, value in loaded.items() if name not in _STANDARD}
+    attributes = {name: convert(name, value) for name, value in loaded.items() if name not in _STANDARD}
     return _machines(_array(loaded["arcs"], "arcs", size, refuse), attributes, refuse)
 
 
@@ -99,11 +103,11 @@ def from_fsa(fsa: Any) -> Machines:
     """Convert a ``k2.Fsa`` in memory, or the dictionary of its ``as_dict()``.
 
     Raises:
-        FormatError: It is neither, or its arcs and attributes do not fit each other.
+        FormatError: The argument is neither of the two, or its arcs and attributes are inconsistent.
     """
     content = fsa.as_dict() if hasattr(fsa, "as_dict") else fsa
     if not isinstance(content, Mapping) or "arcs" not in content:
-        raise FormatError(f"a k2.Fsa or its as_dict() is needed, not a {type(fsa).__name__}")
+        raise FormatError(f"expected a k2.Fsa or its as_dict(), found a {type(fsa).__name__}")
 
     def refuse(message: str) -> FormatError:
         return FormatError(f"the k2 FSA: {message}")
@@ -122,7 +126,7 @@ def from_fsa(fsa: Any) -> Machines:
 
 
 def _machines(arcs: Array, entries: Mapping[str, Any], refuse: Refuse) -> Machines:
-    """Check the tensor of arcs and the length of each attribute of arcs."""
+    """Check the tensor of arcs, and the length of each attribute of arcs."""
     arcs, state_begin, arc_begin = _split_arcs(arcs, refuse)
     attributes: dict[str, Array | Ragged] = {}
     others: dict[str, Any] = {}
@@ -138,7 +142,7 @@ def _machines(arcs: Array, entries: Mapping[str, Any], refuse: Refuse) -> Machin
 
 
 def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
-    """Copy a tensor of torch, on any device, to an array."""
+    """Copy a torch tensor on any device to an array."""
     array = np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
     if array.dtype.kind not in "if":
         raise refuse(f"{name} is not a tensor of numbers")
@@ -146,39 +150,39 @@ def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
 
 
 def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
-    """Return a tensor as an array; it must not have more elements than the file has bytes (strides of 0)."""
+    """Return a tensor as an array; strides of 0 must not make it larger than the file."""
     if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
     if tensor.size * tensor.storage.itemsize > size:
-        raise refuse(f"{name} claims {tensor.size} elements, more than the file holds")
+        raise refuse(f"{name} claims {tensor.size} elements, which is more than the file contains")
     return tensor.array()
 
 
 def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
-    """Return the rows of all arcs, and where the states and the arcs of each FSA begin."""
+    """Return the rows of all arcs, and the offsets of the states and arcs of each FSA."""
     if arcs.dtype != np.int32:
-        raise refuse(f"arcs are {arcs.dtype}, but int32 is needed")
+        raise refuse(f"arcs are {arcs.dtype}, but must be int32")
     if arcs.ndim == 2 and arcs.shape[1] == 4:
         final = arcs[arcs[:, 2] == -1, 1]
         num_states = 0 if not len(arcs) else int(final[0]) + 1 if len(final) else int(arcs[:, :2].max()) + 2
         if num_states < 0 or num_states > np.iinfo(np.int32).max or num_states > 16 * len(arcs) + 16:
-            raise refuse(f"{num_states} states, but only {len(arcs)} arcs")
+            raise refuse(f"the FSA claims {num_states} states, but has only {len(arcs)} arcs")
         return arcs.ravel(), np.array([0, num_states]), np.array([0, len(arcs)])
     if arcs.ndim != 1 or len(arcs) < 2:
-        raise refuse(f"arcs have the shape {list(arcs.shape)}; an Fsa has [arcs, 4], an FsaVec one axis")
+        raise refuse(f"arcs have shape {list(arcs.shape)}, but an Fsa has [num_arcs, 4] and an FsaVec has one axis")
     count = int(arcs[0])
     if count < 0 or arcs[1] != 0 or 2 + 2 * (count + 1) > len(arcs):
-        raise refuse(f"an FsaVec that claims {count} FSAs in {len(arcs)} numbers")
+        raise refuse(f"the FsaVec claims {count} FSAs, but has only {len(arcs)} numbers")
     state_begin = arcs[2 : count + 3].astype(np.int64)
     arc_begin = arcs[count + 3 : 2 * count + 4].astype(np.int64)
     rest = arcs[2 * count + 4 :]
     for name, begin in (("states", state_begin), ("arcs", arc_begin)):
         if begin[0] != 0 or (np.diff(begin) < 0).any():
-            raise refuse(f"the numbers of {name} of an FsaVec must rise from 0")
+            raise refuse(f"the offsets of {name} in the FsaVec must start at 0 and never decrease")
     if 4 * arc_begin[-1] != len(rest):
-        raise refuse(f"an FsaVec that claims {arc_begin[-1]} arcs in {len(rest)} numbers")
+        raise refuse(f"the FsaVec claims {arc_begin[-1]} arcs, but has {len(rest)} numbers for them")
     if (np.diff(state_begin) > 16 * np.diff(arc_begin) + 16).any():
-        raise refuse("an FsaVec that claims many more states than arcs")
+        raise refuse("the FsaVec claims many more states than arcs")
     return rest, state_begin, arc_begin
 
 
@@ -191,27 +195,26 @@ def _ragged(value: Instance, name: str, size: int, refuse: Refuse) -> Ragged:
     if begin.ndim != 1 or not len(begin) or begin.dtype.kind != "i" or values.ndim != 1:
         raise refuse(f"{name} is a ragged tensor of more than two axes, or damaged")
     if begin[0] != 0 or begin[-1] != len(values) or (np.diff(begin) < 0).any():
-        raise refuse(f"the lists of {name} do not follow each other")
+        raise refuse(f"the offsets of {name} are inconsistent")
     return Ragged(begin.astype(np.int64), values)
 
 
 def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.float32] | None:
-    """Return an attribute with a score for each arc, float32 [arcs], or None."""
+    """Return an attribute with one score per arc, float32 [num_arcs], or None."""
     values = machines.attributes.get(name)
     if values is None:
         return None
     if isinstance(values, Ragged) or values.ndim != 1 or values.dtype.kind != "f":
-        raise FormatError(f"{name} is not one score for each arc", path)
-    with np.errstate(over="ignore"):  # the kernel names infinite scores
+        raise FormatError(f"{name} must have one score per arc", path)
+    with np.errstate(over="ignore"):  # the kernel reports infinite scores
         return np.ascontiguousarray(values, np.float32)
 
 
 def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | None) -> tuple[Machines, Int32 | None]:
-    """Split arcs with several words into several arcs.
+    """Split each arc with several words into several arcs, the first of which has the scores.
 
     Returns:
-        The FSAs; and the word of each of their arcs, int32 [arcs], or None. The first piece of an arc has its scores,
-        the others 0.
+        The FSAs, and the word of each of their arcs, int32 [num_arcs], or None without `words`.
 
     Raises:
         FormatError: Words are not integers.
@@ -220,15 +223,15 @@ def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | 
         return machines, None
     values = words.values if isinstance(words, Ragged) else words
     if values.dtype.kind != "i" or values.ndim != 1:
-        raise FormatError("aux_labels are not integers, one for each arc or a list of them", path)
+        raise FormatError("aux_labels must have an integer, or a list of integers, per arc", path)
     small = values.astype(np.int32, copy=False)
     if small is not values and not np.array_equal(small, values):
-        raise FormatError("aux_labels are beyond int32", path)
+        raise FormatError("aux_labels exceed the range of int32", path)
     if not isinstance(words, Ragged):
         return machines, np.ascontiguousarray(small)
     arc = np.repeat(np.arange(machines.num_arcs), np.diff(words.begin))
     is_final = machines.arcs.reshape(-1, 4)[:, 2] == -1
-    is_word = (small != 0) & ~((small == -1) & is_final[arc])  # k2 ends the words of a path with -1, too
+    is_word = (small != 0) & ~((small == -1) & is_final[arc])  # k2 also ends the words of a path with -1
     small, arc = small[is_word], arc[is_word]
     if len(arc) < 2 or (np.diff(arc) > 0).all():
         word = np.where(is_final, np.int32(-1), np.int32(0))
@@ -248,9 +251,9 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
     word[begin[arc] + np.arange(len(arc)) - np.searchsorted(arc, arc)] = words
     arc_begin = begin[machines.arc_begin]
     owner = np.repeat(np.arange(machines.count), np.diff(arc_begin))
-    extra = np.bincount(owner[~is_last], minlength=machines.count)  # states between pieces of arcs
+    extra = np.bincount(owner[~is_last], minlength=machines.count)  # number of states between the parts of arcs
     state_begin = machines.state_begin + np.concatenate([[0], np.cumsum(extra)])
-    last = np.diff(machines.state_begin) - 1  # the final state, which must remain the last one
+    last = np.diff(machines.state_begin) - 1  # the final state, which must stay the last state
     rank = np.cumsum(~is_last) - 1
     rank -= np.concatenate([[0], np.cumsum(extra)])[owner]
     between = last[owner] + rank
@@ -271,22 +274,22 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
 
 
 def write(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
-    """Write arcs, attributes of arcs and other attributes; all arrays become tensors."""
+    """Encode arcs, attributes of arcs and other attributes as a file; arrays become tensors."""
     with needed_for("writing a k2 file"):
         import torch
 
-    def converted(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return torch.from_numpy(value if value.flags.writeable else value.copy())
         if isinstance(value, Mapping):
-            return {name: converted(inner) for name, inner in value.items()}
+            return {name: convert(inner) for name, inner in value.items()}
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [converted(inner) for inner in value]
+            return [convert(inner) for inner in value]
         return value
 
     buffer = io.BytesIO()
     try:
-        torch.save(converted({"arcs": arcs, **columns, **others}), buffer)
+        torch.save(convert({"arcs": arcs, **columns, **others}), buffer)
     except (TypeError, ValueError) as error:
-        raise OptionError(f"cannot be written as a k2 file: {error}") from error
+        raise OptionError(f"the lattices cannot be written as a k2 file: {error}") from error
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""Word meshes of SRILM (confusion networks), read as lattices.
+"""SRILM word meshes (confusion networks), read as lattices.
 
 Not read: reference words, n-best hypotheses, posteriors of transitions, times of positions, scores and phones of words;
-times if words of a position disagree or a word lacks them.
+times if the words of a position disagree, or a word has none.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
-_LATEST = 2**31 - 1  # frame
-MOST_DIGITS = 17  # of a float64
+_LAST_FRAME = 2**31 - 1
+MAX_DIGITS = 17  # of a float64
 
 NO_WORD = "*DELETE*"
-LARGEST_POSTERIOR = 1.01  # above 1 by rounding
-SAME_TOTAL = 0.001  # difference of sums of rounded posteriors
-Word = tuple[str | None, float, float | None, float | None]  # word (None: no word), posterior, start, duration
-Block = list[tuple[int, bytes]]  # numbered lines of a mesh
+LARGEST_POSTERIOR = 1.01  # may exceed 1 by rounding
+SAME_TOTAL = 0.001  # largest difference from 1 of a sum of rounded posteriors
+Word = tuple[str | None, float, float | None, float | None]  # word (None for no word), posterior, start, duration
+Block = list[tuple[int, bytes]]  # (line number, line) of a mesh
 _BEGIN = (b"name", b"numaligns")
-_IGNORED = ("reference", "hyps", "transposterior", "time")  # keywords of lines
-Column = list[tuple[int, float]]  # word ids of a position, and the costs of their posteriors
+_IGNORED = ("reference", "hyps", "transposterior", "time")  # keywords of lines that are not read
+Column = list[tuple[int, float]]  # (word id, negative logarithm of its posterior) at a position
 
 
 @dataclass(frozen=True, slots=True)
 class MeshOptions:
-    """Options of reading a word mesh as a lattice."""
+    """Options for reading a word mesh as a lattice."""
 
-    least: float = 0.0  # words with a posterior up to this are left out
-    frame_shift: float = 0.01  # seconds
+    least: float = 0.0  # drop words whose posterior is not above this
+    frame_shift: float = 0.01  # seconds per frame
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         textual.checked_shift(self.frame_shift)
         textual.check_encoding(self.encoding)
         if not 0.0 <= self.least < 1.0:
-            raise OptionError(f"least is {self.least}, but must be a posterior, at least 0 and below 1")
+            raise OptionError(f"least is {self.least}, but must be 0 or more and below 1")
 
 
 def read_mesh_lattices(
@@ -63,14 +63,14 @@ def read_mesh_lattices(
 ) -> Iterator[Lattice | NinjaError]:
     """Read the lattices of a file of word meshes.
 
-    The boundaries of positions become states, and words arcs from one boundary to the next. Graph costs are negative
-    logarithms of posteriors, ``*DELETE*`` is epsilon. States have times if all words have times that agree. A mesh
-    without positions is the empty sentence. A mesh without a name gets the key, numbered from 1 if the file has several
-    meshes.
+    The boundaries of positions become states, and words become arcs from one boundary to the next. Graph costs are
+    negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have times that
+    agree. A mesh without positions is the empty sentence. A mesh without a name gets the key, with a number from 1 if
+    the file has several meshes.
 
     Yields:
-        The lattice of each mesh, or its error: an unknown line or a last line without a newline (FormatError), a
-        position without words (LatticeError), a word that is not in ``words`` (SymbolError).
+        The lattice of each mesh, or its error: FormatError for an unknown line or a last line without a newline,
+        LatticeError for a position without words, SymbolError for a word that is not in ``words``.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc (WordMesh::read).
     """
@@ -106,7 +106,7 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattic
     for place, entries in enumerate(bins):
         if not entries:
             missing = f"a posterior above {options.least:g}" if all_bins[place] else "a word, or *DELETE*"
-            raise LatticeError(f"nothing at position {place} has {missing}", mesh.path, line=mesh.line)
+            raise LatticeError(f"no entry at position {place} has {missing}", mesh.path, line=mesh.line)
     flat = [entry for entries in bins for entry in entries]
     names = dict.fromkeys(word for word, *_ in flat if word is not None and word != EPSILON_NAME)
     ids, table = naming.table([(word.encode(naming.encoding), mesh.line_of[word]) for word in names])
@@ -127,7 +127,7 @@ def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattic
 
 
 def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each boundary, int32 [positions + 1], or None if words lack times or disagree."""
+    """Return the frame of each boundary, int32 [num_positions + 1], or None if times are missing or disagree."""
     frame: list[int | None] = [None] * (len(bins) + 1)
     timed = untimed = 0
     for place, entries in enumerate(bins):
@@ -138,7 +138,7 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
             timed += 1
             for boundary, seconds in ((place, start), (place + 1, start + duration)):
                 at = round(min(max(seconds / frame_shift, -1.0), 2.0**32))
-                if not 0 <= at <= _LATEST or frame[boundary] not in (None, at):
+                if not 0 <= at <= _LAST_FRAME or frame[boundary] not in (None, at):
                     return None
                 frame[boundary] = at
     if not timed or untimed:
@@ -154,7 +154,7 @@ class Mesh:
     """A word mesh under construction; memory is bounded by the number of lines."""
 
     path: str | None
-    line: int  # of the last row
+    line: int  # number of the last line
     name: str | None = None
     size: int | None = None
     total: float = 1.0
@@ -248,7 +248,7 @@ class Mesh:
 
 
 def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
-    """Yield the numbered lines of each mesh, from its name or size on, and whether its last line has a newline."""
+    """Yield the numbered lines of each mesh, and whether its last line has a newline."""
     block: Block = []
     has_size = False
     last_ends = True
@@ -267,7 +267,7 @@ def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Fill in unknown frames of boundaries with the frame before, or the first known one; one must be known."""
+    """Replace unknown frames by the preceding frame, or by the first known one; at least one must be known."""
     current = next(at for at in frame if at is not None)
     filled = []
     for at in frame:
@@ -281,15 +281,15 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
 
 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
-    """Write a network as a word mesh, or a lattice whose arcs all lead to the next state.
+    """Encode a confusion network, or a lattice whose arcs all lead to the next state, as a word mesh.
 
-    The graph costs of such a lattice become posteriors, and are read back the same. Words with times get an ``info``
-    line: start and duration in seconds, acoustic and language model scores of 0, and no phones. Positions whose
-    posteriors do not sum to 1 get a ``posterior`` line.
+    The graph costs of such a lattice become posteriors, which are read as the same costs. Words with times get an
+    ``info`` line with the start and duration in seconds, acoustic and language model scores of 0, and no phones.
+    Positions whose posteriors do not sum to 1 get a ``posterior`` line.
 
     Raises:
-        LatticeError: The times of the states contradict each other.
-        SymbolError: A word is missing from the table, is ``*DELETE*``, or it or the key has a blank.
+        LatticeError: The state times are inconsistent.
+        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or has a blank; or the key has a blank.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
     """
@@ -313,7 +313,7 @@ def _info_line(place: int, name: str, start: str, duration: str) -> str:
 
 
 def _row_text(lattice: Lattice) -> str:
-    """Return the mesh of a lattice whose arcs all lead to the next state."""
+    """Encode a lattice whose arcs all lead to the next state."""
     table = lattice.words
     frame_shift = lattice.frame_shift or MeshOptions().frame_shift
     arcs = list(zip(lattice.word.tolist(), lattice.graph.tolist(), strict=True))
@@ -348,7 +348,7 @@ def _row_text(lattice: Lattice) -> str:
 
 
 def _words_give_times(columns: list[Column], time: list[int]) -> bool:
-    """Tell whether a reader gets the times of all boundaries from those of words."""
+    """Return whether the times of words determine the times of all boundaries."""
     frame: list[int | None] = [None] * len(time)
     for place, column in enumerate(columns):
         if any(word != EPSILON for word, _ in column):
@@ -357,10 +357,10 @@ def _words_give_times(columns: list[Column], time: list[int]) -> bool:
 
 
 def _posterior(cost: float) -> str:
-    """Return the posterior of a cost, with the fewest digits that read back as the same float32 cost."""
+    """Return the posterior of a cost with the fewest digits that are read as the same float32 cost."""
     posterior = math.exp(-cost)
     text = "0"
-    for digits in range(1, MOST_DIGITS + 1 if posterior else 0):
+    for digits in range(1, MAX_DIGITS + 1 if posterior else 0):
         text = f"{posterior:.{digits}g}"
         if float(np.float32(-math.log(float(text)))) == cost:
             break
@@ -368,7 +368,7 @@ def _posterior(cost: float) -> str:
 
 
 def _head(key: str, size: int) -> list[str]:
-    """Return the first lines of a mesh of `size` positions."""
+    """Return the first lines of a mesh with `size` positions."""
     if key.split() != [key]:
         raise SymbolError(f"a word mesh cannot have the name {key!r}; write JSON instead", key=key)
     return [f"name {key}", f"numaligns {size}", "posterior 1"]
@@ -383,12 +383,12 @@ def _spelled(word: str | None) -> str:
 
 
 def _number(value: float) -> str:
-    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that read back as the same float32
+    return str(np.float32(value)).removesuffix(".0")  # the fewest digits that are read as the same float32
 
 
 @dataclass(frozen=True, slots=True)
 class MeshWriteOptions:
-    """Scales of the costs from which the network of a lattice is computed."""
+    """Scales for computing the network of a lattice."""
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
@@ -403,13 +403,13 @@ def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
 
 
 def _also_lost(mesh: ConfusionNetwork | Lattice, _: WriteSettings) -> list[str]:
-    """Report times of a lattice without positions."""
+    """Report the times of a lattice without positions as lost."""
     return [FIELDS["times"]] if isinstance(mesh, Lattice) and mesh.time is not None and not mesh.num_arcs else []
 
 
 FORMAT = Format(
     name="mesh",
-    about="word meshes of SRILM (confusion networks)",
+    about="SRILM word meshes (confusion networks)",
     holds="network",
     extensions=(".mesh",),
     mark=_FIRST.match,

@@ -1,8 +1,8 @@
-"""The native format: lattices as columns of an Arrow file, which is mapped into memory.
+"""The native format: lattices as rows of an Arrow file, which is mapped into memory.
 
-A row is a lattice, and every array of ``Lattice`` is a list in it: reading makes views of the file, a lattice can be
-fetched by its key, and tools for Arrow (pyarrow, Polars, DuckDB, pandas) read the same columns. The column ``word`` is
-dictionary-encoded by the symbol table: other tools show words, Ninja uses their ids.
+Each array of ``Lattice`` is a column of lists. Lattices that are read are views of the file, and can be accessed by
+key. Arrow tools (pyarrow, Polars, DuckDB, pandas) read the same columns. The column ``word`` is dictionary-encoded with
+the symbol table: other tools show words, Ninja uses their ids.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
 Check = Literal["use", "all", "none"]
-TOGETHER = 64  # number of lattices made in one call
-BATCH = 1 << 25  # bytes of the arrays of a record batch
-BATCH_LATTICES = 1 << 12  # maximum number of lattices of a record batch at the end
+TOGETHER = 64  # number of lattices that are created in one call
+BATCH = 1 << 25  # number of bytes of arrays after which a record batch is written
+BATCH_LATTICES = 1 << 12  # maximum number of lattices in a record batch at the end of a file
 _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
 class NativeFile:
-    """The lattices of a mapped file; use it as a context manager or keep it.
+    """The lattices of a mapped file. It can be used as a context manager.
 
     Lattices stay valid after the file is closed, but not if it is truncated: like any mapped file, it must be replaced,
     not overwritten.
 
-    All invariants of a lattice are checked, so that kernels stay within its arrays even for untrusted files, and so is
-    its checksum, so that a flipped bit is an error. Its key must not be empty or have control characters.
+    By default, the invariants and the checksum of each lattice are checked, so that kernels never access memory outside
+    its arrays even for untrusted files, and a flipped bit is detected. Keys must not be empty or have control
+    characters.
 
     Args:
-        source: A path, which is mapped, or the bytes of a file.
-        path: File name for error messages, if the source is not a path.
-        check: When lattices are checked. "use": when one of its arrays is first used, which raises its error. "all":
-            when it is fetched. "none": never, except for the extents of its lists; for trusted files only.
+        source: The path of a file, which is mapped, or the bytes of a file.
+        path: File name for messages, if the source is not a path.
+        check: When a lattice is checked: "use" when one of its arrays is first used, "all" when it is read, "none"
+            never, except for the extents of its lists, which is for trusted files only.
 
     Raises:
         FormatError: The file has another format or a newer version, or is damaged.
@@ -62,13 +63,13 @@ class NativeFile:
         try:
             whole = pyarrow.py_buffer(source) if isinstance(source, bytes) else _mapped(pyarrow, os.fspath(source))
         except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror or error}", self.path) from error
+            raise InputError(f"the file cannot be read: {error.strerror or error}", self.path) from error
         native_schema.check_layout(memoryview(whole), self.path)
         self._reader = self._guarded(lambda: pyarrow.ipc.open_file(pyarrow.BufferReader(whole)))
         self._schema = self._guarded(lambda: native_schema.checked(self._reader.schema, self.path))
         self._batches: list[Columns | None] = [None] * self._reader.num_record_batches
         self._places: dict[str, tuple[int, int]] | None = None
-        self.words: SymbolTable | None = self._schema.words  # of all lattices
+        self.words: SymbolTable | None = self._schema.words  # symbol table of all lattices
         self._num_words = 1 << 31
         if self._schema.has_dictionary and self._batches:
             dictionary = self._guarded(lambda: self._reader.get_batch(0).column("word").values.dictionary)
@@ -83,14 +84,14 @@ class NativeFile:
         self.close()
 
     def close(self) -> None:
-        """Release the file; its lattices keep it mapped."""
+        """Release the file, which stays mapped as long as its lattices are in use."""
         self._batches = [None] * len(self._batches)
 
     def __len__(self) -> int:
         return sum(self._batch(number).size for number in range(len(self._batches)))
 
     def keys(self) -> Iterator[str]:
-        """Yield the keys of the lattices in their order."""
+        """Yield the keys of the lattices in file order."""
         for number in range(len(self._batches)):
             yield from self._batch(number).keys()
 
@@ -101,7 +102,8 @@ class NativeFile:
         """Return the first lattice with a key.
 
         Raises:
-            LatticeError: It breaks an invariant.
+            KeyError: There is no such lattice.
+            LatticeError: The lattice breaks an invariant.
             FormatError: The lattice or its record batch is damaged, or its key is invalid.
         """
         number, row = self._index()[key]
@@ -109,7 +111,7 @@ class NativeFile:
         return batch.unread(row, row + 1, self.words)[0] if self._check == "use" else self._checked(batch, row)
 
     def __iter__(self) -> Iterator[Lattice]:
-        """Yield the lattices in their order.
+        """Yield the lattices in file order.
 
         Raises:
             LatticeError: A lattice breaks an invariant.
@@ -124,7 +126,7 @@ class NativeFile:
                 yield from batch.unread(first, min(first + TOGETHER, batch.size), self.words)
 
     def entries(self) -> Iterator[tuple[str, Lattice | NinjaError]]:
-        """Yield each key with its lattice or its error; a damaged record batch is one error.
+        """Yield ``(key, lattice or error)`` pairs in file order; a damaged record batch yields one error.
 
         Lattices are checked before they are yielded, unless ``check`` is "none".
         """
@@ -177,7 +179,7 @@ def _mapped(pyarrow: Any, path: str) -> Any:
 
 
 def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str | None) -> Columns:
-    """Return the columns of a record batch; only keys and numbers are read, to avoid page faults."""
+    """Return the columns of a record batch; only keys and scalars are read, to avoid page faults."""
     strings, rows = [], len(table.column("key"))
     for name in ("key", "kind"):
         column = _whole(table.column(name), path)
@@ -233,9 +235,9 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
 
 
 class NativeEncoder:
-    """Writer of record batches.
+    """Encoder of record batches.
 
-    The file begins with its symbol table; lattices are kept in memory if the table still grows.
+    The file begins with its symbol table, so lattices are kept in memory as long as the table grows.
     """
 
     def __init__(self, settings: WriteSettings) -> None:
@@ -250,16 +252,16 @@ class NativeEncoder:
         self._num_words = 1 << 31
 
     def add(self, lattice: Lattice) -> bytes:
-        """Encode a lattice; return the next bytes of the file. The first lattice determines the symbol table.
+        """Encode a lattice, and return the next bytes of the file. The first lattice determines the symbol table.
 
         Raises:
             LatticeError: The key is empty or has a control character.
             UnicodeEncodeError: The key is not UTF-8.
         """
         if _NO_KEY.fullmatch(lattice.key):
-            message = f"the key {lattice.key!r} is empty or has a control character; give the lattice another"
+            message = f"the key {lattice.key!r} is empty or has a control character; give the lattice another key"
             raise LatticeError(message, key=lattice.key)
-        lattice.key.encode()  # an error of this lattice only
+        lattice.key.encode()  # raises an error for this lattice only
         if self._words is None:
             self._words = lattice.words
         grows = self._words is not None and self._words.grows
@@ -276,7 +278,7 @@ class NativeEncoder:
         return self._buffer.take()
 
     def end(self) -> bytes:
-        """Return the last lattices and the footer, without which the file cannot be read."""
+        """Encode the remaining lattices and the footer, without which the file cannot be read."""
         if self._writer is None:
             self._begin()
         for begin in range(0, len(self._pending), BATCH_LATTICES):
@@ -314,7 +316,7 @@ class NativeEncoder:
 
 
 class _Buffer(io.RawIOBase):
-    """A stream for Arrow to write to."""
+    """A stream that collects the bytes that Arrow writes."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -335,7 +337,7 @@ class _Buffer(io.RawIOBase):
 
 FORMAT = Format(
     name="native",
-    about="Arrow file of Ninja, which is mapped and stores all of a lattice",
+    about="Ninja's Arrow format; memory-mapped and lossless",
     extensions=(".arrow",),
     aliases=("arrow",),
     mark=lambda head: head.startswith(native_schema.MAGIC) and not native_schema.is_table(head),

@@ -1,4 +1,4 @@
-"""The schema of Arrow files of lattices, version 1, and checks of a file before Arrow reads it."""
+"""The schema of Arrow lattice files, version 1, and checks of a file before Arrow reads it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ninja.libraries import needed_for
 
 VERSION = 1
 MAGIC = b"ARROW1"
-NAME = b"ninja.lattices"  # key of the version in the metadata of the schema
-WORDS = b"ninja.words"  # key of a symbol table whose ids are too sparse for a dictionary
-WORDS_SUM = b"ninja.words.crc32"  # key of the checksum of the symbol table
+NAME = b"ninja.lattices"  # metadata key of the version
+WORDS = b"ninja.words"  # metadata key of a symbol table whose ids are too sparse for a dictionary
+WORDS_SUM = b"ninja.words.crc32"  # metadata key of the checksum of the symbol table
 CHECKSUM = "crc32"  # optional column of checksums
 GAP = 64  # maximum number of bytes between blocks of an Arrow file
-GAPS = 4  # maximum number of dictionary entries for each entry of the symbol table
+GAPS = 4  # maximum number of dictionary entries per entry of the symbol table
 
 _INTEGER = re.compile(rb"[0-9]{1,10}")
 Strings = tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]
@@ -45,20 +45,20 @@ COLUMNS: dict[str, type[np.generic]] = {
 OPTIONAL = ("time", "frame_shift", CHECKSUM)
 MEANING = {
     "key": "utterance id",
-    "kind": "compact (any labels an arc) or raw (Kaldi's Lattice: at most one)",
-    "frame_shift": "seconds per frame, where known",
+    "kind": "compact (any number of labels per arc) or raw (Kaldi's Lattice, at most one)",
+    "frame_shift": "seconds per frame, if known",
     "arc_begin": "[states + 1] arcs of state s are arc_begin[s] : arc_begin[s + 1]; state 0 is the start",
     "dst": "[arcs] destination of each arc, larger than its source",
     "word": "[arcs] word id, 0 = epsilon; the dictionary is the symbol table",
     "graph": "[arcs] graph cost, natural logarithm, lower is better, unscaled",
     "acoustic": "[arcs] acoustic cost, likewise",
     "ali_begin": "[arcs + 1] labels of arc a are ali[ali_begin[a] : ali_begin[a + 1]]",
-    "ali": "one label a frame: transition ids in Kaldi",
+    "ali": "one label per frame: transition ids in Kaldi",
     "final_graph": "[states] graph cost of ending there, inf = not final",
     "final_acoustic": "[states] acoustic cost of ending there, inf = not final",
     "final_ali_begin": "[states + 1]",
     "final_ali": "labels of final states",
-    "time": "[states] frame of each state, where a format carries times instead of labels",
+    "time": "[states] frame of each state, from formats with times instead of labels",
     "crc32": "CRC-32 of the lattice, by ninja._columns.checksum; not checked if null or missing",
 }
 
@@ -68,13 +68,13 @@ class Schema:
     """The checked schema of a file."""
 
     has_dictionary: bool
-    words: SymbolTable | None  # in the metadata
+    words: SymbolTable | None  # symbol table from the metadata
     words_sum: int | None  # checksum of the symbol table
-    has_checksums: bool  # of lattices
+    has_checksums: bool  # whether lattices have checksums
 
 
 def arrow() -> Any:
-    """Return the module pyarrow, imported on first use."""
+    """Import and return the module pyarrow."""
     with needed_for("the native format"):
         import pyarrow
         import pyarrow.ipc
@@ -82,9 +82,9 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table from an Arrow array of words by id, null for unused ids; it is converted on first use.
+    """A symbol table from an Arrow array of words, indexed by id with null for unused ids; converted on first use.
 
-    Raises, on first use:
+    Raises (on first use):
         FormatError: The checksum of the words differs.
         SymbolError: A word has two ids.
     """
@@ -111,7 +111,7 @@ class MappedTable(SymbolTable):
 
 
 def strings(values: Any) -> Strings:
-    """Return the begins of the strings of a validated Arrow array, int32 [strings + 1], and their bytes, uint8."""
+    """Return the offsets of the strings of a validated Arrow array, int32 [num_strings + 1], and the bytes, uint8."""
     if not len(values):
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
     _, offsets, content = values.buffers()
@@ -128,7 +128,7 @@ def present(values: Any) -> npt.NDArray[np.uint8]:
 
 
 def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the numbers of a validated Arrow array; null elements have any value."""
+    """Return the numbers of a validated Arrow array; the values of null elements are undefined."""
     content = values.buffers()[1]
     if not len(values):
         return np.zeros(0, dtype)
@@ -136,7 +136,7 @@ def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def words_sum(values: Any) -> int:
-    """Return the CRC-32 of a symbol table: begins of words (int32), their bytes, and the mask of used ids (bytes)."""
+    """Return the CRC-32 of a symbol table: offsets of words (int32), their bytes, and the mask of used ids (bytes)."""
     begin, content = strings(values)
     checksum = isal_zlib.crc32(np.ascontiguousarray(begin - begin[0]))
     checksum = isal_zlib.crc32(content[begin[0] : begin[-1]], checksum)
@@ -144,7 +144,7 @@ def words_sum(values: Any) -> int:
 
 
 def schema(words: SymbolTable | None) -> tuple[Any, Any]:
-    """Return the schema of a file, and the words of the symbol table by id, or None."""
+    """Return the schema of a file, and the dictionary of words by id, or None without a symbol table."""
     pyarrow = arrow()
     metadata = {NAME: str(VERSION).encode()}
     dictionary = None
@@ -177,12 +177,16 @@ def _types(pyarrow: Any) -> dict[str, Any]:
 
 
 def _coded(pyarrow: Any) -> Any:
-    """Return the type of a column of dictionary-encoded words."""
+    """Return the type of the column of dictionary-encoded words."""
     return pyarrow.large_list(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 
 
 def checked(schema: Any, path: str | None) -> Schema:
-    """Check the schema of a file."""
+    """Check the schema of a file, and return its properties.
+
+    Raises:
+        FormatError: The file is not a lattice file, has a newer version, or is damaged.
+    """
     metadata = schema.metadata or {}
     if NAME not in metadata:
         raise FormatError("an Arrow file, but not one of lattices", path)
@@ -214,9 +218,9 @@ def checked(schema: Any, path: str | None) -> Schema:
 
 
 def is_table(head: bytes) -> bool:
-    """Tell by its first bytes whether an Arrow file is not one of lattices.
+    """Return whether the first bytes are those of an Arrow file that is not a lattice file.
 
-    Its schema must be within these bytes: a file of lattices with a large symbol table in its schema has a larger one.
+    The schema must be within these bytes; only a lattice file with a symbol table in its schema has a larger one.
     """
     if not head.startswith(MAGIC) or len(head) < 16:
         return False

@@ -1,4 +1,4 @@
-"""Confusion networks as JSON: an object with ``key`` and ``bins`` on each line."""
+"""Confusion networks as JSON lines; each line is an object with ``key`` and ``bins``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ninja.lattice.network import ConfusionNetwork
 
 
 def write_network(network: ConfusionNetwork) -> str:
-    """Return a network as one line of JSON.
+    """Encode a network as one line of JSON.
 
-    An object with ``key`` and ``bins``; a bin is a list of entries ``{"word", "posterior", "start", "duration"}``, the
-    most probable first; ``word`` is null for no word, times (seconds) are left out where they are not known.
+    Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, the most probable one first. ``word``
+    is null for no word; times are in seconds, and are omitted if unknown.
     """
     bins = []
     for place in range(network.num_bins):
@@ -33,5 +33,5 @@ def write_network(network: ConfusionNetwork) -> str:
 
 
 def _shortest(value: float) -> float:
-    """Return the decimal number of fewest digits that a single-precision number is read back from."""
+    """Return the number with the fewest decimal digits that is read as the same single-precision number."""
     return float(str(np.float32(value)))

@@ -20,10 +20,10 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 NULL = "NULL"
-SCALE = 10000.5  # costs are natural logarithms times this, as whole numbers
-SILENT = frozenset({"<s>", "</s>"})  # which SRILM writes at the first and last node, or NULL
+SCALE = 10000.5  # costs are natural logarithms multiplied by this, as integers
+SILENT = frozenset({"<s>", "</s>"})  # written by SRILM at the first and last node, as is NULL
 _LARGEST = 2**31 - 1
-_DURATION = re.compile(r"\(duration=[^()]*\)$")  # SRILM appends it to names if it knows it
+_DURATION = re.compile(r"\(duration=[^()]*\)$")  # appended to names by SRILM
 _FIRST = re.compile(rb"\s*name[ \t]+(\S+)\s+nodes\s+\d+\s")
 _BLANK = re.compile(rb"\s+")
 _DEFAULTS = OneCost()
@@ -32,7 +32,7 @@ _NEXT = re.compile(rb"\n(?=[^\S\n]*name[ \t]+\S+\s+nodes\s+\d+\s)")
 
 @dataclass(frozen=True, slots=True)
 class PfsgOptions:
-    """Options of reading a PFSG."""
+    """Options for reading a PFSG."""
 
     fold: Literal["never", "null"] = "null"  # null: transitions to a final NULL node become final costs
     silent: frozenset[str] = SILENT  # words that are read as NULL
@@ -51,13 +51,14 @@ def read_pfsg(
 ) -> Lattice:
     """Read a lattice from the bytes of a PFSG file.
 
-    Nodes become states, transitions become arcs with the word of the node they enter. The only cost of a transition
+    Nodes become states, and transitions become arcs with the word of the node they enter. The cost of a transition
     becomes the graph cost. There are no times.
 
     Raises:
-        FormatError: The file is no PFSG, damaged, cut short (its last line lacks a newline), or continues after it.
-        LatticeError: A cycle, no path from the initial node to the final one, a transition into the initial node or
-            out of the final one, a cost beyond float32.
+        FormatError: The file is not a PFSG, is damaged, is truncated (the last line lacks a newline), or continues
+            after the lattice.
+        LatticeError: The PFSG has a cycle, no path from the initial to the final node, a transition into the initial
+            node or out of the final node, or a cost that exceeds float32.
         SymbolError: A word is not in ``words``.
 
     Source: SRILM, pfsg-format(5).
@@ -75,7 +76,7 @@ def read_pfsgs(
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
 ) -> Iterator[Lattice | NinjaError]:
-    """Read the lattices of a PFSG file one by one; their names, without durations, become the keys.
+    """Yield the lattices of a PFSG file, or their errors. Names without durations become the keys.
 
     Raises:
         FormatError: As for ``read_pfsg``; the rest of the file cannot be read.
@@ -90,7 +91,7 @@ def read_pfsgs(
         first = False
         try:
             result = _parse_next(window, line, path, options)
-        except LatticeError as error:  # found after parsing, so the text is sound
+        except LatticeError as error:  # raised after parsing, so that the end of the lattice can be found
             line += _skip(window, error, options)
             yield error
             continue
@@ -109,7 +110,7 @@ def _parse_next(window: Window, line: int, path: str | None, options: PfsgOption
         try:
             return _parse(window.content, window.at, line, "", path, options)
         except FormatError as error:
-            # An error at the end of the window has another message once the window has grown.
+            # If the message stays the same after the window has grown, the error is not due to the end of the window.
             if message == str(error) or not window.grow():
                 raise
             message = str(error)
@@ -143,13 +144,14 @@ def write_pfsg(
     options: OneCost = _DEFAULTS,
     encoding: str = "utf-8",
 ) -> bytes:
-    """Write a lattice as a PFSG file.
+    """Encode a lattice as a PFSG file.
 
-    The key becomes the name. A state becomes a node for each word that ends there. The two costs are joined and rounded
-    to 1/10000.5; times and alignments are not written. A lattice that was read from a PFSG comes back the same.
+    The key becomes the name. A state becomes one node for each word that ends there. The two costs are combined and
+    rounded to 1/10000.5; times and alignments are not written. Writing a lattice that was read from a PFSG reproduces
+    it.
 
     Raises:
-        LatticeError: No state is final, a cost is beyond 32 bits, or words on nodes would need too many transitions.
+        LatticeError: No state is final, a cost exceeds 32 bits, or words on nodes would need too many transitions.
 
     Source: SRILM, pfsg-format(5).
     """
@@ -179,7 +181,7 @@ def _entries(content: Content, words: SymbolTable | None, options: PfsgOptions) 
 
 FORMAT = Format(
     name="pfsg",
-    about="finite-state grammars of SRILM (PFSG), which lattice-tool writes",
+    about="SRILM finite-state grammars (PFSG), as written by lattice-tool",
     extensions=(".pfsg",),
     mark=_FIRST.match,
     read=Read(_entries, PfsgOptions),

@@ -1,4 +1,4 @@
-"""Moses' lattices (PLF, the Python lattice format), read and written: one lattice a line.
+"""Moses lattices (PLF, the Python lattice format), read and written, with one lattice per line.
 
 Not read: scores of an arc that ``PlfOptions`` does not name.
 """
@@ -30,13 +30,13 @@ _KINDS: dict[str, int] = {"auto": 0, "log": 1, "probability": 2, "score": 3}
 
 @dataclass(frozen=True, slots=True)
 class PlfOptions:
-    """Options of reading a PLF lattice."""
+    """Options for reading a PLF lattice."""
 
-    # log-probabilities, probabilities, any natural logarithms; auto: one of the first two, guessed from the line
+    # log: log-probabilities; score: any natural logarithms; auto: log or probability, detected for each line
     scores: Literal["auto", "log", "probability", "score"] = "auto"
     graph: int | None = 0  # index of the score that becomes the graph cost, if any
     acoustic: int | None = None  # index of the score that becomes the acoustic cost
-    fold: Literal["never", "null"] = "null"  # null: arcs with *EPS* into the last state become final costs
+    fold: Literal["never", "null"] = "null"  # null: *EPS* arcs into the last state become final costs
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class PlfOptions:
         textual.check_choice("scores", self.scores, *_KINDS)
         for index in (self.graph, self.acoustic):
             if index is not None and not 0 <= index < 1000:
-                raise OptionError(f"there is no score {index}; they are counted from 0")
+                raise OptionError(f"a score has the index {index}, but indices are 0 to 999")
 
 
 def read_plf(
@@ -59,17 +59,21 @@ def read_plf(
     """Read the lattice of one PLF line.
 
     The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
-    others are left out unless ``options`` names them. By default scores are natural logarithms of probabilities, as in
-    Joshua, or probabilities, as in Moses, if all are in (0, 1] and those of the first column sum to 1 or all are 1. A
-    line without columns, or an empty one, is the empty sentence. There are no times.
+    other scores are ignored unless ``options`` selects them. By default, scores are probabilities, as in Moses, if all
+    are in (0, 1] and those of the first column sum to 1 or all are 1, else natural log-probabilities, as in Joshua. A
+    line without columns, or an empty line, is the empty sentence. There are no times.
 
     Args:
         content: The line, with or without its newline.
-        line: Its number in the file, for messages.
+        key: Utterance id.
+        path: File name for messages.
+        words: Symbol table that must have the words.  [default: a new table]
+        options: Options of the format.
+        line: Line number for messages.
 
     Raises:
-        FormatError: The line is no PLF lattice, is cut short, or has scores of another kind.
-        LatticeError: No path leads from the first state to the last, or a cost is beyond float32.
+        FormatError: The line is not a PLF lattice, is truncated, or has other scores than ``options`` says.
+        LatticeError: No path leads from the first state to the last, or a cost exceeds float32.
         SymbolError: A word is not in ``words``.
 
     Source: Moses, "Word lattices" (PLF); C. Dyer et al., 2008, "Generalizing word lattice translation".
@@ -77,7 +81,7 @@ def read_plf(
     content = bytes(content)
     inside = content.rstrip(b"\r\n")
     if b"\n" in inside:
-        message = "more than one line; if these are several lattices, read them one by one"
+        message = "there is more than one line; read several lattices one by one"
         raise FormatError(message, path, key=key, line=line + 1)
     result = _formats.read_plf(
         inside,
@@ -100,7 +104,7 @@ def read_plfs(
     options: PlfOptions = PlfOptions(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read the lattices of a PLF file, one a line; ``key_of`` makes their keys from line numbers, from 1."""
+    """Yield the lattices of a PLF file, or their errors; ``key_of`` returns the key for a line number, from 1."""
     for number, line, _ in numbered_lines(content):
         key = key_of(number)
         try:
@@ -112,9 +116,9 @@ def read_plfs(
 
 @dataclass(frozen=True, slots=True)
 class PlfWriteOptions:
-    """Options of ``write_plf``."""
+    """Options for ``write_plf``."""
 
-    # total: acoustic_scale * acoustic + graph; both: the graph score, then the acoustic score, unscaled
+    # total: acoustic_scale * acoustic + graph; both: graph score and acoustic score, unscaled
     scores: Literal["total", "graph", "acoustic", "both"] = "total"
     acoustic_scale: float = 1.0
 
@@ -129,10 +133,11 @@ def write_plf(
     options: PlfWriteOptions = PlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Write a lattice as one PLF line.
+    """Encode a lattice as one PLF line.
 
-    Scores are natural logarithms, with the digits that read back as the same cost. Final costs become arcs with *EPS*
-    to a last state, unless the lattice ends in its last state at no cost. Times and alignments are not written.
+    Scores are natural logarithms, with the fewest digits that are read as the same cost. Final costs become *EPS* arcs
+    to an additional last state, unless the last state is the only final one and has no cost. Times and alignments are
+    not written.
 
     Raises:
         LatticeError: No state is final.
@@ -150,13 +155,13 @@ def write_plf(
     last = textual.plain_end(lattice)
     has_end = (
         last is None or last < lattice.num_states - 1 or textual.would_fold(lattice, last)
-    )  # final costs need a last state
+    )  # final costs need an additional state
     end = lattice.num_states if has_end else lattice.num_states - 1
 
     def columns(graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32]) -> list[str]:
         if options.scores == "both":
             rows = zip(_digits(graph), _digits(acoustic), strict=True)
-            return [f"{one}, {other}" for one, other in rows]
+            return [f"{first}, {second}" for first, second in rows]
         return _digits(textual.one_cost(graph, acoustic, options.scores, options.acoustic_scale).astype(np.float32))
 
     score = columns(lattice.graph, lattice.acoustic)
@@ -177,7 +182,7 @@ def write_plf(
 
 
 def _digits(cost: npt.NDArray[np.float32]) -> list[str]:
-    """Return the shortest digits of each score that read back as the same cost."""
+    """Return each score with the fewest digits that are read as the same cost."""
     return [f"{value!s}" for value in (0 - cost)]
 
 
@@ -193,7 +198,7 @@ def _kept(keeps: frozenset[Field], options: PlfWriteOptions) -> frozenset[Field]
 
 FORMAT = Format(
     name="plf",
-    about="Python lattices of Moses (PLF), one a line",
+    about="Moses lattices (PLF), one per line",
     extensions=(".plf",),
     mark=_FIRST.match,
     read=Read(_entries, PlfOptions),

@@ -1,8 +1,8 @@
 """HTK's standard lattice format (SLF).
 
-Not read: fields of header, nodes and links other than sizes, base, start and end, key, words, times and the scores that
-``SlfOptions`` names (each cost is one sum of them), among them scales and penalties. Links of probability 0 are left
-out and times are rounded to frames; a lattice has no times if a node lacks one or sub-lattices are expanded.
+Not read: scales, penalties, and all other fields of the header, nodes and links except sizes, base, start, end, key,
+words, times and the scores that ``SlfOptions`` selects. Links of probability 0 are dropped, and times are rounded to
+frames. A lattice has no times if a node has none, or sub-lattices are expanded.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Fold = Literal["never", "null", "silent"]
 
 NULL = "!NULL"
 SILENT = frozenset({"!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"})
-SILENCES = "words that are read as silence (<s> or !ENTER)"  # a loss in writing
-LARGEST = 700.0  # natural logarithm of a probability that float64 holds; at twice that exp(-cost) would be 0
+SILENCES = "words that are read as silence (<s> or !ENTER)"  # message about a loss
+LARGEST = 700.0  # largest cost that is written as a probability, so that float64 can represent it
 _SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
 _FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
 _POSITIONS: dict[str, int] = {"auto": 0, "begin": 1, "end": 2}
@@ -45,16 +45,16 @@ _SCALES = {b"acscale": "acoustic", b"lmscale": "lm", b"wdpenalty": "word_penalty
 
 @dataclass(frozen=True, slots=True)
 class SlfOptions:
-    """Options of reading an HTK lattice."""
+    """Options for reading an HTK lattice."""
 
     graph: tuple[str, ...] | None = None  # fields whose sum is the graph cost  [default: l and r, if present]
     acoustic: tuple[str, ...] | None = None  # fields whose sum is the acoustic cost  [default: a]
-    frame_shift: float = 0.01  # seconds; times are rounded to its multiples
-    silent: frozenset[str] = SILENT  # words that become epsilon, besides !NULL
+    frame_shift: float = 0.01  # seconds; times are rounded to multiples of it
+    silent: frozenset[str] = SILENT  # words that become epsilon, in addition to !NULL
     words_on: WordPosition = "auto"  # whether the words of nodes begin or end at their node
-    fold: Fold = "null"  # links into the end that become final costs: none, those with !NULL, or silent ones, too
-    key: Literal["file", "utterance"] = "file"  # source of the key: the file name, or UTTERANCE= if there is one
-    missing_score: float | None = None  # natural log, of links without a score that others have  [default: refuse]
+    fold: Fold = "null"  # links into the end that become final costs: none, those with !NULL, or also silent ones
+    key: Literal["file", "utterance"] = "file"  # source of the key: the file name, or UTTERANCE= if present
+    missing_score: float | None = None  # natural-log score for links without a score  [default: raise an error]
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -70,10 +70,10 @@ class SlfOptions:
             if not _COST.fullmatch(name) or name in _NO_COSTS:
                 raise OptionError(f"{name!r} is not a field with a score; give names such as l or n, or i[0] for lists")
         if len(set(names)) != len(names) or len(names) > 30:
-            raise OptionError("a field can be part of one cost, once")
+            raise OptionError("each field can be used only once, for one of the costs")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
-        """Return the ``(field, item or -1, is acoustic)`` of each cost, long names beside short ones."""
+        """Return ``(field, list index or -1, is acoustic)`` of the fields of both costs, with long and short names."""
         result = []
         for names, acoustic in (
             (self.graph or ("l", "r", "language"), False),
@@ -95,24 +95,24 @@ def read_slf(
 ) -> Lattice:
     """Read a lattice from the bytes of an HTK file.
 
-    Nodes become states, links become arcs; a word on a node moves to the links that enter it (leave it where
-    ``dir=b`` or PocketSphinx says that words begin at their nodes), with the scores of the node, if any. Scores are
-    logarithms in the header's ``base`` (absent or 1: natural; 0: probabilities) and become natural-log costs. The
-    graph cost is that of ``l`` plus ``r``, the language model and the pronunciation; ``options.graph`` names others:
-    ``("n",)``, ``("l", "n")``, ``("i[0]",)`` for the first number of a list. Scales and penalties of the header are not
-    applied. Sub-lattices replace the nodes that name them. Unknown fields are ignored.
+    Nodes become states, and links become arcs. A word on a node, with its scores, moves to the links that enter the
+    node, or to those that leave it if words begin at their nodes (``dir=b``, PocketSphinx). Scores are logarithms to
+    the ``base`` of the header (natural if it is absent or 1; probabilities if it is 0) and become natural-log costs.
+    The graph cost is the sum of ``l`` (language model) and ``r`` (pronunciation), unless ``options.graph`` selects
+    other fields, such as ``("n",)``, ``("l", "n")`` or ``("i[0]",)``, the first number of a list. Scales and penalties
+    of the header are not applied. Sub-lattices replace the nodes that refer to them. Unknown fields are ignored.
 
-    Missing words and scores are errors. If other links have words, a link without one (``W=``, on it or its node) is
-    refused; if other links have a score that is part of a cost, so is a link with a word that lacks it, on it and its
-    node. Only the null word and those of ``options.silent`` may lack scores, as SRILM writes none there. SRILM also
-    writes none for words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), with probability 1:
-    ``missing_score=0`` reads these. The first and the last node need no word. Links out of the last node or into the
-    first are refused.
+    Missing words and scores are errors: if some links have words, each link or its node must have one (``W=``), and if
+    some links have a score that is part of a cost, each link with a word, or its node, must have it. Only the null word
+    and the words of ``options.silent`` may lack scores, because SRILM does not write them. For words that it has split
+    or inserted (``-split-multiwords``, ``-insert-pause``), whose probability is 1, SRILM does not write scores either;
+    read such files with ``missing_score=0``. The first and last node need no word. Links into the first node or out of
+    the last node are errors.
 
     Raises:
-        FormatError: The file is no HTK lattice, damaged or cut short (its last line lacks a newline); a word or a score
-            is missing from a link, or a field that ``options`` names from all links.
-        LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
+        FormatError: The file is not an HTK lattice, is damaged or truncated (the last line lacks a newline), a link
+            lacks a word or a score, or all links lack a field that ``options`` selects.
+        LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds float32.
         SymbolError: A word is not in ``words``.
 
     Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice, CheckStEndNodes); SRILM HTKLattice.cc (writeHTK).
@@ -127,18 +127,18 @@ def read_slf(
 
 
 def is_slf(head: bytes) -> bool:
-    """Tell whether a file begins as an HTK lattice."""
+    """Return whether the first bytes of a file are those of an HTK lattice."""
     return _FIRST.match(textual.first_line(head)) is not None
 
 
 def header_scales(head: bytes) -> Scales:
-    """Return the scales in the header of an HTK file, which its recogniser applied; ``read_slf`` does not.
+    """Return the scales in the header of an HTK file, which the recogniser applied; ``read_slf`` does not apply them.
 
     Args:
-        head: The first bytes of the file, unpacked, or all.
+        head: The first decompressed bytes of the file, or all.
 
     Returns:
-        The factors of acoustic and graph costs, and the penalty as a natural-log cost.
+        The acoustic and LM scales, and the word penalty as a natural-log cost.
 
     Source: The HTK Book 3.4, "Lattices": acscale, lmscale, wdpenalty, base.
     """
@@ -173,21 +173,21 @@ def _parse(content: bytes, key: str, path: str | None, options: SlfOptions) -> d
     for (name, _, acoustic), count in zip(costs, result["num_costs"], strict=True):
         if count == 0 and len(result["dst"]) > 0 and (options.acoustic if acoustic else options.graph) is not None:
             cost = "acoustic" if acoustic else "graph"
-            message = f"no link has the field {name.decode()!r}, which is to be the {cost} cost"
+            message = f"no link has the field {name.decode()!r}, which was selected as the {cost} cost"
             raise FormatError(message, path, key=key or None)
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class SlfWriteOptions:
-    """Options of ``write_slf``."""
+    """Options for ``write_slf``."""
 
-    base: float | None = None  # of the logarithms; 0 for probabilities  [default: e]
+    base: float | None = None  # base of the logarithms; 0 for probabilities  [default: e]
     frame_shift: float | None = None  # seconds  [default: that of the lattice, else 0.01]
 
     def __post_init__(self) -> None:
         if self.base is not None and not (self.base == 0 or 1 <= self.base < math.inf):
-            message = "0 (probabilities), 1 (natural logarithms) or more are needed"
+            message = "must be 0 (probabilities), 1 (natural logarithms) or more"
             raise OptionError(f"base is {self.base}, but {message}")
         if self.frame_shift is not None:
             textual.checked_shift(self.frame_shift)
@@ -199,12 +199,12 @@ def write_slf(
     options: SlfWriteOptions = SlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Write a lattice as an HTK file, with words on links.
+    """Encode a lattice as an HTK file, with words on links.
 
-    States become nodes, arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs become
-    links with !NULL to an end node, unless the lattice ends in one state at no cost. Reading gives the same lattice:
-    bit for bit with logarithms, up to the last digit with probabilities (``base=0``). Alignments are not written, but
-    the times that they give are.
+    States become nodes, and arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs become !NULL
+    links to an end node, unless there is a single final state without a cost. Reading the file returns the same
+    lattice; with probabilities (``base=0``), the last digit of costs may differ. Alignments are not written, but the
+    times derived from them are.
 
     Raises:
         LatticeError: No state is final, or a cost is too large for a probability.
@@ -257,14 +257,14 @@ def _check_probabilities(lattice: Lattice) -> None:
 
 
 def _decimals(shift: float) -> int:
-    """Return the number of decimals that distinguish the multiples of a shift."""
+    """Return the number of decimals that distinguish the multiples of a frame shift."""
     return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
 
 
 def _quoted(text: bytes) -> bytes:
     """Escape blanks, backslashes and a leading quote as HTK does.
 
-    A digit after a control character is escaped, too: SRILM reads any number of octal digits.
+    A digit after a control character is also escaped, because SRILM reads any number of octal digits.
     """
     if not text:
         return b'""'
@@ -275,13 +275,13 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report words that are read back as silence."""
+    """Report a loss if there are words that would be read as silence."""
     return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 
 FORMAT = Format(
     name="slf",
-    about="lattice of HTK and SRILM (SLF), one a file",
+    about="HTK or SRILM lattice (SLF), one per file",
     extensions=(".slf", ".lat"),
     aliases=("htk",),
     mark=is_slf,

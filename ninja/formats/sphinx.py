@@ -1,6 +1,6 @@
-"""Lattices of CMU Sphinx (Sphinx 3, PocketSphinx), read and written.
+"""CMU Sphinx lattices (Sphinx 3, PocketSphinx), read and written.
 
-Not read: the frames in which words end, pronunciation numbers and the names of fillers, which become epsilon.
+Not read: the frames in which words end, pronunciation numbers, and the names of fillers, which become epsilon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ninja.lattice.word_ids import used_names
 
 SILENT = frozenset({"<s>", "</s>", "<sil>"})
 NULL = "<sil>"
-BASE = 1.0001  # of the logarithms in files of Sphinx
+BASE = 1.0001  # base of the logarithms in Sphinx files
 _FILLER = re.compile(r"\[.*\]|\+\+.*\+\+|.+\([1-9][0-9]*\)", re.DOTALL)  # noise, or a pronunciation
 _LARGEST = 2**31 - 1
 _FIRST = re.compile(rb"Frames[ \t]+\d+")
@@ -31,17 +31,17 @@ _FIRST = re.compile(rb"Frames[ \t]+\d+")
 
 def _check_base(base: float) -> None:
     if not 1 < base < math.inf:
-        raise OptionError(f"base is {base}, but Sphinx takes logarithms to a base greater than 1")
+        raise OptionError(f"base is {base}, but must be greater than 1")
 
 
 @dataclass(frozen=True, slots=True)
 class SphinxOptions:
-    """Options of reading a Sphinx lattice."""
+    """Options for reading a Sphinx lattice."""
 
     silent: frozenset[str] = SILENT  # words that become epsilon
-    bracketed: bool = True  # words in [] or ++, such as [NOISE], become epsilon, too
-    base: float | None = None  # of the logarithms in files without a line "# -logbase"  [default: refuse them]
-    frame_shift: float = 0.01  # seconds; the files count frames
+    bracketed: bool = True  # words in [] or ++, such as [NOISE], also become epsilon
+    base: float | None = None  # base of the logarithms in a file without "# -logbase"  [default: raise an error]
+    frame_shift: float = 0.01  # seconds per frame; times in the file are frames
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -60,14 +60,14 @@ def read_sphinx(
 ) -> Lattice:
     """Read a lattice from the bytes of a Sphinx file.
 
-    Nodes become states, at the frame in which their word begins; edges become arcs with the word of the node they
-    leave and its acoustic score. Pronunciation numbers are removed ("to(2)" is "to"), fillers become epsilon. There are
-    no language model scores, so graph costs are 0.
+    Nodes become states at the frame in which their word begins, and edges become arcs with the word of the node they
+    leave and its acoustic score. Pronunciation numbers are removed ("to(2)" becomes "to"), and fillers become epsilon.
+    There are no language model scores, so graph costs are 0.
 
     Raises:
-        FormatError: The file is no Sphinx lattice, damaged or cut short, or an edge leaves the last node or enters the
-            first.
-        LatticeError: A cycle, no path from the first node to the last, a cost beyond float32.
+        FormatError: The file is not a Sphinx lattice, is damaged or truncated, or an edge leaves the last node or
+            enters the first.
+        LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds float32.
         SymbolError: A word is not in ``words``.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_read).
@@ -80,9 +80,9 @@ def read_sphinx(
 
 @dataclass(frozen=True, slots=True)
 class SphinxWriteOptions:
-    """Options of ``write_sphinx``."""
+    """Options for ``write_sphinx``."""
 
-    base: float = BASE  # of the logarithms
+    base: float = BASE  # base of the logarithms
 
     def __post_init__(self) -> None:
         _check_base(self.base)
@@ -94,15 +94,15 @@ def write_sphinx(
     options: SphinxWriteOptions = SphinxWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Write a lattice as a Sphinx file.
+    """Encode a lattice as a Sphinx file.
 
-    A state becomes a node for each word that begins there. Acoustic scores are rounded to whole logarithms in ``base``
-    (1.0001: to 0.0001). Graph costs and alignments are not written; the times of the lattice or its alignments are (0
-    if there are none). A lattice that was read from Sphinx comes back the same.
+    A state becomes one node for each word that begins there. Acoustic scores are rounded to integer logarithms to
+    ``base`` (to 0.0001 for 1.0001). Graph costs and alignments are not written. Times come from the lattice or its
+    alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces it.
 
     Raises:
-        SymbolError: A word has no name, or one with a blank.
-        LatticeError: No state is final, a score is beyond 32 bits, or words on nodes would need too many edges.
+        SymbolError: A word is not in the symbol table, or contains a blank.
+        LatticeError: No state is final, a score exceeds 32 bits, or words on nodes would need too many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
     """
@@ -117,7 +117,7 @@ def write_sphinx(
     time = np.zeros(lattice.num_states, np.int32) if frames is None else np.maximum(frames, 0)
     last = textual.end_frame(lattice, time)
     begin = np.append(time, last)[nodes.state]
-    # A word ends in the frame before the next one begins; without links, in the frame in which it begins.
+    # A word ends in the frame before the next word begins; without links, it ends in its first frame.
     first_end, last_end = np.full(len(begin), _LARGEST, np.int64), begin.astype(np.int64)
     ends = begin[nodes.dst].astype(np.int64) - 1
     np.minimum.at(first_end, nodes.src, ends)
@@ -125,7 +125,7 @@ def write_sphinx(
     first_end = np.clip(first_end, begin, last_end)
     score = np.rint(-nodes.acoustic.astype(np.float64) / math.log(base))
     if np.abs(score).max(initial=0) > _LARGEST:
-        raise LatticeError(f"a score is beyond 32 bits with base {base}; give a larger one", key=lattice.key)
+        raise LatticeError(f"a score exceeds 32 bits with base {base}; use a larger base", key=lattice.key)
     lines = [b"# getcwd: .", b"# -logbase %s" % repr(base).encode(), b"#", b"Frames %d" % max(last, 1), b"#"]
     lines.append(b"Nodes %d (NODEID WORD STARTFRAME FIRST-ENDFRAME LAST-ENDFRAME)" % len(begin))
     for node, arc in enumerate(nodes.word.tolist()):
@@ -139,7 +139,7 @@ def write_sphinx(
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report words that are read back as fillers or with a pronunciation number."""
+    """Report a loss if there are words that would be read as fillers or pronunciations."""
     names = used_names(lattice, settings.words)
     if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
         return ["words that are read as fillers or pronunciations ([NOISE] or to(2))"]
@@ -148,7 +148,7 @@ def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
 
 FORMAT = Format(
     name="sphinx",
-    about="lattice of CMU Sphinx, one a file",
+    about="CMU Sphinx lattice, one per file",
     extensions=(".sphinx", ".lat"),
     mark=lambda head: _FIRST.fullmatch(textual.first_line(head)),
     read=Read(one_lattice(read_sphinx), SphinxOptions),

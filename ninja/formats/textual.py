@@ -1,4 +1,4 @@
-"""Helpers of text formats: words as ids of a symbol table and back, times, single costs, option checks."""
+"""Functions shared by text formats: conversion between words and ids, times, single costs, option checks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ninja.lattice.arrays import frozen
 from ninja.lattice.lattice import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
-DENSE = 10_000_000  # word ids up to which a table by id is cheaper than sorting
+DENSE = 10_000_000  # largest word id for which an array indexed by id is cheaper than sorting
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Convert the words of a file to ids; errors name the lattice and the file."""
+    """Converts the words of a file to ids; errors name the lattice and the file."""
 
     key: str
     path: str | None
@@ -30,25 +30,26 @@ class Naming:
     encoding: str = "utf-8"
 
     def decoded(self, name: bytes, line: int | None = None) -> str:
-        """Decode a piece of the file."""
+        """Decode bytes of the file."""
         try:
             return name.decode(self.encoding)
         except UnicodeDecodeError as error:
-            message = f"not {self.encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
+            message = f"the file is not {self.encoding.upper()} ({error.reason})"
+            message += "; give the encoding or convert the file with iconv"
             raise FormatError(message, self.path, key=self.key, line=line) from error
 
     def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
         """Look up the words of a file.
 
         Args:
-            entries: Word and line of each, as a kernel returns them.
+            entries: ``(word, line number)`` pairs, as returned by a kernel.
 
         Returns:
-            Ids, int32 [words + 1]: epsilon, then the id of each word; and the symbol table.
+            Epsilon followed by the id of each word, int32 [num_words + 1]; and the symbol table.
 
         Raises:
             FormatError: A word cannot be decoded.
-            SymbolError: A word is missing from the table; the message names it and its line.
+            SymbolError: A word is missing from the symbol table.
         """
         names = [self.decoded(name, line) for name, line in entries]
         words = self.words
@@ -66,11 +67,11 @@ class Naming:
         return ids, words
 
     def lattice(self, result: Mapping[str, Any], frame_shift: float | None = None) -> Lattice:
-        """Make a lattice from the result of a kernel.
+        """Create a lattice from the result of a kernel.
 
         Raises:
             FormatError: A word cannot be decoded.
-            SymbolError: A word is missing from the table.
+            SymbolError: A word is missing from the symbol table.
         """
         ids, words = self.table(result["words"])
         lattice = Lattice.unlabelled(
@@ -91,14 +92,16 @@ class Naming:
 def spelled(
     lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """Return the index of each arc's word in the returned list, int32 [num_arcs], and the encoded words.
+    """Return the index of the word of each arc, int32 [num_arcs], and the list of encoded words that it refers to.
 
     Args:
-        words: Symbol table of the lattice.  [default: the attached one]
+        lattice: Any lattice.
+        words: Symbol table.  [default: that of the lattice]
         null: Name of epsilon.
+        encoding: Encoding of the words.
 
     Raises:
-        SymbolError: There is no table, or a word is missing from it, is spelled as epsilon or cannot be encoded.
+        SymbolError: There is no symbol table, or a word is missing from it, equals `null` or cannot be encoded.
     """
     table = lattice.words if words is None else words
     largest = int(lattice.word.max(initial=0))
@@ -127,7 +130,7 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, from its times or alignments, int32 [num_states]; None if it has neither."""
+    """Return the frame of each state, int32 [num_states], from times or alignments; None if there are neither."""
     if lattice.time is not None:
         return lattice.time
     if not lattice.has_labels:
@@ -137,14 +140,14 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
 
 
 def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
-    """Return the frame at which the last final state ends."""
+    """Return the largest end time of a final state in frames."""
     final = lattice.is_final
     length = np.diff(lattice.final_ali_begin)
     return max(0, int((time[final] + length[final]).max(initial=0)))
 
 
 def plain_end(lattice: Lattice) -> int | None:
-    """Return the only final state if ending there costs nothing and no arc leaves it, else None."""
+    """Return the only final state if its final cost is 0 and no arc leaves it, else None."""
     final = np.flatnonzero(lattice.is_final)
     last = int(final[0])
     costs = len(final) > 1 or lattice.final_graph[last] or lattice.final_acoustic[last]
@@ -152,7 +155,10 @@ def plain_end(lattice: Lattice) -> int | None:
 
 
 def would_fold(lattice: Lattice, last: int) -> bool:
-    """Tell whether readers turn the arcs into a last state into final costs: without words, one from each state."""
+    """Return whether readers convert the arcs into the last state to final costs.
+
+    They do if these arcs have no words and come from different states.
+    """
     entering = np.flatnonzero(lattice.dst == last)
     if last == 0 or (lattice.word[entering] != EPSILON).any():
         return False
@@ -161,7 +167,7 @@ def would_fold(lattice: Lattice, last: int) -> bool:
 
 
 def check_encoding(encoding: str) -> None:
-    """Check that an encoding exists and is a superset of ASCII."""
+    """Raise OptionError if an encoding does not exist or is not a superset of ASCII."""
     try:
         same = "!aZ09 =\t\n".encode(encoding) == b"!aZ09 =\t\n"
     except (LookupError, UnicodeError) as error:
@@ -171,7 +177,7 @@ def check_encoding(encoding: str) -> None:
 
 
 def encoded(text: str, encoding: str, key: str) -> bytes:
-    """Encode a string; bytes of a key that were not UTF-8 come back unchanged."""
+    """Encode a string; bytes of a key that were not valid UTF-8 are restored."""
     try:
         return text.encode(encoding, "surrogateescape")
     except UnicodeEncodeError as error:
@@ -179,21 +185,21 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
 
 
 def checked_shift(frame_shift: float) -> float:
-    """Return a frame shift; raise OptionError unless it is in [1e-6, 1e6] seconds."""
+    """Return a frame shift in seconds; raise OptionError unless it is in [1e-6, 1e6]."""
     if not 1e-6 <= frame_shift <= 1e6:
-        raise OptionError(f"frame_shift is {frame_shift}, but seconds > 0 are needed")
+        raise OptionError(f"frame_shift is {frame_shift}, but must be from 1e-6 to 1e6 seconds")
     return frame_shift
 
 
 def check_choice(name: str, value: str, *allowed: str) -> None:
-    """Check that an option has one of the allowed values."""
+    """Raise OptionError if an option does not have one of the allowed values."""
     if value not in allowed:
         raise OptionError(f"{name} is {value!r}, but must be {', '.join(allowed[:-1])} or {allowed[-1]}")
 
 
 @dataclass(frozen=True, slots=True)
 class OneCost:
-    """Options of formats that store a single cost."""
+    """Options of formats that store one cost per arc."""
 
     costs: Literal["total", "graph", "acoustic"] = "total"  # total: acoustic_scale * acoustic + graph
     acoustic_scale: float = 1.0
@@ -204,7 +210,7 @@ class OneCost:
 
 
 def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: float = 1.0) -> frozenset[Field]:
-    """Return the fields that a format with a single cost can store."""
+    """Return the fields that a format with one cost per arc can store."""
     if costs == "acoustic":
         keeps -= {"graph"}
     if costs == "graph" or acoustic_scale == 0.0:
@@ -220,14 +226,16 @@ def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Fiel
 def one_cost(
     graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32], costs: str, acoustic_scale: float
 ) -> npt.NDArray[np.float64]:
-    """Join the two costs for a format with a single cost, float64.
+    """Combine graph and acoustic costs for a format with one cost per arc, float64.
 
     Args:
-        costs: "total" = ``acoustic_scale * acoustic + graph``; "graph" or "acoustic" alone.
-        acoustic_scale: Factor of the acoustic cost in "total"; must be 1 with one cost alone.
+        graph: Graph costs.
+        acoustic: Acoustic costs.
+        costs: "total" for ``acoustic_scale * acoustic + graph``, else "graph" or "acoustic".
+        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 for a single cost.
 
     Raises:
-        OptionError: ``costs`` has another value, or the scale is not finite, or not 1 with one cost alone.
+        OptionError: ``costs`` or ``acoustic_scale`` has an invalid value.
     """
     check_choice("costs", costs, "total", "graph", "acoustic")
     check_finite("acoustic_scale", acoustic_scale)
@@ -238,7 +246,7 @@ def one_cost(
 
 
 def first_line(head: bytes) -> bytes:
-    """Return the first line that is neither empty nor a comment with '#', stripped; b"" if there is none."""
+    """Return the first line that is neither blank nor a '#' comment, stripped; b"" if there is none."""
     begin = 0
     while begin < len(head):
         end = head.find(b"\n", begin)
@@ -251,11 +259,11 @@ def first_line(head: bytes) -> bytes:
 
 
 def unended_line(content: bytes, comment: bytes = b"#") -> int:
-    """Return the number of the last line, from 1, if it lacks a newline; 0 if it has one or is blank or a comment.
+    """Return the number of the last line, from 1, if it lacks a newline; 0 if it has one, is blank or is a comment.
 
     Args:
         content: The whole file, or its end.
-        comment: Prefix of comments; b"" if the format has none.
+        comment: Prefix of comments; b"" if the format has no comments.
     """
     begin = content.rfind(b"\n") + 1
     rest = content[begin:].strip(b" \t\r\v\f")
@@ -274,6 +282,8 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
     """Raise FormatError if the last line lacks a newline, unless it is blank or a comment.
 
     Args:
+        content: The whole file, or its end.
+        path: File name for the message.
         key: Utterance id of the last lattice, if known.
         comment: As for ``unended_line``.
         line: Number of the first line.
@@ -284,7 +294,7 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
 
 
 def refuse_blanks(name: bytes, key: str) -> None:
-    """Raise SymbolError for a name that a format without quotes cannot store."""
+    """Raise SymbolError for a name that cannot be written without quotes."""
     if not name or any(letter in b" \t\n\v\f\r\0" for letter in name):
         raise SymbolError(f"{name.decode('utf-8', 'replace')!r} cannot be written without quotes", key=key)
 
@@ -296,7 +306,7 @@ def refuse_empty(lattice: Lattice) -> None:
 
 
 def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
-    """Return the ``encode`` of a format from its ``write_X(lattice, words, options, encoding)``."""
+    """Return the function ``encode`` of a format, given its ``write_X(lattice, words, options, encoding)``."""
 
     def encode(lattice: Lattice, settings: WriteSettings) -> bytes:
         return write(lattice, settings.words, settings.options, settings.encoding)

@@ -1,9 +1,9 @@
-"""Read files of ``torch.save`` without torch: mapped tensors, numbers, strings, lists and dictionaries.
+"""Reader of files that were saved by ``torch.save``, without torch: tensors, numbers, strings, lists, dictionaries.
 
-The opcodes of the pickle are interpreted here and nothing is called or imported: the few allowed names are
-mapped to objects of this module. Compared with ``torch.load(weights_only=True, mmap=True)`` this reader checks the
-CRC-32 of every part that it uses, refuses compressed entries and tensors outside their storage, reads objects of k2
-without k2, and needs no import of torch, which takes a second.
+Tensors are mapped. The opcodes of the pickle are interpreted here; nothing is called or imported, and the few allowed
+names are mapped to objects of this module. Unlike ``torch.load(weights_only=True, mmap=True)``, this reader checks the
+CRC-32 of every part that it uses, rejects compressed entries and tensors outside their storage, reads k2 objects
+without k2, and does not import torch, which takes a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_p
 _DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
 PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names of tensors and plain objects
 _LOCAL_HEADER = 30  # bytes
-# Checksums read every page that is used: if the system supports it, map all pages at once.
+# Checksums read every page that is used, so map all pages at once if the system supports it.
 _MAPPING: dict[str, int] = (
     {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
     if hasattr(mmap, "MAP_POPULATE")
@@ -44,22 +44,22 @@ _MAPPING: dict[str, int] = (
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor whose numbers stay in the file."""
+    """A tensor whose elements stay in the file."""
 
-    storage: Array  # [numbers], read-only
-    begin: int
+    storage: Array  # [num_elements], read-only
+    begin: int  # index of the first element in the storage
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in numbers
+    strides: tuple[int, ...]  # in elements
     is_bfloat16: bool = False
 
     @property
     def size(self) -> int:
-        """Number of elements by the shape; with strides of 0 it may exceed the storage."""
+        """Number of elements according to the shape; with strides of 0, it may exceed the storage."""
         return math.prod(self.shape)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the numbers are contiguous."""
+        """Whether the elements are contiguous."""
         expected = 1
         for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if length != 1 and stride != expected:
@@ -68,7 +68,7 @@ class Tensor:
         return True
 
     def array(self) -> Array:
-        """Return the numbers as an aligned, contiguous array, bfloat16 as float32; check ``size`` first."""
+        """Return an aligned, contiguous array; bfloat16 becomes float32. The caller must check ``size`` first."""
         numbers = np.lib.stride_tricks.as_strided(
             self.storage[self.begin :],
             self.shape,
@@ -82,15 +82,15 @@ class Tensor:
 
 @dataclass(slots=True)
 class Instance:
-    """The state of an object of a class of another program."""
+    """An object of a class of another package, with its state."""
 
-    name: str  # module and class
+    name: str  # qualified name of the class
     state: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A name that the pickle refers to."""
+    """A global name in the pickle."""
 
     name: str
 
@@ -103,14 +103,14 @@ class _Storage:
 
 @dataclass(slots=True)
 class Saved:
-    """The zip file of ``torch.save``."""
+    """A zip file written by ``torch.save``."""
 
     content: memoryview
     entries: dict[str, zipfile.ZipInfo] = field(default_factory=dict)
-    folder: str = ""  # of all entries, with a slash
+    folder: str = ""  # folder of all entries, with a trailing slash
 
     def part(self, name: str) -> memoryview:
-        """Return the bytes of an entry."""
+        """Return the bytes of an entry; raise FormatError if it is missing or damaged."""
         entry = self.entries.get(self.folder + name)
         if entry is None:
             raise FormatError(f"the zip file has no {name}")
@@ -129,17 +129,17 @@ class Saved:
 
 
 def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
-    """Map a file into memory; it stays mapped as long as a part of it is used."""
+    """Map a file into memory; it stays mapped as long as any part of it is in use."""
     try:
         with open(path, "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0
             return memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, **_MAPPING))
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", name or os.fspath(path)) from error
+        raise InputError(f"the file cannot be read: {error.strerror}", name or os.fspath(path)) from error
 
 
 def opened(content: bytes | memoryview) -> Saved:
-    """Open the zip file of ``torch.save``."""
+    """Open a zip file written by ``torch.save``; raise FormatError if it is another file or damaged."""
     try:
         whole = memoryview(content).obj
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)
@@ -148,12 +148,12 @@ def opened(content: bytes | memoryview) -> Saved:
     except Exception as error:  # zipfile raises many types
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
     if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
-        raise FormatError("a packed entry in the zip file, which torch does not write")
+        raise FormatError("the zip file has a compressed entry, which torch does not write")
     if sum(entry.file_size for entry in entries) > len(content):
         raise FormatError("the entries of the zip file claim more bytes than it has")
     pickles = [entry.filename for entry in entries if entry.filename.split("/")[-1] == "data.pkl"]
     if len(pickles) != 1:
-        raise FormatError("a zip file, but not one of torch: it has no data.pkl, or several")
+        raise FormatError("the zip file was not written by torch: it must have exactly one data.pkl")
     by_name = {entry.filename: entry for entry in entries}
     saved = Saved(memoryview(content), by_name, pickles[0].removesuffix("data.pkl"))
     if len(by_name) != len(entries):
@@ -164,11 +164,12 @@ def opened(content: bytes | memoryview) -> Saved:
 
 
 def load(saved: Saved, names: Collection[str], only: str) -> Any:
-    """Return the saved object: ``Tensor``, ``Instance``, and plain Python objects.
+    """Load the saved object, which consists of ``Tensor``, ``Instance`` and plain Python objects.
 
     Args:
-        names: Names that the pickle may use: some of ``PLAIN`` and ``STORAGES``, and classes for ``Instance``.
-        only: Description of the allowed objects, for messages.
+        saved: The zip file.
+        names: Names that the pickle may use: a subset of ``PLAIN`` and ``STORAGES``, and classes for ``Instance``.
+        only: Description of the allowed objects for messages.
 
     Raises:
         FormatError: The pickle uses another name, or is damaged.
@@ -177,12 +178,12 @@ def load(saved: Saved, names: Collection[str], only: str) -> Any:
         return _Interpreter(saved, names, only).run(bytes(saved.part("data.pkl")))
     except FormatError:
         raise
-    except Exception as error:  # an opcode that does not fit the stack
+    except Exception as error:  # raised by opcodes that do not match the stack
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
 
 
 class _Interpreter:
-    """Interpreter of the opcodes of a pickle, protocol 2."""
+    """Interpreter of pickle opcodes, protocol 2."""
 
     def __init__(self, saved: Saved, names: Collection[str], only: str) -> None:
         self._saved = saved
@@ -216,7 +217,7 @@ class _Interpreter:
         raise FormatError("a pickle without an end")
 
     def _marked(self) -> list[Any]:
-        """Return the items above the last mark."""
+        """Pop and return the items above the last mark."""
         marked, self._stack = self._stack, self._marks.pop()
         return marked
 
@@ -235,7 +236,7 @@ class _Interpreter:
 
     def _set(self, values: list[Any]) -> None:
         target, keys = self._stack[-1], values[::2]
-        # Hashing deeply nested tuples could overflow the stack.
+        # Only simple keys are allowed, because hashing deeply nested tuples could overflow the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
             raise ValueError("an entry without a dictionary, or with a key that is no string or integer")
         target.update(zip(keys, values[1::2], strict=True))
@@ -296,7 +297,7 @@ def _build(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
-    """Make a tensor after checking that it lies within its storage."""
+    """Create a tensor after checking that it lies within its storage."""
     if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
         raise ValueError("an invalid tensor")
     if len(shape) != len(strides) or len(shape) > 16:

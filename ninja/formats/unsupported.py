@@ -1,4 +1,4 @@
-"""Files that no format reads, recognised by their first bytes, with advice."""
+"""Recognition of unsupported files by their first bytes, with advice for the user."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
             rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
             "torch's old format: load it with torch and save it again with torch.save, which now writes a zip file",
         ),
-        (rb"\x80[\x02-\x05].", "a pickle of Python's, which could run anything: save it in another format"),
+        (rb"\x80[\x02-\x05].", "a Python pickle, which could run any code: save it in another format"),
         (
             rb"PAR1\x15",
-            "Parquet, which is not mapped: make it an Arrow file with pyarrow, "
+            "Parquet, which cannot be mapped: convert it to an Arrow file with pyarrow, "
             "feather.write_feather(parquet.read_table(FILE), 'lat.arrow', compression='uncompressed')",
         ),
     )
@@ -36,7 +36,7 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
 
 
 def is_utf_16(head: bytes) -> bool:
-    """Tell whether a file begins with a byte order mark of UTF-16."""
+    """Return whether a file begins with a UTF-16 byte order mark."""
     return _UTF_16.match(head) is not None
 
 

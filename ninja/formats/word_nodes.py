@@ -1,4 +1,4 @@
-"""Convert lattices with words on arcs to words on nodes, for formats that need it."""
+"""Conversion of lattices with words on arcs to graphs with words on nodes, for formats that need it."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from ninja.errors import LatticeError
 from ninja.formats.textual import plain_end
 from ninja.lattice import Lattice
 
-GROWTH = 64  # maximum number of links for each arc
+GROWTH = 64  # maximum number of links per arc
 
 
 @dataclass(frozen=True, slots=True)
 class WordNodes:
-    """Nodes with a word each, and the links between them, which have the costs."""
+    """A graph whose nodes have words, and whose links have costs."""
 
-    state: npt.NDArray[np.int64]  # [nodes], where the node's word begins (or ends); num_states: the end node
-    word: npt.NDArray[np.int64]  # [nodes], an arc with the node's word; -1: no word
-    src: npt.NDArray[np.int64]  # [links]
-    dst: npt.NDArray[np.int64]  # [links]
-    graph: npt.NDArray[np.float32]  # [links], costs
-    acoustic: npt.NDArray[np.float32]
+    state: npt.NDArray[np.int64]  # [num_nodes], state at which the word begins (or ends); num_states for the end node
+    word: npt.NDArray[np.int64]  # [num_nodes], index of an arc with the word of the node; -1 for no word
+    src: npt.NDArray[np.int64]  # [num_links]
+    dst: npt.NDArray[np.int64]  # [num_links]
+    graph: npt.NDArray[np.float32]  # [num_links], graph costs
+    acoustic: npt.NDArray[np.float32]  # [num_links], acoustic costs
     start: int
     end: int
 
 
 def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
-    """Move the words of a lattice to nodes: where they begin (costs on links out of it) or end (on links into it).
+    """Move the words of a lattice to nodes.
 
-    A state becomes a node for each word that begins (ends) there. Final costs become links to an end node, unless the
-    lattice ends in one state at no cost.
+    A state becomes one node for each word that begins (or ends) there. The costs of a word are on the links that leave
+    (or enter) its node. Final costs become links to an end node, unless there is a single final state without a cost.
+
+    Args:
+        lattice: Any lattice with a final state.
+        words: Whether words "begin" or "end" at their nodes.
 
     Raises:
-        LatticeError: The result would be too large: at some state many words end and many begin.
+        LatticeError: The result would be too large, because many words end and many begin at the same states.
     """
     final = np.flatnonzero(lattice.is_final)
     src, dst, word = lattice.src.astype(np.int64), lattice.dst.astype(np.int64), lattice.word.astype(np.int64)
     graph, acoustic = lattice.graph, lattice.acoustic
     end_state = plain_end(lattice)
-    # SRILM takes the word of an end node for </s>, so it must have none; links to one without a word are final costs.
+    # SRILM reads the word of the end node as </s>, so the end node must have no word; links to it are final costs.
     if end_state is None or (words == "end" and end_state > 0):
         end_state = lattice.num_states
         src = np.concatenate((src, final))
@@ -51,7 +55,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
         graph = np.concatenate((graph, lattice.final_graph[final]))
         acoustic = np.concatenate((acoustic, lattice.final_acoustic[final]))
     here, there = (src, dst) if words == "begin" else (dst, src)
-    # Nodes sorted by state and word; the first node (the last one if words begin at nodes) has no word.
+    # Sort nodes by state and word; the first node has no word, or the last one if words begin at nodes.
     bare = end_state if words == "begin" else 0
     order = np.lexsort((word, here))
     fresh = np.ones(len(order), np.bool_)
@@ -66,12 +70,12 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
     state, of_node = state[sort], of_node[sort]
     count = np.bincount(state, minlength=end_state + 1)
     first = np.cumsum(count) - count
-    # A link from (to) the node of each arc to (from) each node of the state on its other side.
+    # Link the node of each arc with each node of the state at the other end of the arc.
     width = count[there]
     num_links = int(width.sum())
     if num_links > GROWTH * (len(src) + 1):
         message = (
-            f"words on nodes would need {num_links} links, for many words end where many begin; use another format"
+            f"words on nodes would need {num_links} links, because many words end where many begin; use another format"
         )
         raise LatticeError(message, key=lattice.key)
     ramp = np.arange(num_links) - np.repeat(np.cumsum(width) - width, width)

@@ -55,8 +55,8 @@ def test_a_name_is_parted_from_its_options(text, name, values):
         ("slf:base=1,", "expected OPTION=VALUE after the colon, found ''"),
         ("slf:=1", "expected OPTION=VALUE after the colon, found '=1'"),
         ("slf: =1", "expected OPTION=VALUE after the colon, found ' =1'"),
-        ("slf:base=1,base=2", "'slf:base=1,base=2' gives base twice"),
-        ("slf:frame-shift=1,frame_shift=2", "gives frame_shift twice"),
+        ("slf:base=1,base=2", "'slf:base=1,base=2' sets base twice"),
+        ("slf:frame-shift=1,frame_shift=2", "sets frame_shift twice"),
     ],
 )
 def test_options_without_name_or_value_or_twice_are_refused(text, message):

@@ -234,9 +234,13 @@ def test_states_may_have_any_names_and_arcs_any_order(
 
 WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"", LatticeError, "x.txt, key 'utt': the FST is empty"),
-    (b"0 1 2 3 4 5\n", FormatError, "x.txt:1, key 'utt': 6 fields, which neither"),
-    (b"0 1 2 3 0.5\n0 1 2\n", FormatError, "x.txt:2, key 'utt': 3 fields, which neither .* a transducer has"),
-    (b"0 1 2\n0 1 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': 3 fields"),
+    (b"0 1 2 3 4 5\n", FormatError, "x.txt:1, key 'utt': the line has 6 fields, but neither"),
+    (
+        b"0 1 2 3 0.5\n0 1 2\n",
+        FormatError,
+        "x.txt:2, key 'utt': the line has 3 fields, but neither .* a transducer has",
+    ),
+    (b"0 1 2\n0 1 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': the line has 3 fields"),
     (b"0 x 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': 'x' is not a state"),
     (b"0 99999999999 2 3 0.5\n", FormatError, "'99999999999' is not a state"),
     (b"0 4000000000 2 3 0.5\n", FormatError, "'4000000000' is not a state"),
@@ -256,7 +260,7 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (
         b"0 1 2 3 1\n0 02 2 3 1\n1\n",
         FormatError,
-        "x.txt:2, key 'utt': state 02 has no line, so the file may be cut short",
+        "x.txt:2, key 'utt': state 02 has no line; is the file truncated",
     ),
     (b"0 1 2 3 1\n1 2", FormatError, "x.txt:2, key 'utt': the last line does not end: the file may be cut"),
     (b"0 1 a \xff 1\n1\n", FormatError, r"x.txt:1, key 'utt': not UTF-8"),

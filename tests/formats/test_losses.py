@@ -378,7 +378,7 @@ def contents(path):
         (
             "fst-text:labels=words",
             TIMED.with_words(SymbolTable.from_words(["<eps>", "12"])),
-            "times, separate graph and acoustic costs, names of words (numbers are read as ids)",
+            "times, separate graph and acoustic costs, word names (numbers are read as ids)",
         ),
         ("fst-ark", LABELLED, "alignments, raw kind, separate graph and acoustic costs"),
         ("k2", LABELLED, None),

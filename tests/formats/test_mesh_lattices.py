@@ -115,9 +115,9 @@ def test_a_mesh_without_positions_is_the_empty_sentence():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"numaligns 1\nalign 0\n", r"^m:2, key 'file': nothing at position 0 has a word, or \*DELETE\*"),
-        (b"numaligns 2\nalign 0\nalign 1\n", r"nothing at position 0 has a word, or \*DELETE\*"),
-        (b"numaligns 1\nalign 0 a 0 b 0\n", "nothing at position 0 has a posterior above 0"),
+        (b"numaligns 1\nalign 0\n", r"^m:2, key 'file': no entry at position 0 has a word, or \*DELETE\*"),
+        (b"numaligns 2\nalign 0\nalign 1\n", r"no entry at position 0 has a word, or \*DELETE\*"),
+        (b"numaligns 1\nalign 0 a 0 b 0\n", "no entry at position 0 has a posterior above 0"),
     ],
 )
 def test_a_position_without_words_is_no_part_of_a_lattice(content, message):
@@ -187,7 +187,7 @@ def test_another_encoding_is_read_where_it_is_given():
         ({"least": -0.1}, "least is -0.1, but must be a posterior"),
         ({"least": 1.0}, "least is 1.0, but must be a posterior"),
         ({"least": math.nan}, "least is nan"),
-        ({"frame_shift": 0.0}, "frame_shift is 0.0, but seconds > 0 are needed"),
+        ({"frame_shift": 0.0}, "frame_shift is 0.0, but must be from 1e-6 to 1e6 seconds"),
         ({"encoding": "utf-16"}, "the encoding 'utf-16' is not a superset of ASCII"),
     ],
 )

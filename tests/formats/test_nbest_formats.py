@@ -397,7 +397,7 @@ def test_options_that_make_no_sense_are_refused():
         ObjectFields(base=1)
     with pytest.raises(OptionError, match="meaning is 'odds', but must be logprob or cost"):
         ObjectFields(meaning="odds")
-    with pytest.raises(OptionError, match="frame_shift is 0, but seconds > 0 are needed"):
+    with pytest.raises(OptionError, match="frame_shift is 0, but must be from 1e-6 to 1e6 seconds"):
         SrilmOptions(frame_shift=0)
     with pytest.raises(OptionError, match="keys is 'channel', but must be file or file-channel"):
         CtmOptions(keys="channel")

@@ -179,7 +179,7 @@ def test_bad_rows_are_reported_by_their_number(tmp_path):
 
 BAD = {
     "no column of texts": (lambda: pa.table({"id": ["a"], "n": [1]}), "the table has no column 'text', but 'id', 'n'"),
-    "lattices": (lambda: pa.table({"key": ["a"], "arc_begin": [[0]]}), "Parquet, which is not mapped"),
+    "lattices": (lambda: pa.table({"key": ["a"], "arc_begin": [[0]]}), "Parquet, which cannot be mapped"),
     "no scores": (lambda: pa.table({"id": ["a"], "nbest": [["x", "y"]]}), "a hypothesis has neither 'score' nor"),
     "two columns of a name": (
         lambda: pa.table([pa.array(["a"]), pa.array(["x"]), pa.array(["y"])], names=["id", "text", "text"]),

@@ -275,7 +275,7 @@ def test_a_scale_beside_one_cost_is_refused_before_anything_is_written(to, tmp_p
 def test_names_before_integers_are_refused_unless_it_is_said_what_they_are():
     content = b"0 1 hello 3\n1 2 world 4\n2\n"
     with pytest.raises(
-        FormatError, match=r"f:1, key 'u': 'hello' is a name and '3' an integer.*acceptor=true"
+        FormatError, match=r"f:1, key 'u': 'hello' and '3' may be a word and its weight.*acceptor=true"
     ) as error:
         read_fst_text(content, "u", "f")
     assert error.value.line == 1

@@ -193,7 +193,7 @@ def test_a_lattice_of_icefall_gives_its_words_scores_and_names() -> None:
 
 def test_fsas_that_fit_no_keys_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = ninja.from_nbest("utt", LIST)
-    with pytest.raises(OptionError, match="2 keys, but 1 lattices"):
+    with pytest.raises(OptionError, match="there are 2 keys, but 1 lattices"):
         ninja.from_k2(ninja.to_k2(lattice), ["a", "b"])
     with pytest.raises(FormatError, match=r"a k2\.Fsa or its as_dict"):
         ninja.from_k2(lattice)

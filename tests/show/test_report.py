@@ -135,7 +135,7 @@ def test_gained_and_lost_and_the_rates_fit_together(spoken):
     assert sum(bar.count for bar in histogram.bars) == len(spoken)
     assert sum(bar.count for bar in histogram.bars if bar.kind == "good") == len(found.gained)
     page = report_page(found)
-    assert f"{len(found.gained)} utterances have fewer errors, {len(found.lost)} more" in page
+    assert f"{len(found.gained)} utterances have fewer errors, {len(found.lost)} have more" in page
 
 
 @given(st.lists(st.floats(0.1, 1e4), max_size=30), st.lists(st.floats(0.1, 1e4), max_size=30))
@@ -222,7 +222,7 @@ def test_nothing_is_said_of_what_is_not_missing(ninja, few, files, tmp_path):
     assert code == 0
     assert 'id="missing"' not in page.read_text()
     assert len(err.splitlines()) == 1
-    assert f"0 utterances have fewer errors, 0 more, {FEW - 1} as many" in page.read_text()
+    assert f"0 utterances have fewer errors, 0 have more, {FEW - 1} have as many" in page.read_text()
 
 
 def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_path):

@@ -48,12 +48,14 @@ def _lattice(lines, naming, options, unended):
             costs.append(_weight(row[-1], number, refuse) if len(row) == most else 0.0)
         else:
             kind = "an acceptor" if acceptor else "a transducer"
-            raise refuse(f"{len(row)} fields, which neither an arc nor a final state of {kind} has", number)
+            raise refuse(
+                f"the line has {len(row)} fields, but neither an arc nor a final state of {kind} has as many", number
+            )
     described = {*finals, *(arc[0] for arc in arcs)}
     for _, state, _, number in arcs:
         if state not in described:
             name = next(row[1] for line, row in lines if line == number).decode()
-            message = f"state {name} has no line, so the file may be cut short; a dead end has one with Infinity"
+            message = f"state {name} has no line; is the file truncated? A dead end needs a line with Infinity"
             raise refuse(message, number)
     word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
     names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)
@@ -113,7 +115,7 @@ def _words(found, naming, options):
         for label, line in found if options.labels == "auto" and naming.words is None else ():
             if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; does the line lack one? A word it is with fst-text:labels=words"
+                    f"{_shown(label)} is not a label; does the line lack one? For words, give fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         names = {label: line for label, line in reversed(found)}
