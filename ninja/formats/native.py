@@ -63,7 +63,7 @@ class NativeFile:
         try:
             whole = pyarrow.py_buffer(source) if isinstance(source, bytes) else _mapped(pyarrow, os.fspath(source))
         except OSError as error:
-            raise InputError(f"the file cannot be read: {error.strerror or error}", self.path) from error
+            raise InputError(f"cannot be read: {error.strerror or error}", self.path) from error
         native_schema.check_layout(memoryview(whole), self.path)
         self._reader = self._guarded(lambda: pyarrow.ipc.open_file(pyarrow.BufferReader(whole)))
         self._schema = self._guarded(lambda: native_schema.checked(self._reader.schema, self.path))

@@ -34,8 +34,7 @@ class Naming:
         try:
             return name.decode(self.encoding)
         except UnicodeDecodeError as error:
-            message = f"the file is not {self.encoding.upper()} ({error.reason})"
-            message += "; give the encoding or convert the file with iconv"
+            message = f"not {self.encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
             raise FormatError(message, self.path, key=self.key, line=line) from error
 
     def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:

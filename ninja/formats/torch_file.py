@@ -135,7 +135,7 @@ def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
             empty = os.fstat(file.fileno()).st_size == 0
             return memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, **_MAPPING))
     except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror}", name or os.fspath(path)) from error
+        raise InputError(f"cannot be read: {error.strerror}", name or os.fspath(path)) from error
 
 
 def opened(content: bytes | memoryview) -> Saved:

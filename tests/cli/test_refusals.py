@@ -120,7 +120,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         ModelError,
         lambda at: (pytest.importorskip("kenlm"), KenLM(str(text(at / "x.bin", "mmap lm http://kheafield.com"))))[1],
     ),
-    "names 2 files, but must name one": (
+    "the name refers to 2 files, but must refer to one": (
         InputError,
         lambda at: read_transition_model(str((text(at / "a.mdl", ""), text(at / "b.mdl", ""), at / "*.mdl")[2])),
     ),

@@ -105,7 +105,7 @@ def test_stm_is_known_by_its_content(ninja: Run, name: str) -> None:
     assert (code, "STM" in errors, "--segments" in errors) == (2, True, True)
     code, _, errors = ninja("score", "hyp", name)
     assert (code, "--segments" in errors) == (2, True)
-    with pytest.raises(FormatError, match="this is STM, whose lines have no utterance ids"):
+    with pytest.raises(FormatError, match="the file is in STM format, which has no utterance ids"):
         read_text(name)
 
 

@@ -406,7 +406,7 @@ def test_formats_are_named_with_their_options():
         ("mesh:leats=1", "mesh has no option 'leats'; available options: encoding, frame_shift, least"),
         ("mesh:least=x", "mesh: least=x is not a number"),
         ("mesh:least", r"'mesh:least': expected OPTION=VALUE after the colon, found 'least'"),
-        ("mesh:least=2", "least is 2.0, but must be a posterior"),
+        ("mesh:least=2", "least is 2.0, but must be 0 or more"),
     ],
 )
 def test_formats_and_options_that_there_are_not_are_refused(text, message):

@@ -220,7 +220,7 @@ def test_the_error_of_a_key_that_occurs_twice_names_the_option():
         lists(flat(("u", "a", -1), ("u", "b", -2)), nbest=None)
     with pytest.raises(FormatError, match="f:3, key 'u': the utterance occurs twice, with others between"):
         lists(flat(("u", "a", -1), ("v", "a", -1), ("u", "b", -2)), **FLAT)
-    with pytest.raises(OptionError, match="objects are grouped by their keys; name the field of the key"):
+    with pytest.raises(OptionError, match="group needs the field of the key; set key"):
         ObjectFields(key=None, group=True)
 
 

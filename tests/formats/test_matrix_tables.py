@@ -25,7 +25,7 @@ def test_a_bad_matrix_in_a_text_archive_does_not_cost_those_behind_it(tmp_path):
     assert found == [("one", [[1, 2]]), ("four", [[3, 4]])]
     assert failures == [
         f"{path}, byte 18, key 'two': not a number in a vector or matrix: could not convert string to float: b'x'",
-        f"{path}, byte 32, key 'three': a matrix with rows of different length",
+        f"{path}, byte 32, key 'three': the rows of a matrix differ in length",
     ]
     with pytest.raises(FormatError, match="byte 18, key 'two'"):
         list(read_matrices(path))

@@ -184,8 +184,8 @@ def test_another_encoding_is_read_where_it_is_given():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"least": -0.1}, "least is -0.1, but must be a posterior"),
-        ({"least": 1.0}, "least is 1.0, but must be a posterior"),
+        ({"least": -0.1}, "least is -0.1, but must be 0 or more"),
+        ({"least": 1.0}, "least is 1.0, but must be 0 or more"),
         ({"least": math.nan}, "least is nan"),
         ({"frame_shift": 0.0}, "frame_shift is 0.0, but must be from 1e-6 to 1e6 seconds"),
         ({"encoding": "utf-16"}, "the encoding 'utf-16' is not a superset of ASCII"),

@@ -330,7 +330,7 @@ def test_lists_of_names_and_of_ids_are_joined_to_the_same():
 
 
 def test_lists_that_are_none_are_refused():
-    with pytest.raises(LatticeError, match="ends in its number, as utt-1 does"):
+    with pytest.raises(LatticeError, match="must end with its number, such as utt-1"):
         read_linear_lists(b"key \n0 1 5 1,2,\n1\n\n", "t")
     with pytest.raises(FormatError):
         read_linear_lists(b"key-1 \xd6\xfd\xb2\x7e\0\0", "t")

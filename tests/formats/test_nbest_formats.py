@@ -350,7 +350,7 @@ REFUSED = [
     ("objects", b"[]", "f: there are no hypotheses"),
     ("objects", b"3", "f: expected objects with hypotheses, found 3"),
     ("objects", b"[" * 100_000, "f: not JSON: lists within lists, too deep"),
-    ("objects", b'{"key": "u", "key": "v"}', "f: not JSON: an object names a field twice"),
+    ("objects", b'{"key": "u", "key": "v"}', "f: not JSON: an object has a field twice"),
     ("objects", b'{"key": "u", "nbest": [NaN]}', "f: not JSON: NaN is not a number"),
     ("objects", JSONL + b"{x\n", "f:3: not JSON"),
     ("objects", JSONL + JSONL, "f:3, key 'u1': the utterance occurs twice"),
@@ -393,7 +393,7 @@ def test_options_that_make_no_sense_are_refused():
         list(read_nemo(NEMO))
     with pytest.raises(OptionError, match="beam is 0, but must be 1 or more"):
         list(read_nemo(NEMO, beam=0))
-    with pytest.raises(OptionError, match="base is 1, but logarithms need one greater than 1"):
+    with pytest.raises(OptionError, match="base is 1, but must be greater than 1"):
         ObjectFields(base=1)
     with pytest.raises(OptionError, match="meaning is 'odds', but must be logprob or cost"):
         ObjectFields(meaning="odds")
@@ -407,7 +407,7 @@ def test_options_that_make_no_sense_are_refused():
 
 def test_lists_that_a_format_cannot_represent_are_refused():
     nbest = NBest("utt", (sentence(["new york"]),))
-    with pytest.raises(SymbolError, match="'new york' cannot be written: words are separated by blanks"):
+    with pytest.raises(SymbolError, match="'new york' cannot be written, because words are separated by blanks"):
         write_srilm(nbest)
     with pytest.raises(LatticeError, match=r"key 'u': its words have no times, which NBestList2.0 needs"):
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))

@@ -155,7 +155,7 @@ def test_sphinx_refuses_lattices_that_it_cannot_hold():
         write_sphinx(lattice, options=SphinxWriteOptions(base=1.0))
     with pytest.raises(SymbolError, match="'a b' cannot be written without quotes"):
         write_sphinx(lattice, SymbolTable.from_words(["<eps>", "a b"]))
-    with pytest.raises(LatticeError, match="beyond 32 bits"):
+    with pytest.raises(LatticeError, match="exceeds 32 bits"):
         write_sphinx(lattice_of([(0, 1, 1, 0, 1e6)], {1: (0, 0)}))
     names = ["<eps>", *(f"w{number}" for number in range(400))]
     arcs = [(0, 1, word, 0, 0) for word in range(1, 401)] + [(1, 2, word, 0, 0) for word in range(1, 401)]

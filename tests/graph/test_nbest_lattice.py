@@ -169,7 +169,7 @@ def test_a_lattice_that_is_no_hypothesis_is_not_joined():
     lattice = nbest_lattice(NBest("utt-1", (sentence("a"), sentence("b"))))
     with pytest.raises(LatticeError, match="key 'utt-1': it is not a single path"):
         list(joined([lattice]))
-    with pytest.raises(LatticeError, match="the key of a hypothesis ends in its number, as utt-1 does"):
+    with pytest.raises(LatticeError, match="the key of a hypothesis must end with its number, such as utt-1"):
         list(joined([nbest_lattice(NBest("utt", (sentence("a"),)))]))
 
 

@@ -1,1 +1,1 @@
-"""Kaldi's files: lattice archives, matrices, transition models, lexicons."""
+"""Kaldi files: lattice archives, matrices, transition models, lexicons."""

@@ -25,22 +25,22 @@ from ninja.lattice.symbols import SymbolTable
 
 KALDI = "kaldi"  # name of the format
 MAGIC = b"\xd6\xfd\xb2\x7e"
-# The begin of a binary archive.
+# Matches the begin of a binary archive.
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
-CHUNK = 1 << 19  # bytes read at once; they fit in the processor's cache together with their lattices
-SCRIPT_CHUNK = 1 << 16  # bytes read at once at an offset of a script file
-AHEAD = 1 << 21  # bytes of a plain file read ahead of the caller; more would not fit in the cache
-LARGEST_ENTRY = 1 << 31  # bytes; larger entries are taken as damaged
+CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
+SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a script file
+AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
+LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered damaged
 
 
 class NonKaldiReader(Protocol):
-    """Reader of non-Kaldi files listed in an scp file; returns None for Kaldi archives."""
+    """Reader of files of other formats that are listed in a script file. It returns None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice of the last file."""
+        """Return a lattice from the file that was read last."""
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice of another file and take ownership of its stream."""
+        """Return a lattice from a new file, and take ownership of its stream."""
 
     def close(self) -> None:
         """Close the last file."""
@@ -48,14 +48,14 @@ class NonKaldiReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A symbol table, and a mask of its ids for the parser."""
+    """A symbol table, and the mask of its ids for the parser."""
 
     words: SymbolTable | None = None
     known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
 
     @classmethod
     def of(cls, words: SymbolTable | None) -> Vocabulary:
-        """Make the mask of a table's ids; epsilon (0) is always included."""
+        """Create the mask of the ids of a symbol table; epsilon (0) is always included."""
         if words is None:
             return cls()
         ids = np.fromiter((number for _, number in words), np.int64, len(words))
@@ -65,14 +65,14 @@ class Vocabulary:
         return cls(words, known)
 
     def reader(self, name: str) -> TableReader:
-        """Return a parser of an archive; `name` is for messages."""
+        """Return a parser for an archive with this file name."""
         return TableReader(name, self.known, self.words)
 
     def attach(self, lattice: Lattice) -> Lattice:
-        """Attach the symbol table to a lattice, unless it has one.
+        """Attach the symbol table to a lattice that has none.
 
         Raises:
-            TableError: The table lacks a word of the lattice.
+            TableError: The symbol table lacks a word of the lattice.
         """
         if self.words is None or self.known is None or lattice.words is not None:
             return lattice
@@ -84,7 +84,7 @@ class Vocabulary:
 
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Read a plain file ahead in a thread that does not hold the GIL."""
+    """Yield the lattices of a plain file, which a thread reads ahead without holding the GIL."""
     with starting_threads():
         reader = FileBatches(
             stream.name,
@@ -105,7 +105,7 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Read an archive from any stream."""
+    """Yield the lattices of an archive from any stream."""
     reader = vocabulary.reader(stream.name)
     reader.skip(stream.begin)
     count = 1
@@ -124,7 +124,7 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
-            f"a lattice of more than {LARGEST_ENTRY >> 30} GB; the rest of this archive is not read",
+            f"a lattice has more than {LARGEST_ENTRY >> 30} GB; the rest of this archive is not read",
             stream.name,
             byte=reader.position,
         )
@@ -134,7 +134,7 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
 
 
 def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
-    """Read a file that is one lattice without a key."""
+    """Read a file that contains a single lattice without a key."""
     reader = vocabulary.reader(stream.name)
     while _fill(reader, stream, CHUNK):
         pass
@@ -152,17 +152,17 @@ def script(
     permissive: bool = False,
     guard: Guard | None = None,
 ) -> Iterator[Batch]:
-    """Read the lattices that a script file lists.
+    """Yield the lattices that a script file lists.
 
     Args:
         script: The script file.
-        vocabulary: Returns the symbol table of ids; called for the first Kaldi archive.
-        foreign: Reads files of other formats; it is closed at the end.
+        vocabulary: Returns the symbol table of the ids; called when the first Kaldi archive is read.
+        foreign: Reader of other formats, which is closed at the end.
         permissive: Skip lattices that cannot be read.
-        guard: Notes each file that is read.
+        guard: Called for each file that is read.
     """
     entries: list[Entry] = []
-    position = size = 0  # in the script file, and of the lattices
+    position = size = 0  # byte offset in the script file, and number of bytes of lattices
     with closing(_LastFile(script.name, vocabulary, foreign, guard)) as last_file:
         for number, line in rows(script):
             position += len(line) + 1
@@ -197,7 +197,7 @@ def script(
 
 
 def rows(script: Stream) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a script file with their numbers."""
+    """Yield ``(line number, line)`` pairs of a script file."""
     buffer = memoryview(bytearray(SCRIPT_CHUNK))
     number = script.lines
     rest = b""
@@ -211,7 +211,7 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
 
 
 class _LastFile:
-    """The file of the last line of a script file, kept open for the next line."""
+    """The file that the last line of a script file refers to, which stays open for the next line."""
 
     def __init__(
         self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, guard: Guard | None
@@ -256,7 +256,7 @@ class _LastFile:
         return lattice
 
     def close(self) -> None:
-        """Close the file and the reader of other formats."""
+        """Close the file, and the reader of other formats."""
         self._close()
         self._foreign.close()
 
@@ -267,19 +267,19 @@ class _LastFile:
 
 
 def read_entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
-    """Yield the entries of an archive, binary or text."""
+    """Yield the entries of a binary or text archive."""
     for batch in archive(content.stream, Vocabulary.of(words)):
         yield from batch.entries()
 
 
-# Times are kept as the lengths of alignments.
+# Times are stored as the lengths of alignments.
 KALDI_KEEPS: frozenset[Field] = frozenset(
     {"key", "paths", "graph", "acoustic", "apart", "unscaled", "alignments", "raw", "ids"}
 )
 
 FORMAT = Format(
     name="binary",
-    about="Kaldi archive of lattices, compact or raw, in binary",
+    about="Kaldi lattice archive, compact or raw, binary",
     extensions=(".ark",),
     aliases=("kaldi",),
     mark=KALDI_IMAGE.match,

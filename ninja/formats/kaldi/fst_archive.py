@@ -1,4 +1,4 @@
-"""Kaldi archives of FSTs: pairs of a key and a machine, as OpenFst writes it or in text.
+"""Kaldi archives of FSTs: keys followed by FSTs in OpenFst's binary format or in text.
 
 Not read: input labels.
 """
@@ -24,13 +24,13 @@ from ninja.lattice.fst import Fst
 from ninja.lattice.symbols import SymbolTable
 
 LONGEST_KEY = 4096  # bytes
-_HEAD = LONGEST_KEY + 8  # bytes of a key and of the mark of an image
+_HEAD = LONGEST_KEY + 8  # number of bytes of a key and the magic number of an image
 _SYMBOLS = "a symbol table claims"
 _BLANK = re.compile(rb"[ \t\r\n]")
 _MARK = re.compile(
     rb"\s*\S{1,4096}[ \t]"
     + MAGIC
-    # Text: the key on a line, any number of arcs and states without weights, then one with a single weight.
+    # Text: a line with the key, any number of arcs and states without weights, then one with a single weight.
     + rb"|\s*\S{1,4096}[ \t\r]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t\r]*\n)*"
     rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t]+(?:[-+\d.][-+\d.eE]*|[Ii]nfinity|NaN|BadNumber)[ \t\r]*(?:\n|\Z)"
 )
@@ -38,11 +38,11 @@ _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
 def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    """Read the lattices of a Kaldi archive of FSTs; binary and text machines may be mixed.
+    """Yield the lattices of a Kaldi archive of FSTs, or their errors. Binary and text FSTs may be mixed.
 
-    Words are the output labels, graph costs the weights, acoustic costs 0. A machine that is not a lattice, for
-    instance because of a cycle, yields an error. Damage in a binary machine ends the reading, as the begin of the next
-    entry is unknown.
+    Output labels become words, and weights become graph costs; acoustic costs are 0. An FST that is not a lattice, for
+    example because it has a cycle, yields an error. After a damaged binary FST, the rest of the archive is not read,
+    because the begin of the next entry is unknown.
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
     """
@@ -56,8 +56,8 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
             return
         blank = _BLANK.search(window.content, at, at + LONGEST_KEY + 1)
         if blank is None or blank.start() == at:
-            problem = "no key" if blank is not None else "a key without an end"
-            message = f"{problem} where an entry begins; the rest is not read"
+            problem = "has no key" if blank is not None else "has a key without an end"
+            message = f"an entry {problem}; the rest of the archive is not read"
             yield "", FormatError(message, path, byte=window.begin + at)
             return
         key = window.content[at : blank.start()].decode("utf-8", "surrogateescape")
@@ -73,14 +73,18 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
 
 
 def _machine(window: Window, offset: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
-    """Return the lattice of the next machine, or its error, and its end in the window.
+    """Return the lattice of the next FST, or its error, and the end of the FST in the window.
 
     Args:
-        offset: Length of the key before the machine, in bytes.
+        window: Window at the begin of the entry.
+        offset: Number of bytes of the key and the blank before the FST.
+        line: Line number of the entry.
+        key: Key of the entry.
+        path: File name for messages.
     """
     if not window.content.startswith(MAGIC, window.at + offset):
         if not _BLANK.match(window.content, window.at + offset):
-            message = "neither an OpenFst image nor text after the key; the rest is not read"
+            message = "neither an OpenFst image nor text follows the key; the rest of the archive is not read"
             raise FormatError(message, path, key=key, byte=window.begin + window.at + offset)
         end = _end_of_text(window, offset, key, path)
         return _text(window.content[window.at + offset : end], line, key, path), end
@@ -90,20 +94,20 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
             lattice, end = read_fst_at(window.content, window.at + offset, key, path)
         except FormatError as error:
             error.byte = None if error.byte is None else error.byte + window.begin
-            # An error at the end of the window has another message once the window has grown, unless it is about the
-            # number of symbols.
+            # If the message stays the same after the window has grown, the error is not due to the end of the window,
+            # unless it is about the number of symbols.
             if (message == str(error) and _SYMBOLS not in message) or not window.grow():
                 raise
             message = str(error)
         else:
-            if end < len(window.content) or not window.grow():  # an image without a count of states reads to the end
+            if end < len(window.content) or not window.grow():  # an image without a state count extends to the end
                 if isinstance(lattice, NinjaError) and lattice.byte is not None:
                     lattice.byte += window.begin
                 return lattice, end
 
 
 def _end_of_text(window: Window, offset: int, key: str, path: str | None) -> int:
-    """Return the end of a text machine in the window."""
+    """Return the end of a text FST in the window."""
     while True:
         content, at = window.content, window.at + offset
         start = content.find(b"\n", at)
@@ -112,37 +116,37 @@ def _end_of_text(window: Window, offset: int, key: str, path: str | None) -> int
         if end is not None:
             return end.end()
         if (start >= 0 and has_text) or not window.grow():
-            message = "text on the line of the key; the rest is not read"
+            message = "text follows the key on its line; the rest of the archive is not read"
             if start >= 0 and not has_text:
-                message = "the archive ends inside this machine: it is cut short"
+                message = "the archive ends inside this FST; is it truncated?"
             raise FormatError(message, path, key=key, byte=window.begin + at)
 
 
 def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | NinjaError:
     try:
-        # Kaldi's text machines are transducers over integers.
+        # Kaldi's text FSTs are transducers with integer labels.
         options = FstTextOptions(acceptor=False, labels="ids")
         return read_fst_text(content, key, path, None, options, line=line)
-    except NinjaError as error:  # the next machine begins after the empty line
+    except NinjaError as error:  # the next FST begins after the empty line
         return error
 
 
 @dataclass(frozen=True, slots=True)
 class FstArchiveWriteOptions(FstWriteOptions):
-    """Options of ``fst_entry``; Kaldi's tools read "standard" machines."""
+    """Options for ``fst_entry``. Kaldi's tools read FSTs of the arc type "standard"."""
 
-    text: bool = False  # as ark,t: does, and a name with .txt
+    text: bool = False  # write text, as for ark,t: or a file name with .txt
 
 
 def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWriteOptions()) -> bytes:
-    """Write a lattice as an entry of a Kaldi archive of FSTs: a word acceptor with one cost.
+    """Encode a lattice as an entry of a Kaldi archive of FSTs: a word acceptor with one cost per arc.
 
     Raises:
         OptionError: The key is empty or has blanks.
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:
-        raise OptionError("a key of an archive has no blanks and is not empty", key=lattice.key)
+        raise OptionError("a key in an archive must not be empty or contain blanks", key=lattice.key)
     if not options.text:
         return key + b" " + write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale)
     if not lattice.is_final.any():
@@ -152,7 +156,7 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
 
 
 def as_text(fst: Fst, key: str) -> bytes:
-    """Return an FST as an entry of a text archive.
+    """Encode an FST as an entry of a text archive.
 
     Source: Kaldi fstext/kaldi-fst-io-inl.h, WriteFstKaldi; OpenFst, FstPrinter.
     """
@@ -171,7 +175,7 @@ def _weight(cost: float) -> str:
 
 
 def as_image(fst: Fst, key: str) -> bytes:
-    """Return an FST as an entry of a binary archive: the key, then an image of OpenFst."""
+    """Encode an FST as an entry of a binary archive: the key followed by an OpenFst image."""
     return key.encode("utf-8", "surrogateescape") + b" " + write_image(fst)
 
 

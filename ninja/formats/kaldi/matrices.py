@@ -1,4 +1,4 @@
-"""Kaldi's matrices: one, or an archive of them, binary or text."""
+"""Kaldi matrices, single or in archives, binary or text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ OnError = Callable[[NinjaError], None]
 
 
 def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tuple[str, Array]]:
-    """Yield the key and the matrix of each entry of an archive; only one is in memory.
+    """Yield ``(key, matrix)`` for each entry of an archive; only one matrix is in memory at a time.
 
     Args:
-        on_error: Called with the error of a matrix whose end is known, which is skipped; without it, it is raised.
+        stream: The archive.
+        on_error: Called with the error of a damaged matrix that can be skipped.  [default: raise the error]
 
     Raises:
         FormatError: The archive is damaged, and the next entry cannot be found.
@@ -28,7 +29,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
         try:
             matrix = reader.matrix()
         except FormatError as error:
-            if on_error is None or reader.binary or reader.place == begin:  # only in text the end is known
+            if on_error is None or reader.binary or reader.place == begin:  # its end is known only in text
                 raise
             on_error(error)
         else:
@@ -36,7 +37,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
 
 def read_one(stream: Stream, key: str) -> Array:
-    """Read the matrix at the position of a stream."""
+    """Read the matrix at the current position of a stream; `key` is for messages."""
     reader = ObjectReader(stream)
     reader.begin_entry(key)
     return reader.matrix()

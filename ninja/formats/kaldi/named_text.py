@@ -20,9 +20,9 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
-_SHOWN = 60  # letters of a line in messages
-# A key on a line, any number of arcs without costs and words, then an arc with <eps>, or with a name and the costs of a
-# lattice; or a key of several words, then an arc or final state with the costs of a lattice.
+_SHOWN = 60  # number of characters of a line that are shown in messages
+# A line with a key, any number of arcs without costs and words, then an arc with <eps>, or with a name and lattice
+# costs; or a key of several words, then an arc or final state with lattice costs.
 _ARC = rb"[ \t]*\d+[ \t]+\d+[ \t]+(?:\d+[ \t]+)?"
 _COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
@@ -36,15 +36,15 @@ _MARK = re.compile(
     + rb"\S+)"
     + _COSTS
 )
-_CACHED = 2  # stretches of a small file, which is read once
+_CACHED = 2  # number of parts of a small file, which is read once
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTextOptions:
-    """Options of reading such an archive."""
+    """Options for reading such an archive."""
 
-    words: Literal["auto", "names", "ids"] = "auto"  # auto: names if one is <eps> or most are no integers
-    keys: Literal["line", "first", "join"] = "line"  # key of several words: the line, the first word, joined by "_"
+    words: Literal["auto", "names", "ids"] = "auto"  # auto: names if one is <eps> or most are not integers
+    keys: Literal["line", "first", "join"] = "line"  # key of several words: whole line, first word, or joined by "_"
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -59,14 +59,15 @@ def read_named_text(
     words: SymbolTable | None = None,
     options: NamedTextOptions = NamedTextOptions(),
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    """Yield the lattices of an archive, compact or raw.
+    """Yield the compact or raw lattices of an archive.
 
-    This is the text format of Kaldi, but words may be names, keys may have blanks (as in TheanoLM), and the empty line
-    after the last lattice may be missing if that lattice has all its states. A large archive is read twice, as whether
-    its words are names is only known at its end; without `words` a table is made of them.
+    The format is Kaldi's text format, except that words may be names, keys may have blanks (as in TheanoLM), and the
+    empty line after the last lattice may be missing if that lattice has all its states. A large archive is read twice,
+    because only the whole archive determines whether its words are names. Without `words`, the names get a new symbol
+    table.
 
     Yields:
-        Each key with its lattice or its error; an incomplete last lattice is an error.
+        ``(key, lattice or error)`` pairs; an incomplete last lattice is an error.
 
     Source: Kaldi, lat/kaldi-lattice.cc (text mode), utils/int2sym.pl; TheanoLM, scoring/kaldilattice.py.
     """
@@ -87,7 +88,7 @@ def read_named_text(
 
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
-    """Yield the lines of whole entries, the number of the first line, and whether they are the last of the file."""
+    """Yield lines of complete entries, the number of the first line, and whether these are the last lines."""
     pending: list[bytes] = []  # lines of an incomplete entry
     first, tail = 1, b""
     for block in blocks:
@@ -109,12 +110,12 @@ def _lattices(
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     vocabulary = Vocabulary() if named else Vocabulary.of(words)
     for place, result in parse(archive.text(named), vocabulary, archive.path or "a text archive"):
-        # The parser gets numbers as keys, so that keys may be any text and occur twice.
+        # Numbers replace the keys for the parser, so that keys may be any text and occur twice.
         entry = int(place)
         key = archive.keys[entry]
         fault = archive.faults.get(entry)
         if isinstance(result, NinjaError):
-            result = archive.explained(result, key, named)
+            result = archive.with_context(result, key, named)
         if fault is not None and (named or not isinstance(fault, SymbolError)) and not _comes_before(result, fault):
             yield key, fault
         elif isinstance(result, Lattice):
@@ -124,7 +125,7 @@ def _lattices(
 
 
 def parse(text: bytes, vocabulary: Vocabulary, name: str) -> list[Entry]:
-    """Parse the bytes of an archive with the parser of Kaldi tables."""
+    """Parse the bytes of an archive with the Kaldi table parser."""
     reader = vocabulary.reader(name)
     space = reader.space(len(text))
     space[: len(text)] = text
@@ -135,7 +136,7 @@ def parse(text: bytes, vocabulary: Vocabulary, name: str) -> list[Entry]:
 
 
 class _Words:
-    """The words of an archive: their ids, and counts that tell names from ids."""
+    """The words of an archive with their ids, and counts that distinguish names from ids."""
 
     def __init__(self, path: str | None, words: SymbolTable | None, options: NamedTextOptions) -> None:
         self.path = path
@@ -143,16 +144,16 @@ class _Words:
         self._words = words
         self.number_of: dict[str, int] = {EPSILON_NAME: EPSILON}
         self.id: dict[bytes, bytes] = {}
-        self.names = self.integers = 0  # words of either kind, each once if it has an id
+        self.names = self.integers = 0  # number of distinct words that are names and integers
 
     @property
     def named(self) -> bool:
-        """True if the words are names; valid after the whole archive was searched."""
+        """Whether the words are names; valid after `find` was called for the whole archive."""
         by_content = _EPSILON in self.id or self.names > self.integers
         return self.options.words == "names" or (self.options.words == "auto" and by_content)
 
     def find(self, rows: Iterable[bytes]) -> None:
-        """Look up the words in lines of whole entries."""
+        """Look up the words in lines of complete entries."""
         ends = True  # whether the next line is a key
         id_of = self.id
         for row in rows:
@@ -167,10 +168,10 @@ class _Words:
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Return the id of a new word as text; invalid words are left to the parser."""
+        """Return the id of a new word as text; the parser reports invalid words."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
-        if weight or len(fields) > 5:  # no lattice has single weights
+        if weight or len(fields) > 5:  # lattices do not have single weights
             return b"?"
         word = Naming("", self.path, None, self.options.encoding).decoded(name, line)
         self.integers += name.isdigit()
@@ -188,19 +189,19 @@ class _Words:
         return self.id[name]
 
     def table(self) -> SymbolTable:
-        """Return the table of the words."""
+        """Return the symbol table of the words."""
         return self._words or SymbolTable(self.number_of.items(), self.path)
 
 
 class _Archive:
-    """Lines of whole entries, with ids in place of names and numbers in place of keys."""
+    """Lines of complete entries, in which names are replaced by ids, and keys by numbers."""
 
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path
         self.keys: list[str] = []
-        self.faults: dict[int, NinjaError] = {}  # by entry: its first word without an id, or another error
+        self.faults: dict[int, NinjaError] = {}  # entry -> error of its first word without an id, or another error
         self._rows = rows
-        self._before = first - 1  # lines of the file
+        self._before = first - 1  # number of lines of the file before these
         self._known = known
         self._options = known.options
         self._rewritten = list(rows)
@@ -209,7 +210,7 @@ class _Archive:
         self._rewrite()
 
     def text(self, named: bool) -> bytes:
-        """Return the lines with numbers as keys, and with ids if the words are names."""
+        """Return the lines with numbers as keys and, if the words are names, with ids as words."""
         if named:
             return b"\n".join(self._rewritten)
         keys = iter(range(len(self.keys)))
@@ -222,8 +223,8 @@ class _Archive:
                 ends, rows[at] = False, b"%d" % next(keys)
         return b"\n".join(rows)
 
-    def explained(self, error: NinjaError, key: str, named: bool) -> NinjaError:
-        """Return an error of the parser with the original line and key."""
+    def with_context(self, error: NinjaError, key: str, named: bool) -> NinjaError:
+        """Return an error of the parser with the line number and key of the file."""
         message = error.message
         if isinstance(error, FormatError) and error.line is not None and message.startswith("expected 'state"):
             row = self._rows[error.line - 1].strip()[:_SHOWN].decode(self._options.encoding, "replace")
@@ -275,7 +276,7 @@ class _Archive:
         return b"0"
 
     def _complete(self) -> None:
-        """Add the empty line after the last lattice if it is missing and the lattice has all its states."""
+        """Add the empty line after the last lattice if it is missing and the lattice is complete."""
         rows = self._rewritten
         if len(rows) < 2 or rows[-1] or not rows[-2].strip():
             return
@@ -296,12 +297,12 @@ class _Archive:
 
 def _column(fields: Sequence[bytes], count: int) -> int:
     """Return the index of the word among the fields of an arc."""
-    # Arcs have three fields and a weight in a compact lattice, four and a weight in a raw one; weights may be missing.
+    # Arcs have three fields in a compact lattice and four in a raw one, and may have a weight.
     return 2 if count == 3 or (count == 4 and b"," in fields[3]) else 3
 
 
 def _comes_before(result: object, fault: NinjaError) -> bool:
-    """Tell whether a result of the parser is an error on an earlier line than a fault."""
+    """Return whether a result of the parser is an error on a line before that of another error."""
     if not isinstance(result, NinjaError) or result.line is None or fault.line is None:
         return False
     return result.line < fault.line

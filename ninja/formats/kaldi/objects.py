@@ -1,8 +1,9 @@
-r"""Basic objects of Kaldi, binary and text: tokens, numbers, vectors, matrices.
+r"""Basic Kaldi objects, binary and text: tokens, numbers, vectors, matrices.
 
-A binary object begins with ``\0B``, everything else is text. A binary number is a byte with its size, then the number,
-little-endian; integers and reals of one size look the same, so a number of unknown type is a `Scalar`. Matrices are
-marked ``FM``, ``DM``, and compressed ``CM``, ``CM2``, ``CM3``; vectors ``FV``, ``DV``.
+A binary object begins with ``\0B``; everything else is text. A binary number is a byte with its size, followed by the
+little-endian number. Integers and reals of the same size cannot be distinguished, so a number of unknown type is a
+`Scalar`. Matrices begin with ``FM`` or ``DM``, or ``CM``, ``CM2`` or ``CM3`` if compressed; vectors with ``FV`` or
+``DV``.
 
 Source: Kaldi, base/io-funcs-inl.h, matrix/kaldi-vector.cc, matrix/kaldi-matrix.cc, matrix/compressed-matrix.h.
 """
@@ -27,14 +28,14 @@ from ninja.lattice import Array
 BINARY = b"\0B"
 ARRAYS = (b"FM ", b"DM ", b"CM ", b"CM2", b"CM3", b"FV ", b"DV ")  # marks of binary vectors and matrices
 BLANK = b" \t\n\r\f\v"
-CHUNK = 1 << 18  # bytes read at once; the file may continue after the last object
+CHUNK = 1 << 18  # number of bytes read at a time; the file may continue after the last object
 LONGEST_TOKEN = 1000  # bytes
 LONGEST_KEY = 4096
 DAMAGED = "the file is damaged, copy it again"
 _BLANK = re.compile(rb"[ \t\n\r\f\v]")
 _NO_BLANK = re.compile(rb"[^ \t\n\r\f\v]")
 Number = TypeVar("Number", int, float)
-_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # of a table of integers
+_ITEM = np.dtype([("size", "i1"), ("value", "<i4")])  # element of a table of integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Scalar:
     binary: bool
 
     def integer(self) -> int | None:
-        """Return the number as an integer, or None if it is no integer."""
+        """Return the number as an integer, or None if it is not an integer."""
         return self._as("<i", "<q", int)
 
     def real(self) -> float | None:
-        """Return the number as a float, or None if it is no number."""
+        """Return the number as a float, or None if it is not a number."""
         return self._as("<f", "<d", float)
 
     def _as(self, short: str, long: str, kind: type[Number]) -> Number | None:
@@ -67,8 +68,9 @@ Value = Scalar | bool | Array
 class ObjectReader:
     """Reader of consecutive objects from a stream.
 
-    Memory is bounded by the bytes of the stream, not by the sizes in its headers. Every method raises ``FormatError``,
-    with the byte, and the line of a text or the key of a table's entry, if the stream has another object.
+    Memory is bounded by the bytes of the stream, not by the sizes in its headers. If the next object is not the
+    expected one, every method raises ``FormatError`` with the byte offset, and with the line number in text or the key
+    in a table.
 
     Attributes:
         binary: Whether the current object is binary.
@@ -76,26 +78,27 @@ class ObjectReader:
     """
 
     def __init__(self, stream: Stream, hint: str = DAMAGED, *, begin: int = 0) -> None:
-        """Read from the position of a stream, where an object begins.
+        """Read from the current position of a stream.
 
         Args:
-            hint: Advice in messages about missing tokens.
-            begin: Number of bytes before, for messages.
+            stream: The stream.
+            hint: Advice for messages about missing tokens.
+            begin: Byte offset of the position, for messages.
         """
         self.name = stream.name
         self.key: str | None = None
         self._stream = stream
         self._hint = hint
         self._buffer = bytearray()
-        self._at = 0  # in these bytes
-        self._before = begin  # bytes before these
+        self._at = 0  # offset in the buffer
+        self._before = begin  # offset of the buffer in the file
         self._ended = False
         self._counts_lines = not begin
         self.binary = False
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], hint: str = DAMAGED) -> ObjectReader:
-        """Read a whole file, which is one object; gzip is unpacked."""
+        """Read a whole file into memory, decompressing gzip, and begin its first object."""
         with open_stream(Place(os.fspath(path))) as stream:
             reader = cls(stream, hint)
             while reader._more():
@@ -105,22 +108,22 @@ class ObjectReader:
 
     @property
     def place(self) -> int:
-        """Offset of the next byte."""
+        """Byte offset of the next byte."""
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
-        """Raise a ``FormatError`` at a place, by default the current one."""
+        """Raise a ``FormatError`` at a byte offset.  [default: the current one]"""
         place = self.place if place is None else place
         line = self._buffer.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
         raise FormatError(message, self.name, key=self.key, line=line, byte=place)
 
     def cut_short(self, within: str) -> NoReturn:
-        """Raise a ``FormatError`` at the end of the file."""
+        """Raise a ``FormatError`` for a file that ends within an object."""
         end = self._before + len(self._buffer)
         self.fail(f"the file ends within {within}; it is truncated, copy it again", end)
 
     def begin_object(self) -> None:
-        """Skip the mark of a binary object, if any."""
+        """Begin an object, and skip the mark of a binary object."""
         self.binary = self._has(len(BINARY)) and self._buffer.startswith(BINARY, self._at)
         if self.binary:
             self._at += len(BINARY)
@@ -128,12 +131,12 @@ class ObjectReader:
             self.cut_short("the mark of a binary object")
 
     def begin_entry(self, key: str) -> None:
-        """Begin the object of an entry whose key was read before, or comes from a script file."""
+        """Begin the object of an entry whose key is already known, for example from a script file."""
         self.key, self._counts_lines = key, False
         self.begin_object()
 
     def next_key(self) -> str | None:
-        """Read the key of the next entry and start its object. Return None at the end of the input."""
+        """Read the key of the next entry, and begin its object. Return None at the end of the input."""
         del self._buffer[: self._at]
         self._before, self._at = self._before + self._at, 0
         self.key, self.binary, self._counts_lines = None, False, False
@@ -157,17 +160,17 @@ class ObjectReader:
                 return
 
     def at_end(self) -> bool:
-        """Tell whether only white space remains."""
+        """Return whether only white space remains."""
         self.skip_blanks()
         return not self._has(1)
 
     def at(self, token: str) -> bool:
-        """Tell whether the next bytes are a token, or the begin of a longer one."""
+        """Return whether the next bytes are a token, or the begin of a longer one."""
         self.skip_blanks()
         return self._has(len(token)) and self._buffer.startswith(token.encode(), self._at)
 
     def token(self) -> str:
-        """Read a word and the blank after it."""
+        """Read a token and the blank after it."""
         self.skip_blanks()
         last = self._end_of_word(LONGEST_TOKEN)
         token = bytes(self._buffer[self._at : last])
@@ -181,7 +184,7 @@ class ObjectReader:
         return token.decode()
 
     def expect(self, *wanted: str) -> str:
-        """Read one of several tokens."""
+        """Read a token that must be one of `wanted`."""
         self.skip_blanks()
         place, token = self.place, self.token()
         if token not in wanted:
@@ -189,7 +192,7 @@ class ObjectReader:
         return token
 
     def line(self) -> bytes:
-        """Read the rest of a line of text; binary files have such lines, too."""
+        """Read the rest of a line of text, which also occurs in binary files."""
         end = self._find(b"\n")
         line = bytes(self._buffer[self._at : len(self._buffer) if end < 0 else end])
         self._at += len(line) + (end >= 0)
@@ -209,13 +212,13 @@ class ObjectReader:
         return Scalar(self.take(size, "a number"), binary=True)
 
     def integer(self) -> int:
-        """Read an integer of 32 bits."""
+        """Read a 32-bit integer."""
         place, scalar = self.place, self.scalar()
         value = scalar.integer()
         if value is None or len(scalar.content) > (4 if self.binary else LONGEST_TOKEN):
             self.fail(f"expected an integer, found {scalar.content[:40]!r}", place)
         if not -(2**31) <= value < 2**31:
-            self.fail(f"the integer {value} is beyond 32 bits", place)
+            self.fail(f"the integer {value} exceeds 32 bits", place)
         return value
 
     def real(self) -> float:
@@ -227,7 +230,7 @@ class ObjectReader:
         return value
 
     def count(self, of: str) -> int:
-        """Read a count, 0 or more."""
+        """Read a count, 0 or more; `of` names the counted objects in the message."""
         place, value = self.place, self.integer()
         if value < 0:
             self.fail(f"{value} {of} are announced", place)
@@ -247,7 +250,7 @@ class ObjectReader:
         return self.scalar()
 
     def integers(self) -> list[int]:
-        """Read a vector of integers, stored with one size for all."""
+        """Read a vector of integers that are stored with a common size."""
         place = self.place
         if not self.binary:
             values = self.array()
@@ -261,7 +264,7 @@ class ObjectReader:
         return integers
 
     def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
-        """Read rows of integers, each stored with its size, up to a closing token, int32 [rows, columns]."""
+        """Read integers that are stored with their sizes, up to a closing token, int32 [num_rows, num_columns]."""
         place = self.place
         if self.binary:
             values = self.integer_items(num_rows * num_columns)
@@ -270,11 +273,11 @@ class ObjectReader:
             if values.size != num_rows * num_columns:
                 self.fail(f"{num_rows} rows of {num_columns} are announced, but {values.size} numbers follow", place)
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
-                self.fail("an integer beyond 32 bits", place)
+                self.fail("an integer exceeds 32 bits", place)
         return values.reshape(num_rows, num_columns).astype(np.int32)
 
     def integer_items(self, count: int) -> npt.NDArray[np.int32]:
-        """Read binary integers, each stored with its size, int32 [count]."""
+        """Read binary integers that are stored with their sizes, int32 [count]."""
         place, items = self.place, self._items(count, _ITEM)
         if (items["size"] != 4).any():
             bad = int(np.flatnonzero(items["size"] != 4)[0])
@@ -282,7 +285,7 @@ class ObjectReader:
         return np.ascontiguousarray(items["value"], np.int32)
 
     def array(self) -> Array:
-        """Read a vector [dim] or a matrix [rows, columns] in its stored precision; text is float64."""
+        """Read a vector [dim] or a matrix [num_rows, num_columns] in its stored precision; text becomes float64."""
         self.skip_blanks()
         place = self.place
         if not self.binary:
@@ -297,7 +300,7 @@ class ObjectReader:
         self.fail(f"expected a vector or a matrix, found {mark!r}", place)
 
     def matrix(self) -> Array:
-        """Read a matrix, as `array` does; text without line ends is one row."""
+        """Read a matrix as `array` does; text without line breaks is one row."""
         self.skip_blanks()
         place, array = self.place, self.array()
         if array.ndim != 2 and self.binary:
@@ -305,7 +308,7 @@ class ObjectReader:
         return array if array.ndim == 2 else array[None] if array.size else array.reshape(0, 0)
 
     def take(self, size: int, what: str) -> bytes:
-        """Read bytes."""
+        """Read `size` bytes; `what` names the object in messages."""
         if not self._has(size):
             self.cut_short(what)
         self._at += size
@@ -313,7 +316,7 @@ class ObjectReader:
 
     def _check_shape(self, shape: list[int], place: int) -> None:
         if min(shape) < 0:
-            self.fail(f"a negative size, {' × '.join(map(str, shape))}", place)
+            self.fail(f"the size {' × '.join(map(str, shape))} is negative", place)
 
     def _compressed(self, mark: str, place: int) -> Array:
         lowest, span, *shape = struct.unpack("<ffii", self.take(16, "a matrix"))
@@ -327,7 +330,7 @@ class ObjectReader:
             return (np.float32(lowest) + self._items(rows * columns, kind).astype(np.float32) * step).reshape(shape)
         if not rows * columns:
             return np.empty(shape, np.float32)
-        # The 0th, 25th, 75th and 100th percentile of each column, then all values, column by column.
+        # The 0th, 25th, 75th and 100th percentile of each column are followed by all values, column by column.
         header = self._items(columns * 4, "<u2").reshape(columns, 4).astype(np.float32)
         mark_of = np.float32(lowest) + np.float32(span) * np.float32(1 / 65535.0) * header
         value = self._items(rows * columns, "u1").reshape(columns, rows).astype(np.float32)
@@ -346,7 +349,7 @@ class ObjectReader:
         self._at += 1
         rows = [fields for line in body.split(b"\n") if (fields := line.split())]
         if len({len(fields) for fields in rows}) > 1:
-            self.fail("a matrix with rows of different length", place)
+            self.fail("the rows of a matrix differ in length", place)
         values = self._numbers([field for fields in rows for field in fields], np.float64, place)
         if b"\n" not in body.lstrip(b" \t\r")[:1]:
             return values if len(rows) < 2 else values.reshape(len(rows), -1)
@@ -367,16 +370,16 @@ class ObjectReader:
         return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 
     def _until(self, end: bytes) -> bytes:
-        """Read the bytes before an end mark."""
+        """Read the bytes up to an end mark."""
         stop = self._find(end)
         if stop < 0:
             self.cut_short(f"the numbers before {end.decode()}")
         content = bytes(self._buffer[self._at : stop])
         self._at = stop
-        return content.replace(b"_", b"?")  # numpy accepts it between digits
+        return content.replace(b"_", b"?")  # numpy would accept "_" between digits
 
     def _find(self, end: bytes) -> int:
-        """Return the index of some bytes in the buffer, reading on until they come; -1 at the end of the file."""
+        """Return the index of `end` in the buffer, reading as needed; -1 if the file does not contain it."""
         searched = self._at
         while (place := self._buffer.find(end, searched)) < 0:
             searched = max(self._at, len(self._buffer) - len(end) + 1)

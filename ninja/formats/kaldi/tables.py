@@ -1,6 +1,6 @@
-"""Kaldi text tables: lines of a key and fields, as in ``text``, ``utt2spk`` and ``segments``.
+"""Kaldi text tables, whose lines have a key and fields, as in ``text``, ``utt2spk`` and ``segments``.
 
-Fields are separated by ASCII blanks only, as some vocabularies have words with Unicode spaces.
+Fields are separated by ASCII blanks only, because some vocabularies have words that contain Unicode spaces.
 
 Source: Kaldi, "Data preparation".
 """
@@ -23,29 +23,29 @@ _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def read_fields(path: Name) -> Iterator[Row]:
-    """Yield number, from 1, and fields of each line; ``-``, ``ark:F``, ``.gz`` and ``gunzip -c F |`` are accepted."""
+    """Yield ``(line number, fields)`` of a file, which may be ``-``, ``ark:F``, ``F.gz`` or ``gunzip -c F |``."""
     return fields_of(read_named(path))
 
 
 def fields_of(text: str) -> Iterator[Row]:
-    """Yield number, from 1, and fields of each line."""
+    """Yield ``(line number, fields)`` of each line of a text."""
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
 
 def read_text(path: Name) -> dict[str, list[str]]:
-    """Read transcripts: on each line an utterance id and its words, or NIST's trn, words and ``(id)``.
+    """Read transcripts: lines with an utterance id and words or, in NIST's trn format, words and ``(id)``.
 
     Raises:
-        FormatError: A line is empty, an id occurs twice, the file holds nothing, is not UTF-8 or damaged; or it is STM.
+        FormatError: A line is empty, an id occurs twice, or the file is empty, not UTF-8, damaged, or in STM format.
     """
     return text_of(list(read_fields(path)), path)
 
 
 def text_of(rows: list[Row], path: Name) -> dict[str, list[str]]:
-    """Return the transcripts of the lines of a file; see ``read_text``."""
+    """Convert the lines of a file to transcripts; see ``read_text``."""
     if is_stm(rows, path):
-        message = "this is STM, whose lines have no utterance ids; `ninja score` takes it with --segments"
+        message = "the file is in STM format, which has no utterance ids; use `ninja score` with --segments"
         raise FormatError(message, path)
     transcripts: dict[str, list[str]] = {}
     for number, key, words in _trn(rows, path) if is_trn(rows, path) else _keyed(rows, path):
@@ -65,7 +65,7 @@ def _keyed(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _trn(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield number, utterance id and words of each line of the trn format of NIST.
+    """Yield line number, utterance id and words of each line in NIST's trn format.
 
     Source: NIST SCTK, doc/infmts.htm.
     """
@@ -77,14 +77,16 @@ def _trn(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
             message = f"expected words and an utterance id in parentheses, found {' '.join(fields)[:60]!r}"
             raise FormatError(message, path, line=number)
         if "{" in fields:
-            raise FormatError("the line gives alternatives { … / … }, which are not read; keep one", path, line=number)
+            message = "the line has alternatives { … / … }, which are not supported; keep one"
+            raise FormatError(message, path, line=number)
         yield number, match[1], fields[:-1]
 
 
 def is_trn(rows: list[Row], path: Name) -> bool:
-    """Tell by the name or the lines of a file whether it is trn: each line ends in an id in parentheses.
+    """Return whether a file is in trn format, by its name, or because each line ends with an id in parentheses.
 
-    To exclude tags such as ``(noise)``, there must be two lines, and ids must differ and have a digit or a hyphen.
+    To exclude tags such as ``(noise)``, there must be at least two lines, and ids must be distinct and contain a digit
+    or a hyphen.
     """
     if _ends_in(path, ".trn"):
         return True
@@ -94,9 +96,9 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 
 
 def is_stm(rows: list[Row], path: Name) -> bool:
-    """Tell by the name or the lines of a file whether it is STM: file, channel, speaker, begin, end, words.
+    """Return whether a file is in STM format, by its name or its lines: file, channel, speaker, begin, end, words.
 
-    As words may be digits, at least one time must have a decimal point.
+    At least one time must have a decimal point, because words may be digits.
     """
     if _ends_in(path, ".stm"):
         return True
@@ -114,7 +116,7 @@ def _ends_in(path: Name, extension: str) -> bool:
 
 
 def read_speakers(path: Name) -> dict[str, str]:
-    """Read the speaker, or group, of each utterance from a file like ``utt2spk``.
+    """Read the speaker or group of each utterance from a file such as ``utt2spk``.
 
     Raises:
         FormatError: A line is not an utterance id and a speaker, or an id occurs twice.
@@ -123,10 +125,10 @@ def read_speakers(path: Name) -> dict[str, str]:
 
 
 def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
-    """Read the recording, begin and end in seconds of each utterance from a file like ``segments``.
+    """Read the recording, begin and end in seconds of each utterance from a file such as ``segments``.
 
     Raises:
-        FormatError: A line has other fields, or an id occurs twice.
+        FormatError: A line does not have these fields, or an id occurs twice.
     """
     segments = {}
     for number, (key, recording, begin, end) in _rows(path, "an utterance id, its recording, begin and end", 4):
@@ -138,7 +140,7 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
 
 
 def _rows(path: Name, columns: str, width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and fields of each line that is not empty."""
+    """Yield ``(line number, fields)`` of each non-empty line."""
     seen: set[str] = set()
     for number, fields in read_fields(path):
         if not fields:

@@ -1,4 +1,4 @@
-"""Kaldi archives of lattices in text: detection; ``archive`` reads both."""
+"""Detection of Kaldi text archives of lattices, which ``archive`` reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.kaldi.archive import KALDI_KEEPS, read_entries
 
-# A key on a line, any number of arcs and states without costs, then one with a pair of costs; or, if no line of the
+# A line with a key, any number of arcs and states without costs, then one with a pair of costs; or, if no line of the
 # first lattice has costs, a key followed by the blank that Kaldi writes.
 _ARC = rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?"
 _LINE = _ARC + rb"[ \t\r]*(?:\n|\Z)"
@@ -25,7 +25,7 @@ _MARK = re.compile(
 
 FORMAT = Format(
     name="text",
-    about="Kaldi archive of lattices, compact or raw, in text",
+    about="Kaldi lattice archive, compact or raw, text",
     extensions=(".txt",),
     aliases=("kaldi-text",),
     mark=_MARK.match,

@@ -1,4 +1,4 @@
-"""Read Kaldi transition models, the first part of ``final.mdl``."""
+"""Reader of Kaldi transition models, which are the first part of ``final.mdl``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ninja.lattice import Array
 from ninja.lattice.arrays import frozen
 from ninja.lattice.transition_model import NO_PDF, TransitionModel
 
-MOST_PHONES = 1 << 26  # limit of phone ids; kernels store flags in the bits above
-Topology = list[list[int]]  # destination of each transition of each state; the last state is final
+MAX_PHONES = 1 << 26  # limit for phone ids; kernels store flags in the higher bits
+Topology = list[list[int]]  # destinations of the transitions of each state; the last state is final
 
 
 def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
-    """Read the transition model of a ``final.mdl``, binary or text, packed with gzip or not.
+    """Read the transition model of a binary or text ``final.mdl``, which may be compressed with gzip.
 
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """
     name = os.fspath(path)
     places = [Place(name)] if isinstance(path, os.PathLike) else resolve(name)
     if len(places) != 1:
-        raise InputError(f"names {len(places)} files, but must name one", name)
+        raise InputError(f"the name refers to {len(places)} files, but must refer to one", name)
     with open_stream(places[0]) as stream:
         reader = ObjectReader(stream, "is it a transition model (final.mdl)?")
         reader.begin_object()
@@ -62,10 +62,10 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
         states.append(entry[hmm_state])
     num_transitions = [len(state) for state in states]
     if 1 + sum(num_transitions) != log_prob.size:  # checked before arrays of that size are allocated
-        message = f"{log_prob.size} probabilities, but {sum(num_transitions)} transitions and an unused place"
+        message = f"there are {log_prob.size} probabilities, but must be {1 + sum(num_transitions)}"
         reader.fail(f"{message}; the file is damaged", after)
     if not np.isfinite(log_prob[1:]).all() or (log_prob[1:] > 0).any():
-        reader.fail("a log probability that is not finite or above 0", after)
+        reader.fail("a log-probability is not finite or is above 0; the file is damaged", after)
 
     leaving = np.repeat(np.arange(num_states), num_transitions)
     to = np.array([dst for state in states for dst in state], np.int64)
@@ -91,7 +91,7 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
 
 
 def _text_topology(reader: ObjectReader) -> dict[int, Topology]:
-    """Read the states of each phone's topology, the final one last."""
+    """Read the topology of each phone; the final state is the last one."""
     entry_of: dict[int, Topology] = {}
     while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
         reader.expect("<ForPhones>")
@@ -127,10 +127,10 @@ def _text_topology(reader: ObjectReader) -> dict[int, Topology]:
 
 
 def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
-    """Read the states of each phone's topology, the final one last."""
+    """Read the topology of each phone; the final state is the last one."""
     phones, entry_number = reader.integers(), reader.integers()
     place, num_entries = reader.place, reader.integer()
-    two_classes = num_entries == -1  # mark of a topology with separate densities for self-loops
+    two_classes = num_entries == -1  # marks a topology with separate densities for self-loops
     if two_classes:
         num_entries = reader.integer()
     if num_entries < 0:
@@ -140,7 +140,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
         entry: Topology = []
         for _ in range(reader.count("states")):
             for _ in range(2 if two_classes else 1):
-                reader.integer()  # class of densities, used in training only
+                reader.integer()  # density class, which is only used in training
             to = []
             for _ in range(reader.count("transitions")):
                 to.append(reader.integer())
@@ -158,15 +158,15 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
 
 def _check_phone(reader: ObjectReader, phone: int) -> None:
     if phone < 1:
-        reader.fail(f"the phone {phone} is below 1")
-    if phone >= MOST_PHONES:
-        reader.fail(f"the phone {phone} is beyond the largest id, {MOST_PHONES - 1}")
+        reader.fail(f"the phone id is {phone}, but must be 1 or more")
+    if phone >= MAX_PHONES:
+        reader.fail(f"the phone id is {phone}, but the largest one is {MAX_PHONES - 1}")
 
 
 def _check(reader: ObjectReader, entry: Topology) -> None:
-    """Check a topology against the rules of Kaldi."""
+    """Check a topology against Kaldi's rules."""
     if len(entry) < 2 or entry[-1]:
-        reader.fail("a topology needs a state that emits, and a final one without transitions")
+        reader.fail("a topology needs an emitting state, and a final state without transitions")
     for number, to in enumerate(entry):
         if to and not 0 <= min(to) <= max(to) < len(entry):
             wrong = min(to) if min(to) < 0 else max(to)

@@ -1,4 +1,4 @@
-"""Read ``align_lexicon.int`` and ``word_boundary.int`` of Kaldi."""
+"""Readers of Kaldi's ``align_lexicon.int`` and ``word_boundary.int``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ninja.errors import FormatError
 from ninja.files import text as utf8
 from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
 
-LARGEST_ID = 2**31 - 4  # kernels reserve the ids above
+LARGEST_ID = 2**31 - 4  # kernels reserve larger ids
 
 
 def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
-    """Read lines of a word id, the output word id, and phone ids; ``.gz`` is unpacked.
+    """Read an alignment lexicon: lines with a word id, the output word id and phone ids; gzip is decompressed.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """
@@ -29,13 +29,13 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
         except ValueError:
             entry = []
         if not entry or min(entry) < 0 or max(entry) > LARGEST_ID or 0 in phones:
-            message = f"expected ids of a word, the word to put, and phones, found {line[:60]!r}"
+            message = f"expected a word id, an output word id and phone ids, found {line[:60]!r}"
             raise FormatError(f"{message}; give align_lexicon.int, not .txt", name, line=number)
         if word == 0 and not phones:
-            raise FormatError("word 0 has no phones, so it would match everywhere", name, line=number)
+            raise FormatError("word 0 has no phones, so it would match everywhere; remove the line", name, line=number)
         if known.setdefault((word, *phones), put) != put:
-            message = f"word {word} has the same phones on a line before, but the output word {known[(word, *phones)]}"
-            raise FormatError(message, name, line=number)
+            message = f"word {word} has the same phones on an earlier line, but the output word "
+            raise FormatError(f"{message}{known[(word, *phones)]}; remove one of the lines", name, line=number)
     if not known:
         raise FormatError("the file has no words; is it align_lexicon.int?", name)
     flat = [number for (word, *phones), put in known.items() for number in (word, put, *phones)]
@@ -44,7 +44,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
 
 
 def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
-    """Read lines of a phone's id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
+    """Read lines with a phone id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
 
     Source: Kaldi, lat/word-align-lattice.cc, WordBoundaryInfo::Init.
     """
@@ -57,12 +57,12 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
         known = len(fields) == 2 and fields[1] in KINDS and fields[0].isdecimal() and fields[0].isascii()
         if not known or not 0 < int(fields[0][:10]) < 2**27 or len(fields[0]) > 10:
             kinds = ", ".join(KINDS)
-            message = f"expected a phone's id and one of {kinds}, found {line[:60]!r}"
+            message = f"expected a phone id and one of {kinds}, found {line[:60]!r}"
             hint = "; give word_boundary.int, not .txt" if len(fields) == 2 and fields[1] in KINDS else ""
             raise FormatError(message + hint, name, line=number)
         phone, kind = int(fields[0]), KINDS[fields[1]]
         if kind_of.setdefault(phone, kind) != kind:
-            raise FormatError(f"phone {phone} has two kinds", name, line=number)
+            raise FormatError(f"phone {phone} has two types; remove one of the lines", name, line=number)
     if not kind_of:
         raise FormatError("the file has no phones; is it word_boundary.int?", name)
     return WordBoundary(name, kind_of)

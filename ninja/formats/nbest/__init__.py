@@ -1,1 +1,1 @@
-"""N-best lists of all toolkits, and the lattices whose paths they are."""
+"""N-best list formats, and conversion of n-best lists to lattices."""

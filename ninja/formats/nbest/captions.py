@@ -1,4 +1,4 @@
-"""Captions of words with times: where cues and lines break."""
+"""Division of words with times into captions and lines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Netflix, Timed Text Style Guide: General Requirements and English (42 characters, two lines, 7 seconds).
-LINE = 42  # characters of a line, if its words are not longer
-LINES = 2  # of a caption of words with times
-LONGEST = 7.0  # seconds of a caption, if its words do not last longer
-PAUSE = 1.0  # seconds without a word that end a caption
+LINE = 42  # maximum number of characters per line, unless a word is longer
+LINES = 2  # maximum number of lines of a caption
+LONGEST = 7.0  # maximum duration of a caption in seconds, unless a word is longer
+PAUSE = 1.0  # minimum duration of a pause that ends a caption, in seconds
 _SENTENCE_END = re.compile(r".*[.?!…。？！؟।][\"'”’»)\]]*", re.DOTALL)
 _CLAUSE_ENDS = (",", ";", ":", "،", "、", "，", "—", "–")
 _ABBREVIATION = re.compile(r"(?:Mr|Mrs|Ms|Dr|St|Prof|[A-Z])\.")
@@ -28,13 +28,14 @@ class Caption:
 def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float]) -> list[Caption]:
     """Divide words with times into captions.
 
-    A caption ends with a sentence, before a pause of a second, and before a word that would make it longer than two
-    lines of 42 characters or 7 seconds; there it ends with the last comma, if that is in its second half. It is shown
-    from the begin of its first word to the end of its last one.
+    A caption ends at the end of a sentence, before a pause of a second, and before a word that would make it longer
+    than two lines of 42 characters or 7 seconds; in the last case it ends after its last comma, if that is in its
+    second half. It is shown from the begin of its first word to the end of its last word.
 
     Args:
-        begins: Seconds in which words begin.
-        ends: Seconds in which words end.
+        words: The words.
+        begins: Begin of each word in seconds.
+        ends: End of each word in seconds.
     """
     result: list[Caption] = []
     first = 0
@@ -58,7 +59,7 @@ def _ends_sentence(word: str) -> bool:
 
 
 def wrapped(words: Sequence[str]) -> list[str]:
-    """Return lines of at most 42 characters, unless a word is longer, each as long as possible."""
+    """Divide words into lines that are as long as possible, up to 42 characters unless a word is longer."""
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + 1 + len(word) <= LINE:
@@ -69,7 +70,7 @@ def wrapped(words: Sequence[str]) -> list[str]:
 
 
 def balanced(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the same number of lines as ``wrapped``; of two lines, those whose longer one is shortest."""
+    """Divide words into as many lines as ``wrapped`` does; if there are two, minimise the length of the longer one."""
     lines = wrapped(words)
     if len(lines) != 2:
         return tuple(lines)

@@ -1,4 +1,4 @@
-"""N-best lists in columns, as lattice-rescore writes them: key and rank, scores, a bar, the words."""
+"""N-best lists in columns, as written by lattice-rescore: key and rank, scores, a bar, words."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Columns of scores, counted from 0, that become costs; scores are log-probabilities, higher is better."""
+    """Columns of the scores that become costs, counted from 0. Scores are log-probabilities, higher is better."""
 
-    acoustic: int | None = 0  # column of the acoustic cost, if any
-    graph: int | None = 1
+    acoustic: int | None = 0  # column of the acoustic score, if any
+    graph: int | None = 1  # column of the graph score, if any
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -40,11 +40,11 @@ class ColumnOptions:
 def read_columns(
     content: Pieces, path: str | None = None, options: ColumnOptions = ColumnOptions()
 ) -> Iterator[NBest | FormatError]:
-    """Read lists with lines ``utt-RANK score score … | words``, in which those of an utterance are consecutive.
+    """Read lists with lines ``utt-RANK score score … | words``; the lines of an utterance must be consecutive.
 
     Yields:
-        Each list, or its first error: a line has another form or another number of scores than the first line, an
-        utterance goes on after another one, or the last line lacks a newline.
+        Each list, or its first error: a line does not have this form or has another number of scores than the first
+        line, the lines of an utterance are not consecutive, or the last line lacks a newline.
 
     Source: qiujiali/lattice-rescore, README ("n-best list").
     """
@@ -64,7 +64,7 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
 
     def key_of(fields: list[str]) -> str:
         match = _KEY.fullmatch(fields[0]) if fields else None
-        return match[1] if match else key  # probably that of the line before
+        return match[1] if match else key  # probably the key of the previous line
 
     for line, row in each_row(content, path, options.encoding, key_of=key_of):
         if isinstance(row, FormatError):
@@ -100,7 +100,7 @@ def _entries(content: Content, words: SymbolTable | None, options: ColumnOptions
 
 FORMAT = Format(
     name="columns",
-    about="n-best lists in columns: key and rank, scores, a bar, the words",
+    about="n-best lists in columns: key and rank, scores, a bar, words",
     holds="nbest",
     extensions=(".columns",),
     mark=_MARK.match,

@@ -21,8 +21,8 @@ from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
-# File, channel, begin and duration, one of these two with a decimal point, a word that is not a weight, and possibly a
-# confidence.
+# File, channel, begin and duration, at least one of which has a decimal point, a word that is not a weight, and
+# optionally a confidence.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
     rb"[ \t]+(?!(?:[-+]|\d*\.\d|\d+[eE])[-+\d.eE]*\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
@@ -32,10 +32,10 @@ _COMMENT = ";;"
 
 @dataclass(frozen=True, slots=True)
 class CtmOptions:
-    """Options of reading a CTM file."""
+    """Options for reading a CTM file."""
 
-    frame_shift: float = 0.01  # seconds; times are rounded to frames
-    keys: Literal["file", "file-channel"] = "file"  # fields that make the utterance id
+    frame_shift: float = 0.01  # seconds per frame; times are rounded to frames
+    keys: Literal["file", "file-channel"] = "file"  # fields of the utterance id
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -54,21 +54,21 @@ class _Word(NamedTuple):
     word: str
     confidence: float | None
     row: str
-    comments: tuple[str, ...]  # the lines above it that have no word
+    comments: tuple[str, ...]  # lines without a word above it
 
 
 def read_ctm(
     content: Pieces, path: str | None = None, options: CtmOptions | None = None
 ) -> Iterator[NBest | FormatError]:
-    """Read a CTM file: ``file channel begin duration word [confidence]``, seconds, one word a line.
+    """Read a CTM file, which has lines ``file channel begin duration word [confidence]`` with times in seconds.
 
-    There are no scores, so both costs are 0. A word that would overlap the word before after rounding to frames begins
-    at its end. Confidences, channels, comments (``;;``), empty lines, and ``<eps>``, which Kaldi writes for silence,
-    are in the record of the list; ``NA`` is no confidence.
+    There are no scores, so both costs are 0. A word that overlaps the previous word after rounding to frames begins at
+    the end of the previous word. Confidences (``NA`` for none), channels, comments (``;;``), empty lines, and
+    ``<eps>``, which Kaldi writes for silence, are stored in the record of the list.
 
     Yields:
-        Each utterance, or its first error: a line has another form, times decrease, a file has two channels or goes on
-        after another file, there are alternatives (``<ALT>``), or the last line lacks a newline.
+        Each utterance, or its first error: a line does not have this form, times decrease, a file has two channels or
+        its lines are not consecutive, there are alternatives (``<ALT>``), or the last line lacks a newline.
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
@@ -87,12 +87,12 @@ def read_ctm(
 
 
 def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: list[str]) -> Iterator[Line[_Word]]:
-    """Yield the words; in the end, `comments` are the lines below the last one."""
+    """Yield the words; at the end, `comments` contains the lines below the last word."""
     parts = 1 if options.keys == "file" else 2
     key = ""
 
     def key_of(fields: list[str]) -> str:
-        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably that of the line before
+        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably the key of the previous line
 
     for line, row in each_row(content, path, options.encoding, comment=_COMMENT, key_of=key_of):
         if isinstance(row, FormatError):
@@ -171,7 +171,7 @@ def _entries(content: Content, words: SymbolTable | None, options: CtmOptions) -
 
 FORMAT = Format(
     name="ctm",
-    about="words with times of NIST (CTM)",
+    about="NIST CTM: words with times",
     holds="nbest",
     extensions=(".ctm",),
     mark=_MARK.match,

@@ -1,4 +1,4 @@
-"""Write CTM: the lines of a file with new words, or lines of other lists with times."""
+"""Writer of CTM files: the lines of a file with new words, or new lines for other lists with times."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class CtmLine:
     """A line of a file."""
 
     row: str
-    has_word: bool  # not <eps>
-    comments: tuple[str, ...] = ()  # the lines above it that have no word
+    has_word: bool  # False for <eps>
+    comments: tuple[str, ...] = ()  # lines without a word above it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtmLines:
-    """The lines of an utterance, which an origin has as its document."""
+    """The lines of an utterance, used as the document of an origin."""
 
-    name: str  # of the file
+    name: str  # file name
     key: str
     lines: tuple[CtmLine, ...]
     below: tuple[str, ...]  # comments below the last utterance
@@ -44,9 +44,9 @@ class CtmLines:
 
 
 class CtmEncoder:
-    """Writer of lines: those of a file that was read, with new words, or lines with the times of other lists.
+    """Encoder of CTM lines: the lines of a file that was read, with new words, or new lines for other lists with times.
 
-    A word in place of another one gets its time and its confidence; words in place of fewer or more words get the times
+    A word that replaces another word gets its time and confidence. Words that replace fewer or more words get the times
     of the lattice, and no confidence (``NA``).
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
@@ -58,7 +58,7 @@ class CtmEncoder:
         self._shift = settings.options.frame_shift
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode the best hypothesis of a list; return its lines.
+        """Encode the best hypothesis of a list, and return its lines.
 
         Raises:
             LatticeError: A word has no time, or the segments lack the utterance.
@@ -76,7 +76,7 @@ class CtmEncoder:
         return b""
 
     def _rows(self, nbest: NBest, words: Sequence[str]) -> list[str]:
-        """Return the lines of a list of another format."""
+        """Return new lines for a list of another format."""
         timing = self._timed.of(nbest, words)
         file, channel = timing.recording or nbest.key, timing.channel or CHANNEL
         has_confidences = timing.confidences is not None
@@ -98,13 +98,13 @@ class CtmEncoder:
         return f"{file} {begin:.{digits}f} {end - begin:.{digits}f} {word}{confidence}"
 
     def _changed(self, nbest: NBest, lines: CtmLines, words: Sequence[str]) -> list[str]:
-        """Return the lines of a file with new words."""
+        """Return the original lines with new words."""
         old = [line for line in lines.lines if line.has_word]
         fields = [split(line.row) for line in old]
-        now: list[list[str]] = [[line.row] for line in old]  # the lines in place of each line with a word
+        now: list[list[str]] = [[line.row] for line in old]  # lines that replace each line with a word
         before: list[str] = []  # lines before the first word
         timing = None
-        shift = 0  # of the places of new words
+        shift = 0  # number of words added so far
         for begin, end, new in changed_words([row[4] for row in fields], words):
             if len(new) == end - begin:
                 for place, word in zip(range(begin, end), new, strict=True):
@@ -146,19 +146,19 @@ class CtmEncoder:
 
 
 def _with_word(row: str, word: str) -> str:
-    """Return a line with another word."""
+    """Replace the word of a line."""
     match = _TO_WORD.match(row)
     assert match is not None
     return match[1] + word + row[match.end() :]
 
 
 def lines_of(nbest: NBest) -> CtmLines | None:
-    """Return the lines that a list came from, or None."""
+    """Return the CTM lines from which a list was read, or None."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin.document if origin is not None and isinstance(origin.document, CtmLines) else None
 
 
 def lost_of_ctm(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Return the fields that are not kept: those of lists of other formats."""
+    """Report the fields that are lost, which are those of lists of other formats."""
     has_others = nbest.record is not None and nbest.record.others - {"channel", "confidence"}
     return [FIELDS["fields"]] if has_others and lines_of(nbest) is None else []

@@ -1,4 +1,4 @@
-"""The text of a cue: its words between tags, line breaks and blanks, and the same text with other words."""
+"""The text of a cue: extraction of its words from tags, line breaks and blanks, and replacement of the words."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Parts of a text that are not words."""
+    """The markup of a format: parts of a text that are not words."""
 
-    tags: str  # pattern of tags, which players do not show
-    escapes: bool = False  # characters may be references of HTML
-    times: bool = False  # tags may be times
+    tags: str  # regular expression of tags, which players do not show
+    escapes: bool = False  # whether characters may be HTML references
+    times: bool = False  # whether tags may be times
 
     def pattern(self) -> re.Pattern[str]:
-        """Return the pattern of the pieces of a text: a tag, blanks, a reference, or letters."""
+        """Return the pattern of the parts of a text: tags, blanks, references and letters."""
         reference = r"&#?[0-9A-Za-z]{1,32};" if self.escapes else _NOTHING
         return re.compile(
             f"(?P<tag>{self.tags})|(?P<blank>{_BLANKS})|(?P<reference>{reference})|[^ \\t\\r\\n\\v\\f<&{{]+|.",
@@ -32,7 +32,7 @@ class Markup:
         )
 
 
-SUBRIP = Markup(r"</?[A-Za-z][^<>\r\n]*>|\{\\[^{}\r\n]*\}")  # those of HTML, and of SubStation Alpha: {\an8}
+SUBRIP = Markup(r"</?[A-Za-z][^<>\r\n]*>|\{\\[^{}\r\n]*\}")  # HTML tags, and SubStation Alpha tags such as {\an8}
 WEBVTT = Markup(r"<[^>]*(?:>|\Z)", escapes=True, times=True)
 PLAIN = Markup(_NOTHING)
 
@@ -42,9 +42,9 @@ class Token:
     """A word of a text."""
 
     word: str
-    spans: tuple[tuple[int, int], ...]  # places of its characters; more than one if tags divide it
-    time: str | None = None  # the last tag with a time before it
-    segment: int = 0  # number of such tags before it
+    spans: tuple[tuple[int, int], ...]  # ranges of its characters; more than one if tags divide it
+    time: str | None = None  # last time tag before it
+    segment: int = 0  # number of time tags before it
 
 
 def tokens(text: str, markup: Markup) -> list[Token]:
@@ -61,7 +61,7 @@ def _tokens(text: str, markup: Markup) -> Iterator[Token]:
         begin, end = piece.span()
         if piece["tag"] is not None:
             if markup.times and (match := _TIME_TAG.fullmatch(piece[0])) is not None:
-                if spans:  # a time within a word begins another one
+                if spans:  # a time tag within a word begins a new word
                     yield Token("".join(letters), tuple(spans), time, segment)
                     letters, spans = [], []
                 time, segment = match[1], segment + 1
@@ -81,7 +81,7 @@ def _tokens(text: str, markup: Markup) -> Iterator[Token]:
 
 
 def voice(text: str, markup: Markup) -> str | None:
-    """Return the speaker of a text (``<v Anna>``), or None if there is none or more than one."""
+    """Return the speaker of a text (``<v Anna>``), or None if there is not exactly one."""
     if not markup.times:
         return None
     voices = {html.unescape(match[1]).strip() for match in _VOICE.finditer(text)}
@@ -89,20 +89,20 @@ def voice(text: str, markup: Markup) -> str | None:
 
 
 def escaped(word: str, markup: Markup) -> str:
-    """Return a word as a text of this kind spells it."""
+    """Escape a word as the format requires."""
     if not markup.escapes:
         return word
     return word.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-Edit = tuple[int, int, str]  # begin and end of a stretch of a text, and the characters in its place
+Edit = tuple[int, int, str]  # begin and end of a range of a text, and its replacement
 
 
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
-    """Return a text with other words: characters of equal words, tags and line breaks stay.
+    """Replace the words of a text; unchanged words, tags and line breaks stay as they are.
 
-    A word in place of another one gets the tags around it. Blanks of a word that is dropped are dropped, and so is a
-    line that has no word left.
+    A word that replaces another word is put between the same tags. If a word is removed, its blanks are removed, as is
+    its line if no words remain.
     """
     old = tokens(text, markup)
     if not old:
@@ -113,7 +113,7 @@ def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
         if begin < end:
             new_texts.update(dict.fromkeys(range(begin, end)))
             new_texts[begin] = written or None
-        else:  # behind the word before, or else before the first one
+        else:  # insert after the previous word, or else before the first word
             place = max(begin - 1, 0)
             original = " ".join(filter(None, [new_texts.get(place, _spelled(text, old[place]))]))
             new_texts[place] = f"{original} {written}".strip() if begin else f"{written} {original}"
@@ -125,8 +125,8 @@ def _spelled(text: str, token: Token) -> str:
 
 
 def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int, str | None]) -> Iterator[Edit]:
-    """Yield the edits of a text in their order."""
-    opens = True  # no word or tag of the line is left so far
+    """Yield the edits of a text in order."""
+    opens = True  # whether no word or tag of the line remains so far
     at = 0
     for place, token in enumerate(old):
         (begin, end), *others = token.spans
@@ -150,14 +150,14 @@ def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int,
 
 
 def _skipped(text: str, at: int) -> int:
-    """Return the place behind blanks of a line."""
+    """Return the index after the blanks that follow in the line."""
     while at < len(text) and text[at] in " \t":
         at += 1
     return at
 
 
 def _with_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits, each within a line, without the lines that become empty."""
+    """Apply edits, each of which is within a line, and remove the lines that become empty."""
     lines: list[str] = []
     pending = list(edits)[::-1]
     begin = 0

@@ -1,4 +1,4 @@
-"""Write cues: files of cues with new words, or captions of other lists with times."""
+"""Writers of subtitle files: files that were read, with new words, or captions for other lists with times."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
-KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # of cues that are written back
+KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # for cues of a rewritten file
 
 
 def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
-    """Return a writer that writes cues of a file of the format back to it, and captions of other lists."""
+    """Return an encoder that rewrites files of the format with new words, and writes captions for other lists."""
     documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
     return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
 
 
 class CaptionEncoder:
-    """Writer of captions (`captions`).
+    """Encoder of captions (`captions`).
 
-    A list whose words have no times, but whose utterance has, becomes one cue. A list without words becomes none.
+    If only the utterance has times, but not its words, the list becomes one cue. A list without words becomes no cue.
     """
 
     def __init__(self, settings: WriteSettings, syntax: Syntax) -> None:
@@ -37,19 +37,19 @@ class CaptionEncoder:
         self._timed = TimedWords(settings.options)
         self._header = syntax.header
         self._count = 0
-        self._last: tuple[int, str | None] = (0, None)  # begin of the last caption, its recording
+        self._last: tuple[int, str | None] = (0, None)  # begin of the last caption in milliseconds, and its recording
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode the best hypothesis of a list; return the next bytes of the file.
+        """Encode the best hypothesis of a list, and return the next bytes of the file.
 
         Raises:
-            LatticeError: The utterance has no times, or it begins before the one that was written before it.
+            LatticeError: The utterance has no times, or begins before the previous one.
         """
         content = self._captions(nbest)
         return self.end() + content
 
     def end(self) -> bytes:
-        """Return the header if there is no caption."""
+        """Return the header if there are no captions."""
         header, self._header = self._header, b""
         return header
 
@@ -90,9 +90,9 @@ class CaptionEncoder:
         before, other = last
         if self._count and recording != other:
             message = (
-                f"{self._syntax.form} has one recording a file, but it is of {recording} and others are of {other}; "
+                f"a {self._syntax.form} file has one recording, but this utterance is of {recording}, and the others "
             )
-            raise LatticeError(f"{message}write each to a file of its own", key=key)
+            raise LatticeError(f"{message}are of {other}; write one file per recording", key=key)
         if begin < before:
             message = (
                 f"it begins at {begin / 1000} s, before the one that was written last ({before / 1000} s); give the "
@@ -104,7 +104,7 @@ class CaptionEncoder:
 
 
 def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Return the fields that captions do not keep; cues that are written back keep all."""
+    """Report the fields that captions do not store; rewritten files lose none."""
     if is_of(nbest, form):
         return []
     lost = [FIELDS["key"]]

@@ -1,4 +1,4 @@
-"""Cues of subtitle files (SubRip, WebVTT) and of Whisper's TSV: each is an utterance of one hypothesis."""
+"""Cues of subtitle files (SubRip, WebVTT) and of Whisper's TSV; each cue is an utterance with one hypothesis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 
-LATEST = 2**31 - 2  # milliseconds and frames
+LATEST = 2**31 - 2  # largest time in milliseconds or frames
 ARROW = b"-->"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _TIME = re.compile(rb"(-?)(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})[.,]([0-9]{1,3})")
@@ -32,10 +32,10 @@ _TIMES = re.compile(rb"[ \t]*(\S+)[ \t]+-->[ \t]*(\S+)(?:[ \t].*)?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CueOptions:
-    """Options of reading cues."""
+    """Options for reading cues."""
 
-    order: Literal["rising", "any"] = "rising"  # with any, a cue may begin before the one above it
-    frame_shift: float = 0.001  # seconds; times of words are rounded to frames
+    order: Literal["rising", "any"] = "rising"  # any: a cue may begin before the cue above it
+    frame_shift: float = 0.001  # seconds per frame; times of words are rounded to frames
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -46,37 +46,37 @@ class CueOptions:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """The place of a cue in its file."""
+    """The position of a cue in its file."""
 
-    line: int  # of the times
-    head: bytes  # the line of the times
-    times: tuple[bytes, bytes] | None  # as the file spells them; None if the line has no times
-    text_line: int
-    begin: int  # of the text, in bytes
-    end: int
+    line: int  # line number of the times
+    head: bytes  # line with the times
+    times: tuple[bytes, bytes] | None  # begin and end as in the file; None if the line has no times
+    text_line: int  # number of the first line of the text
+    begin: int  # byte offset of the text
+    end: int  # byte offset of the end of the text
 
 
-Scan = Callable[[bytes, str | None], Iterable[Cue | FormatError]]  # the cues of a whole file and its name
+Scan = Callable[[bytes, str | None], Iterable[Cue | FormatError]]  # (content of a file, its name) -> its cues
 
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """The grammar of a format of cues."""
+    """The syntax of a subtitle format."""
 
     form: str  # name of the format
     markup: Markup
     scan: Scan
-    header: bytes  # of a new file
-    cue: Callable[[int, int, int, Sequence[str]], str]  # number, begin and end in milliseconds, lines -> a new cue
-    has_voices: bool = False
-    is_ended_by_arrow: bool = False  # by an arrow in a text
+    header: bytes  # begin of a new file
+    cue: Callable[[int, int, int, Sequence[str]], str]  # (number, begin and end in milliseconds, lines) -> new cue
+    has_voices: bool = False  # whether cues may name their speaker
+    is_ended_by_arrow: bool = False  # whether "-->" in a text ends it
 
 
 def milliseconds(text: bytes) -> int:
-    """Return the milliseconds of ``1:02:03.456``; the hours may be missing.
+    """Convert a time such as ``1:02:03.456`` to milliseconds; the hours are optional.
 
     Raises:
-        ValueError: It is no time.
+        ValueError: The text is not a valid time.
     """
     match = _TIME.fullmatch(text)
     if match is None:
@@ -93,24 +93,24 @@ def milliseconds(text: bytes) -> int:
 
 
 def times_of(line: bytes) -> tuple[bytes, bytes] | None:
-    """Return both times of a line ``begin --> end settings``, or None for another line."""
+    """Return begin and end of a line ``begin --> end settings``, or None for any other line."""
     match = _TIMES.fullmatch(line.rstrip(b"\r\n"))
     return None if match is None else (match[1], match[2])
 
 
 def clock(time: int, point: str) -> str:
-    """Return milliseconds as hours, minutes and seconds."""
+    """Format milliseconds as hours, minutes and seconds."""
     minutes, rest = divmod(time, 60_000)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"
 
 
 def shown(line: bytes) -> str:
-    """Return a line for messages."""
+    """Format a line for messages."""
     return ascii(line.strip().decode("latin-1")[:60])
 
 
 def line_begins(lines: Sequence[bytes]) -> list[int]:
-    """Return the place of the first byte of each line, and of the end."""
+    """Return the byte offset of each line, and of the end."""
     begins = [0]
     for line in lines:
         begins.append(begins[-1] + len(line))
@@ -126,16 +126,21 @@ def read_cues(
     key_of: Callable[[int, int], str] = lambda number, count: str(number),
     document: Document | None = None,
 ) -> Iterator[NBest | FormatError]:
-    """Yield each cue of a file as a list of one hypothesis, or its error.
+    """Yield each cue of a file as a list with one hypothesis, or its error.
 
-    Words have times if each has one in the text (``<00:00:01.000>``); the first one may have that of the cue.
+    Words have times if each has a time tag in the text (``<00:00:01.000>``), which the first word may lack.
 
     Args:
-        key_of: Returns the key of a cue from its number, from 1, and the number of cues.
+        content: The whole file.
+        path: File name for messages.
+        syntax: Syntax of the format.
+        options: Options of the format.
+        key_of: Returns the key of a cue, given its number, from 1, and the number of cues.
+        document: The document for the origins of the lists.
 
     Yields:
-        Each cue, or its first error: it has no times, or they are negative; it ends before it begins, or begins before
-        the cue above it; or it cannot be decoded. Text outside cues is an error without a key.
+        Each cue, or its first error: it has no times or negative times, ends before it begins, begins before the cue
+        above it, or cannot be decoded. Text outside cues is an error without a key.
     """
     content = content.removeprefix(BOM)
     listed = list(syntax.scan(content, path))
@@ -211,7 +216,7 @@ def _list(
 
 
 def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
-    """Decode a text; the error has the line of the bad byte."""
+    """Decode a text; the error has the line number of the invalid byte."""
     try:
         return text.decode(encoding)
     except UnicodeDecodeError as error:
@@ -221,7 +226,7 @@ def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
 def _word_times(
     times: tuple[int, int], spoken: Sequence[Token], cue: Cue, path: str | None
 ) -> list[tuple[float, float]] | None:
-    """Return the begin and the end of each word in seconds; None unless each word has a time."""
+    """Return the begin and end of each word in seconds, or None unless all words have times."""
     segments = [token.segment for token in spoken]
     if not segments or segments[-1] == 0 or segments[0] > 1 or len({*segments}) < len(segments):
         return None
@@ -236,7 +241,7 @@ def _word_times(
 
 
 def rewrite_cues(content: bytes, corrections: Corrections, document: Document, syntax: Syntax) -> Rewritten:
-    """Return a file with the new words of its cues; all other bytes stay."""
+    """Return the content of a file with new words for its cues; all other bytes are unchanged."""
     mark = BOM if content.startswith(BOM) else b""
     content = content.removeprefix(BOM)
     cues = [item for item in syntax.scan(content, document.name) if isinstance(item, Cue)]
@@ -258,7 +263,7 @@ def rewrite_cues(content: bytes, corrections: Corrections, document: Document, s
 
 
 def check_word(word: str, syntax: Syntax, key: str) -> None:
-    """Refuse a word that would end the text of a cue."""
+    """Raise SymbolError for a word that would end the text of a cue."""
     if syntax.is_ended_by_arrow and ARROW.decode() in word:
         raise SymbolError(f"{word!r} cannot be written: it would end the text of the cue", key=key)
 

@@ -1,4 +1,4 @@
-"""N-best lists of ESPnet: folders 1best_recog, 2best_recog, … with files text, score and token."""
+"""ESPnet n-best lists: folders 1best_recog, 2best_recog, … with files text, score and token."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _TENSOR = re.compile(r"tensor\(([^,()]+)(?:, device='[^']*')?(?:, dtype=[a-z0-9.
 
 @dataclass(frozen=True, slots=True)
 class EspnetOptions:
-    """Options of reading ESPnet's folders."""
+    """Options for reading ESPnet folders."""
 
-    units: Literal["text", "token"] = "text"  # file with the words
-    score_as: ScoreAs = "acoustic"  # cost that the score becomes
+    units: Literal["text", "token"] = "text"  # file that contains the words
+    score_as: ScoreAs = "acoustic"  # type of cost that the score becomes
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -45,10 +45,10 @@ def read_espnet(
 ) -> list[NBest]:
     """Read lists from the contents of ``text`` (or ``token``) and ``score`` of each rank, from 1.
 
-    The score is a natural log-probability, higher is better: the weighted sum of all models of the search.
+    The score is a natural log-probability, higher is better: the weighted sum over all models of the search.
 
     Raises:
-        FormatError: A line has another form, the last one lacks a newline, an utterance has no score or occurs twice.
+        FormatError: A line is invalid, the last line lacks a newline, or an utterance has no score or occurs twice.
 
     Source: ESPnet, espnet2/bin/asr_inference.py.
     """
@@ -98,7 +98,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Return the lines of a list by file name; scores are negative sums of both costs."""
+    """Encode a list as file name -> lines; scores are negative sums of both costs."""
     files = {}
     for rank, hypothesis in enumerate(nbest.hypotheses, start=1):
         text = " ".join([nbest.key, *spelled(hypothesis, words, nbest.key)])
@@ -135,7 +135,7 @@ def _kept(keeps: frozenset[Field], options: ListOptions) -> frozenset[Field]:
 
 FORMAT = Format(
     name="espnet",
-    about="folder of ESPnet with 1best_recog, 2best_recog, …",
+    about="ESPnet folder with 1best_recog, 2best_recog, …",
     holds="nbest",
     of_folder=lambda path: os.path.isdir(os.path.join(path, "1best_recog")),
     read=Read(_entries, EspnetOptions),

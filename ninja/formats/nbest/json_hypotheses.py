@@ -1,4 +1,4 @@
-"""The hypotheses of one JSON object, and the names of its fields."""
+"""Parsing of the hypotheses of a JSON object, given the names of its fields."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from ninja.formats.textual import check_choice, check_encoding, checked_shift
 from ninja.lattice.nbest import Hypothesis, sentence
 
 Costs = tuple[float, float]  # graph and acoustic
-NAME = re.compile(r"[\w.-]{1,40}")  # of a field, as messages spell it
+NAME = re.compile(r"[\w.-]{1,40}")  # names of fields that are suggested in messages
 SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectFields:
-    """Names of the fields, and the meaning of their scores.
+    """Names of the fields, and the meaning of the scores.
 
-    Scores whose names are joined by ``+`` are added up. If the user names the score of all models, it is used even
-    beside ``am_score`` and ``lm_score``, unless one of these is named, too.
+    Scores whose names are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
+    ``lm_score`` are present, unless the user also sets one of these.
     """
 
-    key: str | None = "key"  # utterance id; with None, objects are numbered: "3", or "2-3" in nested lists
-    nbest: str | None = "nbest"  # list of hypotheses; with None, each object is the only hypothesis
+    key: str | None = "key"  # utterance id; None: objects are numbered, such as "3", or "2-3" in nested lists
+    nbest: str | None = "nbest"  # list of hypotheses; None: each object is the only hypothesis
     text: str = "text"  # the sentence, or a list of its words
-    score: str | None = SCORE  # of all models together
-    am_score: str | None = AM_SCORE  # of the acoustic model
-    lm_score: str | None = LM_SCORE  # of the language model
-    words: str = "words"  # objects with the three fields below; used instead of the text if present
+    score: str | None = SCORE  # combined score of all models
+    am_score: str | None = AM_SCORE  # score of the acoustic model
+    lm_score: str | None = LM_SCORE  # score of the language model
+    words: str = "words"  # list of objects with the three fields below; used instead of the text if present
     word: str = "word"
     start: str = "start"
     end: str = "end"
-    meaning: Literal["logprob", "cost"] = "logprob"  # higher is better with logprob, less with cost
-    base: float = math.e  # of the logarithms
-    score_as: ScoreAs = "acoustic"  # cost that the score of all models becomes
-    missing_score: float | None = None  # score of hypotheses without one  [default: refuse them]
+    meaning: Literal["logprob", "cost"] = "logprob"  # logprob: higher scores are better; cost: lower scores are better
+    base: float = math.e  # base of the logarithms
+    score_as: ScoreAs = "acoustic"  # type of cost that the combined score becomes
+    missing_score: float | None = None  # score for hypotheses without a score  [default: raise an error]
     skip: bool = False  # skip objects whose list is empty or missing, such as the turns of a system
-    group: bool = False  # consecutive objects of one key make one list, for files with a hypothesis a line
-    join: bool = False  # an object has the pieces of one hypothesis, such as Whisper's segments
-    frame_shift: float = 0.01  # seconds; times are rounded to frames
+    group: bool = False  # consecutive objects with the same key form one list, for files with one hypothesis per line
+    join: bool = False  # an object has the parts of one hypothesis, such as Whisper's segments
+    frame_shift: float = 0.01  # seconds per frame; times are rounded to frames
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -55,18 +55,18 @@ class ObjectFields:
         check_score_as(self.score_as)
         check_choice("meaning", self.meaning, "logprob", "cost")
         if not 1 < self.base < math.inf:
-            raise OptionError(f"base is {self.base}, but logarithms need one greater than 1")
+            raise OptionError(f"base is {self.base}, but must be greater than 1")
         if self.group and self.key is None:
-            raise OptionError("objects are grouped by their keys; name the field of the key")
+            raise OptionError("group needs the field of the key; set key")
 
     @property
     def scores(self) -> list[str]:
-        """Names of all fields with scores."""
+        """Names of all score fields."""
         return [name for names in (self.score, self.am_score, self.lm_score) for name in parts(names)]
 
     @property
     def models_apart(self) -> bool:
-        """Whether scores of the single models are used; not if the user names only that of all."""
+        """Whether the scores of single models are used, which is not the case if the user sets only `score`."""
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
@@ -76,19 +76,19 @@ def parts(names: str | None) -> list[str]:
 
 
 class ObjectPlace(NamedTuple):
-    """Place of an object, for errors."""
+    """Position of an object, for errors."""
 
     path: str | None
     key: str
     line: int | None
-    note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose begin was moved
+    note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose begins were moved
 
     def error(self, message: str) -> FormatError:
-        """Return an error with this place."""
+        """Return an error with this position."""
         return FormatError(message, self.path, key=self.key, line=self.line)
 
     def spoken(self, words: list[str], times: list[tuple[float, float]], frame_shift: float) -> Spoken:
-        """Return words with times in frames.
+        """Convert the times of words to frames.
 
         Raises:
             FormatError: The times run backwards.
@@ -104,15 +104,15 @@ class ObjectPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """The words of a hypothesis, or of a piece of one."""
+    """The words of a hypothesis, or of a part of a hypothesis."""
 
     words: list[str]
-    begin: list[int] | None = None  # frames
-    end: list[int] | None = None
-    times: list[tuple[float, float]] | None = None  # the same in seconds, before they were rounded
+    begin: list[int] | None = None  # first frame of each word
+    end: list[int] | None = None  # frame after the last one of each word
+    times: list[tuple[float, float]] | None = None  # begin and end of each word in seconds, not rounded
 
     def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
-        """Return a hypothesis with costs."""
+        """Return a hypothesis with these words and graph and acoustic costs."""
         graph, acoustic = costs
         if self.begin is None or self.end is None:
             return sentence(self.words, graph, acoustic, line)
@@ -122,7 +122,7 @@ class Spoken:
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
-    """Return the list of hypotheses of an object, with scores from separate lists."""
+    """Return the list of hypotheses of an object, to which scores from separate lists are added."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
@@ -139,7 +139,7 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -
 
 
 def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlace) -> list[Hypothesis]:
-    """Return the hypotheses of a list."""
+    """Parse the hypotheses of a list."""
     pieces = []
     for value in listed:
         entry = {fields.text: value} if isinstance(value, str) or _is_words(value) else value
@@ -155,7 +155,7 @@ def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlac
 
 
 def text_of(entry: dict[str, Any], name: str, where: ObjectPlace) -> str:
-    """Return a field that must be a string, or an integer as text."""
+    """Return a field as text; it must be a string or an integer."""
     value = entry.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e18:
         value = str(value)
@@ -173,7 +173,7 @@ def _is_words(value: object) -> bool:
 
 
 def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where: ObjectPlace) -> Hypothesis:
-    """Concatenate the pieces of a hypothesis and add up their costs; either all or none must have costs."""
+    """Concatenate the parts of a hypothesis and add their costs; all parts or none must have costs."""
     scored = [costs for _, costs in pieces if costs is not None]
     if scored and len(scored) < len(pieces):
         missing = len(pieces) - len(scored)
@@ -188,7 +188,7 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where
 
 
 def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs:
-    """Return the costs of a hypothesis without scores."""
+    """Return the costs of a hypothesis without a score; raise FormatError unless ``missing_score`` is set."""
     if fields.missing_score is None:
         names = repr(fields.score)
         if fields.models_apart:
@@ -204,7 +204,7 @@ def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) ->
 
 
 def _likely_score(entry: dict[str, Any]) -> str:
-    """Return the name of a field with a number, preferably one named after a score."""
+    """Return the name of a numeric field, preferably one whose name suggests a score."""
     numbers = [
         name
         for name, value in entry.items()
@@ -214,7 +214,7 @@ def _likely_score(entry: dict[str, Any]) -> str:
 
 
 def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
-    """Return the costs of a hypothesis, or None if it has no score."""
+    """Return the graph and acoustic costs of a hypothesis, or None if it has no score."""
     both = _sum(entry, fields.score, fields, where)
     if not fields.models_apart:
         return None if both is None else costs(both, fields.score_as)
@@ -229,7 +229,7 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
 
 
 def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: ObjectPlace) -> float | None:
-    """Return the sum of scores as a cost, or None if the object has none of them."""
+    """Return the sum of scores as a cost, or None if the object has none of the fields."""
     scores = [(name, entry.get(name)) for name in parts(names)]
     if all(value is None for _, value in scores):
         return None
@@ -256,9 +256,10 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
 
 
 def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
-    """Return the words of a hypothesis, with times if all of its words have them.
+    """Return the words of a hypothesis, with times if all of its words have times.
 
-    An empty list of words beside a text is ignored. A word with blanks is several words that share its time.
+    An empty list of words is ignored if there is a text. A word with blanks is split into several words, which share
+    its time.
     """
     entries = entry.get(fields.words)
     if entries is None or (entries == [] and entry.get(fields.text) is not None):
@@ -284,7 +285,7 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
 def _times(
     word_entry: dict[str, Any], num_parts: int, fields: ObjectFields, where: ObjectPlace
 ) -> list[tuple[float, float] | None]:
-    """Return the start and the end of each part of a word in seconds, or None if the word has no times."""
+    """Return the begin and end of each part of a word in seconds, or None for each if the word has no times."""
     values = [word_entry.get(name) for name in (fields.start, fields.end)]
     if any(value is None for value in values):
         return [None] * num_parts
@@ -297,7 +298,7 @@ def _times(
 
 
 def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
-    """Return the words of a sentence, or of a list whose entries have any number of words."""
+    """Return the words of a sentence, or of a list of texts."""
     value = entry.get(name)
     if not isinstance(value, list) or not _is_words(value):
         return split(text_of(entry, name, where))
@@ -305,7 +306,7 @@ def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
 
 
 def _seconds(value: object) -> float:
-    """Return seconds, or -1 for another value."""
+    """Return a number of seconds, or -1 if the value is not a number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else -1
 
 

@@ -1,19 +1,19 @@
 """N-best lists in JSON and JSON lines, with fields of any names.
 
-The schema, with the names of ``ObjectFields`` as they are by default::
+The schema, with the default names of ``ObjectFields``::
 
     {"key": "utt1", "nbest": [{"text": "a sentence", "score": -1.5}, …]}
 
-A file has one such object a line (JSON lines), a list of them, lists of lists (dialogues of turns), or an object that
-maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and optionally words
-with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a list of words. A
-hypothesis may be a text alone, with its score in a separate list. ESPnet, icefall, SpeechBrain and Whisper leave the
-names of fields to their users; options name them.
+A file has one such object per line (JSON lines), a list of objects, lists of lists (dialogues with turns), or an object
+that maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and optionally
+words with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a list of words.
+A hypothesis may also be only a text, with its score in a separate list. In ESPnet, icefall, SpeechBrain and Whisper,
+users choose the names of fields; options specify them.
 
-An empty list is an empty sentence: the recogniser found no word.
+An empty list is an empty sentence: the recogniser output no words.
 
-Other fields are kept for a writer of JSON (``json_records``). Not read: a score of all models beside those of each, and
-times if a word of the hypothesis, or a hypothesis of the list, lacks them.
+Other fields are kept for the writer of JSON (``json_records``). Not read: a combined score if there are scores of
+single models, and times if a word of the hypothesis, or a hypothesis of the list, lacks them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ninja.lattice.nbest import Hypothesis, NBest, with_silence
 from ninja.lattice.symbols import SymbolTable
 
 Constant = Callable[[str], float]
-Object = tuple[str, Any, int | None]  # name for messages; an object, a pair of key and list, or an error; line
+Object = tuple[str, Any, int | None]  # name for messages; object, (key, list), or error; line number
 
 
 @dataclass(slots=True)
@@ -48,11 +48,11 @@ class _List:
     key: str
     hypotheses: list[Hypothesis]
     line: int | None
-    is_pair: bool  # from an object that maps keys to lists
+    is_pair: bool  # whether it comes from an object that maps keys to lists
     record: ListRecord | None = None
 
     def nbest(self, fields: ObjectFields) -> NBest:
-        """Return the list, with times if all hypotheses with words have them."""
+        """Return the n-best list, with times if all hypotheses with words have times."""
         spoken = [hypothesis for hypothesis in self.hypotheses if hypothesis.words]
         hypotheses = self.hypotheses
         timed = any(hypothesis.begin is not None for hypothesis in hypotheses)
@@ -63,7 +63,7 @@ class _List:
         return with_silence(NBest(self.key, tuple(hypotheses), shift, self.record))
 
 
-_Keyed = tuple[str | None, _List | FormatError | None]  # key or None if unknown; list, error, or None to skip it
+_Keyed = tuple[str | None, _List | FormatError | None]  # key, or None if unknown; list, error, or None to skip it
 
 
 def read_lists(
@@ -74,7 +74,7 @@ def read_lists(
 ) -> Iterator[NBest | FormatError]:
     """Yield the list of each object of a file, or its error.
 
-    Objects without a key are numbered, with `naming` after the name of the file.
+    Objects without a key are numbered; if `naming` is given, the number follows the name of the file.
     """
     keys: set[str] = set()
     is_empty = True
@@ -107,13 +107,13 @@ def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
     try:
         ahead.extend(islice(entries, 1))
         ahead.extend(islice(entries, 1))
-    except NinjaError as error:  # the entries before it are sound
+    except NinjaError as error:  # the entries before it are valid
         return ahead, error
     return ahead, None
 
 
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
-    """Name objects by their file, after reading two of them; the only object of a file may lack its key."""
+    """Name objects after their file; if a file has only one object, the object may lack its key."""
     ahead, failure = read_two(entries)
     if len(ahead) == 1 and failure is None:
         _, only, line = ahead[0]
@@ -133,7 +133,7 @@ def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> 
 def _lists(
     entries: Iterable[Object], path: str | None, fields: ObjectFields, content: Content | None
 ) -> Iterator[_Keyed]:
-    """Yield the key of each object, if known, and its list or its error."""
+    """Yield the key of each object, if known, and its list or error."""
     for name, entry, line in entries:
         where, key = ObjectPlace(path, name, line, None if content is None else content.note_overlaps), None
         try:
@@ -146,11 +146,11 @@ def _lists(
 
 
 def _grouped(items: Iterable[_Keyed]) -> Iterator[_Keyed]:
-    """Join consecutive lists of one key; an error in one of them is that of the whole list."""
+    """Join consecutive lists with the same key; an error in one of them is an error of the whole list."""
     current: _List | None = None
     failed_key: str | None = None
     for key, item in items:
-        if key is None or item is None:  # its list is unknown, or it is skipped
+        if key is None or item is None:  # the list is unknown or skipped
             yield key, item
             continue
         if key == failed_key:
@@ -208,7 +208,7 @@ def no_document(
     try:
         text = decoded(head, path, encoding=encoding)
         loaded(text, constant)
-    except json.JSONDecodeError as error:  # an error at the end may be due to missing lines
+    except json.JSONDecodeError as error:  # an error at the end may be caused by missing lines
         return error if error.pos < len(text.rstrip(" \t\r\n")) else None
     except ValueError as error:
         return error
@@ -216,7 +216,7 @@ def no_document(
 
 
 def objects(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[Object]:
-    """Yield the objects of a document, or of lines if the file is no document."""
+    """Yield the objects of a JSON document, or of JSON lines if the file is not a document."""
     try:
         whole, doubled = loaded(decoded(content, path, encoding=fields.encoding))
     except ValueError as error:
@@ -248,8 +248,8 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects of JSON lines; raise `error`, that of the whole document, if no line is an object."""
-    pending: list[Object] | None = []  # the lines before the first object
+    """Yield the objects of JSON lines; raise `error`, which is that of the whole document, if no line is an object."""
+    pending: list[Object] | None = []  # lines before the first object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):
         entry: Any = row
@@ -262,12 +262,12 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
             except ValueError as bad:
                 entry = FormatError(f"not JSON: {str(bad)[:80]}", path, line=line)
             else:
-                # An object over several lines has indented lines.
+                # The lines of an object that spans several lines are indented.
                 parsed = isinstance(entry, dict) and row[0] == "{"
                 if doubled:
                     entry = FormatError(f"not JSON: {TWICE}", path, line=line)
         elif not isinstance(error, FormatError):
-            error = FormatError(row.message, path)  # the document cannot be decoded, either
+            error = FormatError(row.message, path)  # the document cannot be decoded either
         number += 1
         if pending is None:
             yield str(number), entry, line
@@ -283,7 +283,7 @@ def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: Val
         raise bad_lines[0] if bad_lines else FormatError(f"not JSON: {str(error)[:80]}", path) from error
 
 
-TWICE = "an object names a field twice"
+TWICE = "an object has a field twice"
 
 
 class _Doubled(dict[str, Any]):
@@ -295,7 +295,7 @@ class _Doubled(dict[str, Any]):
 
 
 def is_doubled(entry: Any, *, deep: bool = True) -> bool:
-    """Tell whether an object, or with `deep` one within it, has a duplicate field."""
+    """Return whether an object, or with `deep` any object in it, has a duplicate field."""
     if not deep:
         return isinstance(entry, _Doubled)
     stack = [entry]

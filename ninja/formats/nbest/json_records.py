@@ -1,7 +1,7 @@
-"""Write objects of n-best lists in JSON with new scores and all fields of the original objects.
+"""Writer of n-best lists in JSON, with new scores and all fields of the original objects.
 
-A reader stores an object as a ``ListRecord`` (``record_of``), with its ``ObjectFields`` as the layout. The record stays
-with the lattice until ``write_objects`` writes the object.
+A reader stores the fields of an object as a ``ListRecord`` (``record_of``), with its ``ObjectFields`` as the layout.
+The record stays with the lattice until ``write_objects`` writes the object.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from ninja.lattice.symbols import SymbolTable
 
 UNSCALED = ListOptions()
 CONFIDENCE = "confidence"  # field of a word
-KEY = "key"  # field of the utterance id if the layout has none
+KEY = "key"  # default field of the utterance id
 
 
 def record_of(
     entry: Mapping[str, Any], listed: Sequence[Any], hypotheses: Sequence[Hypothesis], fields: ObjectFields
 ) -> ListRecord | None:
-    """Store the fields of an object for the writer; None if it has no other fields.
+    """Store the fields of an object for the writer; return None if it has no additional fields.
 
     Args:
-        entry: The object; empty for a list without one.
-        listed: The hypotheses in the file.
-        hypotheses: The same hypotheses, parsed. Fields of pieces that were joined to one hypothesis are dropped.
+        entry: The object; empty for a list that is not in an object.
+        listed: The hypotheses as in the file.
+        hypotheses: The same hypotheses after parsing. Fields of parts that were joined are dropped.
+        fields: Names of the fields.
     """
     utterance: dict[str, Any] = {}
     if fields.nbest is not None:
         utterance = {name: None if name == fields.nbest else value for name, value in entry.items()}
         texts = entry.get(fields.nbest)
         if isinstance(texts, list) and not any(isinstance(value, dict) for value in texts):
-            for name in fields.scores:  # separate lists of scores become fields of hypotheses
+            for name in fields.scores:  # scores from separate lists become fields of hypotheses
                 if isinstance(utterance.get(name), list):
                     del utterance[name]
     kept: dict[str, Mapping[str, Any]] = {}
@@ -59,18 +60,18 @@ def _word_fields(fields: ObjectFields) -> set[str]:
 
 
 def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> bytes:
-    """Write a list as lines of JSON: ``objects_of``."""
+    """Encode a list as JSON lines; see ``objects_of``."""
     rows = objects_of(nbest, words, options)
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return lines.encode("utf-8", "surrogateescape")
 
 
 def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> list[dict[str, Any]]:
-    """Return a list as objects, with the fields of its record or else with default names.
+    """Convert a list to JSON objects, with the fields of its record, or with default fields.
 
-    The score of all models, at the scales of the options, and those of each model replace the old scores under the
-    names of the reader; if a score is a sum of fields, the first one is changed. If each object is a
-    hypothesis, there are several; else there is one.
+    The combined score, at the scales of the options, and the scores of both models replace the scores in the fields
+    from which they were read; if a score is a sum of fields, the first field is changed. The result has one object, or
+    one per hypothesis if the objects of the file are hypotheses.
     """
     record = nbest.record or ListRecord({}, {})
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
@@ -90,7 +91,7 @@ def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOpti
 
 
 def _plain(hypothesis: Hypothesis, names: list[str], nbest: NBest, layout: ObjectFields) -> dict[str, Any]:
-    """Return the text of a hypothesis, and the times of its words in seconds and their confidences, if known."""
+    """Return an object with the text of a hypothesis and, if known, the times and confidences of its words."""
     entry: dict[str, Any] = {layout.text: " ".join(names)}
     frame_shift = nbest.frame_shift
     if hypothesis.begin is not None and hypothesis.end is not None and frame_shift is not None:
@@ -112,7 +113,7 @@ def _plain(hypothesis: Hypothesis, names: list[str], nbest: NBest, layout: Objec
 
 
 def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: ObjectFields) -> None:
-    """Set a score, or the first of the fields that add up to it."""
+    """Set a score; if it is a sum of fields, change the first one."""
     if names is None:
         return
     first, *others = parts(names)
@@ -121,5 +122,5 @@ def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: Ob
 
 
 def _with_key(entry: dict[str, Any], name: str, key: str) -> dict[str, Any]:
-    """Return an object with its utterance id, in its original position if it had one."""
+    """Set the utterance id of an object, keeping its position among the fields if it had one."""
     return entry if str(entry.get(name)) == key else {name: key} | entry | {name: key}

@@ -1,4 +1,4 @@
-"""N-best lists of Kaldi: archives of linear lattices with keys such as utt-1 and utt-2."""
+"""Kaldi n-best lists: archives of linear lattices with keys such as utt-1 and utt-2."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 Integers = npt.NDArray[np.int32]
-_IMAGE_HEAD = 8192  # bytes that contain the first lattice of a binary archive
-_LISTS = "an archive of n-best lists"  # in messages about an archive without a name
+_IMAGE_HEAD = 8192  # number of bytes that contain the begin of the first lattice of a binary archive
+_LISTS = "an archive of n-best lists"  # name in messages for an archive without a file name
 _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
 
 
 def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
-    """Yield an n-best list for each run of linear lattices with keys such as ``utt-1`` and ``utt-2``.
+    """Yield an n-best list for each group of consecutive linear lattices with keys such as ``utt-1`` and ``utt-2``.
 
-    Costs and labels of an arc without a word go to the next word, or to the end.
+    Costs and labels of an arc without a word are added to the next word, or to the sentence end.
 
     Raises:
-        LatticeError: A key has no number at its end, or a lattice is not a single path.
+        LatticeError: A key does not end with a number, or a lattice is not a single path.
 
     Source: Kaldi, latbin/lattice-to-nbest.cc.
     """
@@ -45,21 +45,21 @@ def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
 
 
 def stem(key: str) -> str:
-    """Return the utterance id in the key of a hypothesis.
+    """Return the utterance id of a hypothesis, given its key.
 
     Raises:
-        LatticeError: The key has no number at its end.
+        LatticeError: The key does not end with a number.
     """
     match = _KEY.fullmatch(key)
     if not match:
         raise LatticeError(
-            "the key of a hypothesis ends in its number, as utt-1 does; this is not an n-best list", key=key
+            "the key of a hypothesis must end with its number, such as utt-1; is this an n-best list?", key=key
         )
     return match[1]
 
 
 def linear_hypothesis(lattice: Lattice) -> Hypothesis:
-    """Return the only path of a lattice; its words are ids."""
+    """Return the only path of a linear lattice as a hypothesis, whose words are ids."""
     last = lattice.num_states - 1
     if not (
         np.array_equal(lattice.arc_begin, np.minimum(np.arange(last + 2), last))
@@ -77,10 +77,10 @@ def linear_hypothesis(lattice: Lattice) -> Hypothesis:
 
 
 def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Lattice]:
-    """Return a lattice of one path for each hypothesis, with keys as from ``lattice-to-nbest``.
+    """Convert each hypothesis to a linear lattice, with keys as in ``lattice-to-nbest``.
 
     Raises:
-        LatticeError: There is no hypothesis, or a cost is beyond single precision.
+        LatticeError: A cost exceeds single precision.
         SymbolError: A word is not in ``words``.
     """
     return [
@@ -90,14 +90,14 @@ def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Latt
 
 
 def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
-    """Yield the n-best lists of a text archive with names of words (``lattice-copy`` and ``int2sym.pl``).
+    """Yield the n-best lists of a text archive with word names (``lattice-copy`` and ``int2sym.pl``).
 
-    Lines of a linear lattice are ``state next-state word graph,acoustic,labels`` with labels ``1_2_3`` or none, then
-    ``state`` or ``state graph,acoustic,labels``.
+    The lines of a linear lattice are ``state next-state word graph,acoustic,labels``, where labels are ``1_2_3`` or
+    empty, followed by ``state`` or ``state graph,acoustic,labels``.
 
     Raises:
-        FormatError: A line has another form, a key has no number, or the last line lacks a newline. Lists before it are
-            yielded.
+        FormatError: A line does not have this form, a key has no number, or the last line lacks a newline. The lists
+            before it have been yielded.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
     """
@@ -141,7 +141,7 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
 
 
 class _Line:
-    """A linear lattice under construction; costs and labels of arcs without a word go to the next word."""
+    """A linear lattice under construction; costs and labels of arcs without a word are added to the next word."""
 
     def __init__(self, *, has_labels: bool | None = None, line: int | None = None) -> None:
         self.line, self.done, self.has_labels = line, False, has_labels
@@ -149,7 +149,11 @@ class _Line:
         self.graph: list[float] = []
         self.acoustic: list[float] = []
         self.labels: list[tuple[int, ...]] = []
-        self.pending: tuple[list[float], list[float], list[int]] = ([], [], [])  # costs and labels without a word
+        self.pending: tuple[list[float], list[float], list[int]] = (
+            [],
+            [],
+            [],
+        )  # costs and labels of arcs without a word
 
     def arc(self, word: str | int, graph: float, acoustic: float, labels: list[int]) -> None:
         self._add(graph, acoustic, labels)
@@ -196,7 +200,7 @@ def _weight(text: str, path: str | None, key: str, line: int) -> tuple[float, fl
 
 
 def read_linear_lists(content: bytes, path: str | None = None, options: NamedTextOptions | None = None) -> list[NBest]:
-    """Read the n-best lists of an archive of linear lattices with keys ``utt-1``, ``utt-2``, …, binary or text.
+    """Read the n-best lists of a binary or text archive of linear lattices with keys ``utt-1``, ``utt-2``, ….
 
     Raises:
         LatticeError: A lattice is not a single path, or its key has no number.
@@ -216,11 +220,11 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
 
 
 def _spells_names(head: bytes) -> bool:
-    """Tell by its first lines whether an archive has names of words: they cannot be parsed as ids."""
+    """Return whether the first lines of an archive have word names, which cannot be parsed as ids."""
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
     results = [result for _, result in parse(head, Vocabulary(), _LISTS)]
-    complete = results[:-1]  # the head may end inside the last one
+    complete = results[:-1]  # the last one may be incomplete
     return any(isinstance(result, NinjaError) and not isinstance(result, LatticeError) for result in complete)
 
 
@@ -248,14 +252,14 @@ def _entries(content: Content, words: SymbolTable | None, options: NamedTextOpti
 
 @dataclass(frozen=True, slots=True)
 class KaldiListOptions(ListOptions):
-    """Options of an archive of linear lattices."""
+    """Options for writing an archive of linear lattices."""
 
-    text: bool = False  # as ark,t: does, and a name with .txt
+    text: bool = False  # write text, as for ark,t: or a file name with .txt
 
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
-    if settings.words is None and any(isinstance(word, str) for one in nbest.hypotheses for word in one.words):
-        raise SymbolError("its words are names, but the archive holds ids; give words= (--words)", key=nbest.key)
+    if settings.words is None and any(isinstance(word, str) for item in nbest.hypotheses for word in item.words):
+        raise SymbolError("its words are names, but the archive has ids; give words= (--words)", key=nbest.key)
     table = TableWriter(text=settings.options.text)
     for lattice in linear_lattices(nbest, settings.words):
         table.append(lattice, lattice.key.encode("utf-8", "surrogateescape"), lattice.kind == "compact")

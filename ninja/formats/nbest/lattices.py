@@ -1,4 +1,4 @@
-"""Lattices of n-best lists: hypotheses share the states of their common prefixes."""
+"""Conversion of n-best lists to lattices, in which hypotheses share the states of their common prefixes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ LARGEST_FRAME = 2**31 - 1
 
 
 def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | None = None) -> Lattice:
-    """Make a lattice whose paths are the hypotheses of a list, with their costs.
+    """Create a lattice whose paths are the hypotheses of a list, with their costs.
 
-    Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses are one path. Time
-    between words becomes an arc without a word. Costs become single precision.
+    Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses share a path. Gaps
+    between words become arcs without a word. Costs are rounded to single precision.
 
     Args:
+        nbest: The list.
         words: Symbol table that must have the words; if they are ids, it is only attached.  [default: a new table of
-            the words of the list, epsilon 0]
+            the words of the list, in which epsilon is 0]
+        path: File name for messages.
 
     Raises:
-        LatticeError: A cost overflows single precision, or times or labels are invalid.
-        SymbolError: A word is not in ``words``, or is the name of epsilon.
+        LatticeError: A cost exceeds single precision, or times or labels are invalid.
+        SymbolError: A word is not in ``words``, or is epsilon.
     """
     return nbest_lattices([nbest], words, path)[0]
 
 
 def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, path: str | None = None) -> list[Lattice]:
-    """Make the lattices of several lists with one symbol table, as ``nbest_lattice`` does."""
+    """Convert several lists to lattices that share a symbol table, as ``nbest_lattice`` does."""
     if words is None or words.grows:
-        used = dict.fromkeys(word for nbest in lists for one in nbest.hypotheses for word in one.words)
+        used = dict.fromkeys(word for nbest in lists for item in nbest.hypotheses for word in item.words)
         names = [word for word in used if isinstance(word, str)]
         if used and not names:
             words = None  # ids
@@ -46,7 +48,7 @@ def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, pat
 
 
 def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> ListLattice:
-    """Make the lattice of a list."""
+    """Create the lattice of a list."""
     nbest = with_silence(nbest)
     check(nbest)
     timed = any(hypothesis.begin is not None for hypothesis in nbest.hypotheses)
@@ -85,7 +87,7 @@ class _Trie:
                     at = self._step(at, EPSILON, begin, (0.0, 0.0), ())
             at = self._step(at, word, end, self._costs(hypothesis, place), labels[place])
         last = (*self._costs(hypothesis, len(ids)), labels[-1])
-        if self.finals.get(at, last) != last:  # the same words at another cost
+        if self.finals.get(at, last) != last:  # the same words with other costs
             at = self._step(at, EPSILON, self.time[at], (0.0, 0.0), (), final=last)
         self.finals[at] = last
 
@@ -119,7 +121,7 @@ class _Trie:
     def _step(
         self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], final: object = None
     ) -> int:
-        """Follow an arc and return its destination; make the arc unless there is an equal one."""
+        """Return the destination of an arc, which is created unless there is an equal one."""
         arc = (word, time, cost, labels, final)
         dst = self.below[at].get(arc)
         if dst is None:
@@ -134,13 +136,13 @@ class _Trie:
         return dst
 
     def _costs(self, hypothesis: Hypothesis, place: int) -> tuple[float, float]:
-        """Return the costs of a word in single precision, in which they are stored and compared."""
+        """Return the graph and acoustic costs of a word, rounded to single precision."""
         costs = hypothesis.graph[place], hypothesis.acoustic[place]
         with np.errstate(over="ignore"):
             graph, acoustic = (float(np.float32(cost)) for cost in costs)
         if not np.isfinite(graph) or not np.isfinite(acoustic):
             self._refuse(f"a hypothesis has the costs {costs[0]} and {costs[1]}", hypothesis)
-        return graph + 0.0, acoustic + 0.0  # no -0.0
+        return graph + 0.0, acoustic + 0.0  # converts -0.0 to 0.0
 
     def _refuse(self, message: str, hypothesis: Hypothesis) -> None:
         raise LatticeError(message, self.path, key=self.key, line=hypothesis.line)

@@ -1,4 +1,4 @@
-"""N-best lists of NeMo: a file of beams and the manifest that names their utterances."""
+"""NeMo n-best lists: a file of beams, and the manifest that names their utterances."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ def read_nemo(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> Iterator[NBest]:
-    """Read the beams of NeMo's beam search, with a sentence, a tab and its score on each line.
+    """Read the beams of NeMo's beam search, whose lines have a sentence, a tab and a score.
 
-    All utterances have the same number of lines, as the file does not mark where one ends.
+    All utterances must have the same number of lines, because the file does not mark where an utterance ends.
 
     Args:
-        content: The whole file, unpacked, or a function that yields its blocks of whole lines on each call.
-        keys: The utterances in the order of the manifest (``manifest_keys``).  [default: numbers from 1]
-        beam: Lines of each utterance.  [default: the number of lines divided by that of the keys]
-        score_as: Cost that the score becomes. The score is a natural log-probability, higher is better, of the acoustic
-            model or, after a search with a language model, of both models.
+        content: The whole decompressed file, or a function that yields blocks of complete lines on each call.
+        keys: Utterance ids in the order of the manifest (``manifest_keys``).  [default: numbers from 1]
+        beam: Number of lines per utterance.  [default: the number of lines divided by the number of keys]
+        path: File name for messages.
+        score_as: Type of cost that the score becomes. The score is a natural log-probability, higher is better, of the
+            acoustic model or, if the search used a language model, of both models.
+        encoding: Encoding of the file.
 
     Raises:
-        FormatError: A line is not a sentence and a score, the last one lacks a newline, or their number is wrong.
-        OptionError: Neither keys nor a beam, or a beam below 1.
+        FormatError: A line is invalid, the last line lacks a newline, or the number of lines is wrong.
+        OptionError: There are neither keys nor a beam, or the beam is below 1.
 
     Source: NVIDIA NeMo, scripts/asr_language_modeling/ngram_lm/eval_beamsearch_ngram_ctc.py; the documentation of its
     neural rescorer.
@@ -93,9 +95,9 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 
 
 def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the objects of a manifest, one a line, by utterance id, which is a field of the object.
+    """Read the objects of a manifest, which has one per line, by utterance id.
 
-    From a file name, the folder and the extension are removed.
+    The utterance id is a field of the object; if the field is a path, its folder and extension are removed.
     """
     keys: dict[str, int] = {}
     objects: dict[str, dict[str, Any]] = {}
@@ -119,7 +121,7 @@ def read_manifest(content: bytes, field: str = "audio_filepath", path: str | Non
 def write_nemo(
     nbest: NBest, words: SymbolTable | None = None, *, score_as: ScoreAs | Literal["total"] = "total"
 ) -> bytes:
-    """Write an n-best list as lines of a NeMo beams file; scores have nine significant digits."""
+    """Encode an n-best list as lines of a NeMo beams file; scores have nine significant digits."""
     lines = []
     for hypothesis in nbest.hypotheses:
         costs = {"graph": hypothesis.graph_cost, "acoustic": hypothesis.acoustic_cost}
@@ -129,23 +131,23 @@ def write_nemo(
 
 
 def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
-    """Return the graph and the acoustic cost of a sentence with one score."""
+    """Return the graph and acoustic costs of a sentence with one cost."""
     return (cost, 0.0) if score_as == "graph" else (0.0, cost)
 
 
 def check_score_as(score_as: str) -> None:
-    """Check the value of ``score_as``."""
+    """Raise OptionError if ``score_as`` has an invalid value."""
     check_choice("score_as", score_as, "acoustic", "graph")
 
 
 @dataclass(frozen=True, slots=True)
 class NemoOptions:
-    """Options of reading the beams of NeMo."""
+    """Options for reading NeMo beams."""
 
     manifest: str | None = None  # file with the utterances in order
     field: str = "audio_filepath"  # field of the manifest with the utterance id
-    beam: int | None = None  # lines of each utterance, without a manifest
-    score_as: ScoreAs = "acoustic"  # cost that the score becomes
+    beam: int | None = None  # number of lines per utterance, if there is no manifest
+    score_as: ScoreAs = "acoustic"  # type of cost that the score becomes
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -155,12 +157,12 @@ class NemoOptions:
         """Read the lists of a file.
 
         Raises:
-            FormatError: The file or the manifest has another form, or there is neither a manifest nor a beam.
+            FormatError: The file or the manifest is invalid, or there is neither a manifest nor a beam.
         """
         path = content.name
         if self.manifest is None and self.beam is None:
             message = "NeMo's files do not say where an utterance ends; give --from nemo:manifest=FILE or nemo:beam=N"
-            raise FormatError(message, path)  # no OptionError: the .tsv may be another file
+            raise FormatError(message, path)  # not an OptionError, because the .tsv may be another file
         again = content.readings()
         if self.manifest is not None:
             objects = read_manifest(utf8.content(self.manifest), self.field, self.manifest)
@@ -174,7 +176,7 @@ class NemoOptions:
 
 
 def _record(entry: dict[str, Any]) -> ListRecord:
-    """Keep the object of a manifest for a writer of JSON."""
+    """Store the object of a manifest for the writer of JSON."""
     return ListRecord(entry, {}, frozenset(entry))
 
 
@@ -184,13 +186,13 @@ def _entries(content: Content, words: SymbolTable | None, options: NemoOptions) 
 
 @dataclass(frozen=True, slots=True)
 class NemoWriteOptions(ListOptions):
-    """Options of ``write_nemo``."""
+    """Options for ``write_nemo``."""
 
     score_as: Literal["total", "graph", "acoustic"] = "total"
 
 
 class _Encoder:
-    """Writer of lists with the same number of lines each."""
+    """Encoder of lists, all of which must have the same number of hypotheses."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings
@@ -220,7 +222,7 @@ def _kept(keeps: frozenset[Field], options: NemoWriteOptions) -> frozenset[Field
 
 FORMAT = Format(
     name="nemo",
-    about="beams of NeMo: a sentence, a tab, a score",
+    about="NeMo beams: a sentence, a tab and a score per line",
     holds="nbest",
     extensions=(".tsv",),
     read=Read(_entries, NemoOptions),

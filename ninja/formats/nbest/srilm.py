@@ -1,4 +1,4 @@
-"""N-best lists of SRILM in its three formats (nbest-format(5)), one utterance a file."""
+"""SRILM n-best lists in its three formats (nbest-format(5)), with one utterance per file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import used_names
 
 FIRST, SECOND = "NBestList1.0", "NBestList2.0"
-BYTELOG = 1024 * math.log(1.0001)  # nats; a bytelog is a logarithm to base 1.0001, divided by 1024
-LOG10 = math.log(10.0)  # nats
+BYTELOG = 1024 * math.log(1.0001)  # in nats; a bytelog is a logarithm to base 1.0001, divided by 1024
+LOG10 = math.log(10.0)  # in nats
 _COMMENT = "##"
 _SCORE = rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 _LOG = rb"(?:" + _SCORE + rb"|-inf(?:inity)?)"
@@ -40,9 +40,9 @@ Variant = Literal["NBestList1.0", "NBestList2.0", "scores"]
 
 @dataclass(frozen=True, slots=True)
 class SrilmOptions:
-    """Options of reading such a list."""
+    """Options for reading such a list."""
 
-    frame_shift: float = 0.01  # seconds; times of NBestList2.0 are rounded to frames
+    frame_shift: float = 0.01  # seconds per frame; times in NBestList2.0 are rounded to frames
     encoding: str = "utf-8"
     silent: frozenset[str] = SILENT  # words that are dropped
 
@@ -54,20 +54,20 @@ class SrilmOptions:
 def read_srilm(content: bytes, key: str, path: str | None = None, options: SrilmOptions | None = None) -> NBest:
     """Read the list of a file.
 
-    * ``NBestList1.0``: ``(score) words``; the header may be missing. The score of both models, in bytelogs, becomes the
-      acoustic cost, as in SRILM.
-    * ``NBestList2.0``: each word has times and bytelogs of both models. Phones and states, whose times lie within those
-      of their word, are dropped. The rest of the line's score is the acoustic cost of the end.
-    * No header: ``acoustic graph number-of-words words``, logarithms to base 10. The number is not used, as the
-      language model of SRILM may count pauses, noises and tags as 0 and multiwords (``you_know``) as several words.
-      Hypotheses of probability 0 are dropped.
+    * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
+      bytelogs, becomes the acoustic cost.
+    * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, whose times
+      are within those of their word, are dropped. The rest of the score of the line is the acoustic cost of the end.
+    * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is not used, because
+      SRILM's language model may not count pauses, noises and tags, and may count multiwords (``you_know``) as several
+      words. Hypotheses of probability 0 are dropped.
 
-    Scores are log-probabilities, higher is better; costs are their negatives as natural logarithms. Silent words such
-    as ``<s>`` are dropped and their costs added to the next word, or to the end. Empty lines and comments (``##``) are
-    ignored. A header alone is an empty sentence.
+    Scores are log-probabilities, higher is better; costs are negative natural logarithms. Silent words such as ``<s>``
+    are dropped, and their costs are added to the next word or to the end. Empty lines and comments (``##``) are
+    ignored. A file with only a header is an empty sentence.
 
     Raises:
-        FormatError: A line has another form, the last one lacks a newline, or there are no hypotheses.
+        FormatError: A line is invalid, the last line lacks a newline, or there are no hypotheses.
 
     Source: SRILM manual, nbest-format(5).
     """
@@ -100,9 +100,9 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 
 @dataclass(frozen=True, slots=True)
 class SrilmWriteOptions(ListOptions):
-    """Options of ``write_srilm``."""
+    """Options for ``write_srilm``."""
 
-    variant: Variant = "scores"  # the header; "scores": the format without one
+    variant: Variant = "scores"  # the header; "scores" is the format without a header
 
     def __post_init__(self) -> None:
         super(SrilmWriteOptions, self).__post_init__()
@@ -115,14 +115,14 @@ def write_srilm(
     options: SrilmWriteOptions = SrilmWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Write a list as the bytes of a file.
+    """Encode a list as a file.
 
-    "NBestList1.0" rounds the sum of both costs to whole bytelogs (0.1 nats); "NBestList2.0" rounds the costs of each
-    word, and needs times; a word of duration 0 gets a frame of the next or previous word. "scores" stores both costs of
+    "NBestList1.0" rounds the sum of both costs to integer bytelogs (0.1 nats). "NBestList2.0" rounds the costs of each
+    word, and needs times; a word of duration 0 gets a frame of the next or previous word. "scores" writes both costs of
     a sentence with nine digits. Alignments are not written.
 
     Raises:
-        LatticeError: NBestList2.0 without times, or a cost that is not a number.
+        LatticeError: NBestList2.0 is requested for words without times, or a cost is not a number.
 
     Source: SRILM manual, nbest-format(5).
     """
@@ -159,12 +159,12 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
 
 
 def _most_counted(words: Sequence[str]) -> int:
-    """Return the maximum number of words that SRILM may count; each part of a multiword counts."""
+    """Return the largest number of words that SRILM may count, with each part of a multiword counted as a word."""
     return sum(max(1, len(_PART.findall(word))) for word in words)
 
 
 def _without_silence(hypothesis: Hypothesis, silent: frozenset[str]) -> Hypothesis:
-    """Drop the silent words of a hypothesis; their costs go to the next word or the end."""
+    """Drop the silent words of a hypothesis, and add their costs to the next word or to the end."""
     if silent.isdisjoint(hypothesis.words):
         return hypothesis
     places = [place for place, word in enumerate(hypothesis.words) if word not in silent]
@@ -201,7 +201,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
         if (rest[0], *rest[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
         start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in rest[2::2])
-        # A phone or a state of the word before; in Decipher states may end later than their words.
+        # This is a phone or a state of the previous word; in Decipher, states may end after their words.
         is_part = start <= until or (is_part and _STATE.fullmatch(word) is not None)
         if is_part:
             continue
@@ -209,7 +209,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
         if not 0 <= first <= last < 2**31 - 2:
             raise FormatError(f"{word!r} begins at {start} s and ends at {stop} s", path, key=key, line=line)
         begin = max(round(first), ends[-1] if ends else 0)
-        end = max(round(last) + 1, begin)  # the file has the begin of the last frame
+        end = max(round(last) + 1, begin)  # the time in the file is the begin of the last frame
         words.append(word)
         begins.append(begin)
         ends.append(end)
@@ -234,7 +234,7 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
             raise LatticeError(f"its words have no times, which {SECOND} needs", key=nbest.key)
         return f"({_bytelogs(hypothesis.acoustic_cost + hypothesis.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
-    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two, for frames of 0.01 s
+    digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two digits, for frames of 0.01 s
     begins, ends = _with_durations(hypothesis.begin, hypothesis.end)
     fields, total = [], 0
     for place, name in enumerate(names):
@@ -246,10 +246,10 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
 
 
 def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the begins and ends of words, each at least one frame long and after the word before.
+    """Return the begins and ends of words after extending each to at least one frame, without overlaps.
 
-    Readers take a word that begins with the word before for a phone of it. A word of duration 0 gets a frame of the
-    next word or, if there is none to spare, of the words before.
+    Readers would regard a word that begins at the same time as the previous word as a phone of it. A word of duration 0
+    gets a frame of the next word or, if that has none to spare, of the preceding words.
     """
     begins, ends = list(begin), list(end)
     until = 0
@@ -274,13 +274,13 @@ def _entries(content: Content, words: SymbolTable | None, options: SrilmOptions)
 
 
 def begins_srilm(head: bytes) -> bool:
-    """Tell whether a file begins with a header, or with a line of two scores, a number of words, and words."""
+    """Return whether a file begins with a header, or with a line of two scores, a number of words, and words."""
     rows = _rows(head[: 1 << 12])
     return bool(rows) and (rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows[:1]))
 
 
 def all_srilm(head: bytes) -> bool:
-    """Tell whether a file has a header or all lines are hypotheses, unlike other tables of numbers."""
+    """Return whether a file has a header or all lines are hypotheses, unlike other tables of numbers."""
     rows = _rows(head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head)
     return rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows)
 
@@ -313,7 +313,7 @@ def _kept(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Fiel
 
 
 def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report silent words, times of words of duration 0, and graph costs of ends."""
+    """Report the loss of silent words, times of words of duration 0, and graph costs of sentence ends."""
     lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
     if settings.options.variant == SECOND:
         for hypothesis in nbest.hypotheses:
@@ -327,7 +327,7 @@ def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
 
 FORMAT = Format(
     name="srilm",
-    about="n-best list of SRILM, one a file",
+    about="SRILM n-best list, one per file",
     holds="nbest",
     extensions=(".nbest",),
     mark=begins_srilm,

@@ -1,4 +1,4 @@
-"""Subtitles of SubRip (SRT): a number, ``begin --> end`` and lines of text."""
+"""SubRip subtitles (SRT): each cue has a number, ``begin --> end`` and lines of text."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EXPECTED = "expected a number and the times of a cue (00:00:01,000 --> 00:00:02
 
 
 def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the cues of a file; a text may have empty lines.
+    """Yield the cues of a file; texts may have empty lines.
 
-    Text before the first cue is an error, and so is the number of a cue behind an empty line without complete times.
+    Text before the first cue is an error, as is the number of a cue after an empty line without complete times.
 
     Source: SubRip has no specification; the reader of FFmpeg (libavformat/srtdec.c) has its conventions.
     """
@@ -50,12 +50,13 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """Return the line of the next cue's number if no times follow it, or those are incomplete; else None.
+    """Return the index of a line with the number of a truncated next cue, whose times are missing or incomplete.
 
     Args:
-        head: First line of the cue: its number, if it has one.
-        first: First line of its text.
-        stop: First line behind the text.
+        lines: The lines of the file.
+        head: Index of the first line of the cue, which is its number if it has one.
+        first: Index of the first line of its text.
+        stop: Index of the line after the text.
     """
     number = int(lines[head]) if head < first - 1 else None
     for place in range(first + 1, stop):
@@ -74,7 +75,7 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 SRT = Syntax("srt", SUBRIP, scan_srt, b"", _cue, is_ended_by_arrow=True)
 FORMAT = Format(
     name=SRT.form,
-    about="subtitles of SubRip (SRT); each cue is an utterance",
+    about="SubRip subtitles (SRT); each cue is an utterance",
     holds="nbest",
     extensions=(".srt",),
     mark=_MARK.match,

@@ -1,4 +1,4 @@
-"""Write n-best lists as Parquet: the rows of a table with new lists, or a table of ids and lists."""
+"""Writer of n-best lists as Parquet: the rows of a table with new lists, or a new table of ids and lists."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ninja.formats.nbest.json_records import objects_of
 from ninja.lattice.nbest import NBest
 from ninja.libraries import needed_for
 
-GROUP = 1 << 25  # bytes of the rows of a row group, ...
-GROUP_ROWS = 1 << 12  # ... or this many rows, if these are smaller
+GROUP = 1 << 25  # number of bytes of rows after which a row group is written, ...
+GROUP_ROWS = 1 << 12  # ... unless it has this many rows before
 KEPT: frozenset[Field] = frozenset(
     {"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names", "fields"}
 )
@@ -22,22 +22,22 @@ KEPT: frozenset[Field] = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRow:
-    """A row of a table, which an origin has as its document."""
+    """A row of a table, used as the document of an origin."""
 
-    name: str  # of the file
+    name: str  # file name
     row: Any  # record batch of one row
     columns: ObjectFields  # names of the columns
     format: str
 
 
 def row_of(nbest: NBest) -> TableRow | None:
-    """Return the row that a list came from, or None."""
+    """Return the row from which a list was read, or None."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin.document if origin is not None and isinstance(origin.document, TableRow) else None
 
 
 class TableEncoder:
-    """Writer of row groups. The first list determines the columns."""
+    """Encoder of row groups. The first list determines the columns."""
 
     def __init__(self, settings: WriteSettings) -> None:
         with needed_for("a table"):
@@ -52,10 +52,11 @@ class TableEncoder:
         self._size = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode a list; return the next bytes of the file.
+        """Encode a list, and return the next bytes of the file.
 
         Raises:
-            LatticeError: Its table has other columns than the first one, or a column cannot hold its new value.
+            LatticeError: The table of the list has other columns than the first one, or a column cannot store its new
+                value.
         """
         row = row_of(nbest)
         schema = self._plain_schema() if row is None else row.row.schema
@@ -67,7 +68,7 @@ class TableEncoder:
         except UnicodeEncodeError as error:
             raise SymbolError("a word or the key cannot be written as UTF-8", key=nbest.key) from error
         except (self._arrow.ArrowException, ValueError, TypeError) as error:
-            message = f"a column cannot hold its new value: {str(error)[:100]}; write JSON lines (.jsonl)"
+            message = f"a column cannot store its new value: {str(error)[:100]}; write JSON lines (.jsonl)"
             raise LatticeError(message, key=nbest.key) from error
         if self._writer is None:
             self._begin(schema)
@@ -112,7 +113,7 @@ class TableEncoder:
         if columns.nbest is None:  # a row is a hypothesis
             nbest = replace(nbest, hypotheses=nbest.hypotheses[:1])
         (entry,) = objects_of(nbest, self._settings.words, self._settings.options)
-        values = {columns.words: None, **entry}  # words of another text are not those of the new one
+        values = {columns.words: None, **entry}  # the words of the old text are not valid for the new one
         if columns.nbest is not None:
             values.update(self._list_columns(entry[columns.nbest], row, columns))
         arrays = []
@@ -124,7 +125,7 @@ class TableEncoder:
         return self._arrow.record_batch(arrays, schema=row.schema)
 
     def _list_columns(self, listed: list[dict[str, Any]], row: Any, columns: ObjectFields) -> dict[str, Any]:
-        """Return the values of the columns of a list of hypotheses, and of the text of its best one."""
+        """Return the values of the columns with hypotheses, and of the column with the text of the best one."""
         values: dict[str, Any] = {}
         assert columns.nbest is not None
         names = row.schema.names
@@ -133,7 +134,7 @@ class TableEncoder:
         else:
             values[columns.nbest] = [entry[columns.text] for entry in listed]
             values.update({name: [entry.get(name) for entry in listed] for name in columns.scores if name in names})
-        if columns.text in names:  # beside the lists: that of the best one, or a reference
+        if columns.text in names:  # the text of the best hypothesis, or a reference
             (text,), (old,) = row.column(columns.text).to_pylist(), row.column(columns.nbest).to_pylist()
             first = None if not old else old[0].get(columns.text) if isinstance(old[0], dict) else old[0]
             values[columns.text] = listed[0][columns.text] if text == first else text
@@ -146,7 +147,7 @@ def _changing(columns: ObjectFields) -> set[str]:
 
 
 def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Return the fields that a table does not keep: those of another format, and costs without a column."""
+    """Report the fields that a table does not store: those of other formats, and costs without a column."""
     row = row_of(nbest)
     if row is None:
         return [FIELDS["fields"]] if nbest.record is not None and nbest.record.others else []
@@ -164,7 +165,7 @@ def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
 
 
 class _Buffer(io.RawIOBase):
-    """A stream for Arrow to write to."""
+    """A stream that collects the bytes that Arrow writes."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -1,12 +1,12 @@
-"""N-best lists in tables of Parquet and Arrow: a row is an utterance, or a hypothesis; written as Parquet.
+"""N-best lists in Parquet and Arrow tables, in which a row is an utterance or a hypothesis; written as Parquet.
 
-Columns have the names and the meaning of fields in JSON (``json_lists``)::
+Columns have the names and meanings of the fields in JSON (``json_lists``)::
 
     id: string    text: string                                                     a row is a hypothesis
     id: string    nbest: list of strings    score: list of numbers
     id: string    nbest: list of structs of text, score, am_score, lm_score, words
 
-Other columns stay with the lattice until the table is written.
+Other columns are kept with the lattice until the table is written.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 
-PARQUET = b"PAR1\x15"  # the mark, and the first byte of a page or of the footer
-KEYS = ("key", "id", "utt_id", "utt", "utterance_id", "audio_id", "segment_id")  # columns of utterance ids
+PARQUET = b"PAR1\x15"  # magic number, and the first byte of a page or of the footer
+KEYS = ("key", "id", "utt_id", "utt", "utterance_id", "audio_id", "segment_id")  # columns of ids
 NBESTS = ("nbest", "hyps", "hypotheses")
 TEXTS = ("text", "pred_text", "transcription", "transcript", "hypothesis", "sentence")
 DEFAULT = ObjectFields()
-ROWS = 64  # rows that are read at once: an encoded row may be far smaller than the row
+ROWS = 64  # number of rows read at a time; decoded rows may be far larger than encoded ones
 _LATTICES = "arc_begin"  # a column of the native format
 
 
 @contextmanager
 def _errors(path: str | None, what: str) -> Iterator[None]:
-    """Raise the errors of Arrow, of which there are many kinds, as ours."""
+    """Convert Arrow's errors, which have many types, to FormatError."""
     try:
         yield
     except NinjaError:
@@ -57,11 +57,12 @@ def _errors(path: str | None, what: str) -> Iterator[None]:
 
 
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
-    """Read the lists of a table; lines in errors are rows.
+    """Yield the lists of a table, or their errors, whose line numbers are row numbers.
 
     Args:
-        options: Names of columns, and of the fields of structs. Of the default names, `key` is also ``id``, ``utt_id``
-            and others; without `nbest`, a row is a hypothesis, whose cost is 0 if there is no score.
+        content: The file.
+        options: Names of columns and of the fields of structs. By default, the column of the key may also be ``id``,
+            ``utt_id`` and others; without a column `nbest`, a row is a hypothesis, whose cost is 0 without a score.
 
     Raises:
         FormatError: The file is damaged, has lattices, or lacks the columns.
@@ -125,7 +126,7 @@ def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
 
 
 def _columns(names: list[str], options: ObjectFields, path: str | None) -> ObjectFields:
-    """Return the names of the columns: those that the user names, else the first ones of the known names."""
+    """Return the names of the columns: those that the user sets, else the first known names that the table has."""
     if len({*names}) < len(names):
         raise FormatError("two columns have the same name; rename one", path)
     if _LATTICES in names:
@@ -139,7 +140,7 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
     if columns.nbest is None and columns.text == DEFAULT.text:
         columns = replace(columns, text=next((name for name in TEXTS if name in names), columns.text))
     if columns.nbest is None and columns.missing_score is None and not columns.group:
-        columns = replace(columns, missing_score=0.0)  # of the only hypothesis of a row
+        columns = replace(columns, missing_score=0.0)  # for the only hypothesis of a row
     named = [columns.key, columns.nbest or columns.text]
     if (missing := next((name for name in named if name is not None and name not in names), None)) is not None:
         shown = ", ".join(repr(name[:20]) for name in names[:8])
@@ -149,8 +150,8 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
 
 
 def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> Iterator[NBest | FormatError]:
-    """Yield the list of each row with its row."""
-    rows: deque[TableRow] = deque()  # of the lists to come
+    """Yield the list of each row, with the row as its origin."""
+    rows: deque[TableRow] = deque()  # rows whose lists have not been yielded
     path = content.name
 
     def objects() -> Iterator[Object]:
@@ -171,7 +172,7 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
 
 
 def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
-    """Return the values of the columns that JSON could have."""
+    """Return the values of the columns whose types JSON can represent."""
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _is_plain(column.type):
@@ -181,7 +182,7 @@ def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Tell whether a type is of strings, numbers and truth values, and of lists and structs of these."""
+    """Return whether a type consists of strings, numbers, booleans, lists and structs."""
     import pyarrow
 
     types = pyarrow.types
@@ -208,7 +209,7 @@ def _entries(content: Content, words: SymbolTable | None, options: ObjectFields)
 
 FORMAT = Format(
     name="parquet",
-    about="tables of Parquet and Arrow with sentences or n-best lists; written as Parquet",
+    about="Parquet and Arrow tables with sentences or n-best lists; written as Parquet",
     holds="nbest",
     extensions=(".parquet",),
     mark=lambda head: head.startswith(PARQUET) or native_schema.is_table(head),

@@ -1,4 +1,4 @@
-"""Lines, words and numbers of text files, with line numbers in errors; blocks of lines of one utterance."""
+"""Lines, words and numbers of text files, with line numbers in errors; grouping of the lines of an utterance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.files.stream import without_mark
 from ninja.formats.content import Pieces, numbered_lines
 from ninja.formats.textual import check_encoding, cut_short, unended_line
 
-# Unicode spaces are letters in some vocabularies.
+# Unicode spaces are parts of words in some vocabularies.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 LONGEST_NUMBER = 400
@@ -30,9 +30,10 @@ def rows(
     marked: bool = False,
     key: str | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, from 1, without line ends.
+    """Yield ``(line number, line)`` pairs of a file, without line ends.
 
-    The last line must have a newline unless it is a comment, or lines are `marked`, as in JSON, which closes objects.
+    The last line must have a newline unless it is a comment, or `marked` is set because the format marks the end of a
+    line, as JSON does by closing objects.
     """
     for line, row in each_row(content, path, encoding, comment=comment, marked=marked):
         if isinstance(row, FormatError):
@@ -50,9 +51,9 @@ def each_row(
     marked: bool = False,
     key_of: Callable[[list[str]], str] | None = None,
 ) -> Iterator[tuple[int, str | FormatError]]:
-    """Yield the lines of a file as ``rows`` does, or the error of a line.
+    """Yield the lines of a file as ``rows`` does, or the errors of lines.
 
-    ``key_of`` returns the key of an incomplete last line from its complete fields, for its error.
+    If the last line is incomplete, ``key_of`` is called with its complete fields, and returns the key for the error.
     """
     check_encoding(encoding)
     for line, row, ends in numbered_lines(content):
@@ -67,7 +68,7 @@ def each_row(
 
 
 def decoded(row: bytes, path: str | None = None, line: int | None = None, encoding: str = "utf-8") -> str:
-    """Decode a line."""
+    """Decode a line; raise FormatError if that is not possible."""
     try:
         return row.decode(encoding)
     except UnicodeDecodeError as error:
@@ -81,7 +82,7 @@ def split(text: str) -> list[str]:
 
 
 def number(text: str, name: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
-    """Parse a finite number; the FormatError for another text says that `name` was expected."""
+    """Parse a finite number; raise FormatError, saying that `name` was expected, for any other text."""
     if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
         value = float(text)
         if math.isfinite(value):
@@ -89,7 +90,7 @@ def number(text: str, name: str, path: str | None = None, line: int | None = Non
     raise FormatError(f"expected {name}, found {text[:60]!r}", path, key=key, line=line)
 
 
-Line = tuple[str, int, T | FormatError]  # key ("" if unknown), number, content or error
+Line = tuple[str, int, T | FormatError]  # key ("" if unknown), line number, content or error
 
 
 @dataclass(eq=False, slots=True)
@@ -98,22 +99,22 @@ class Block(Generic[T]):
 
     key: str
     items: list[T] = field(default_factory=list)
-    error: FormatError | None = None  # of the first bad line
+    error: FormatError | None = None  # error of the first invalid line
 
     def add_error(self, error: FormatError) -> None:
-        """Assign an error to this utterance; the first one counts."""
+        """Set the error of this utterance, unless it already has one."""
         self.error = self.error or error
 
 
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
-    """Group consecutive lines by their keys, and yield each group once it is complete.
+    """Group consecutive lines by their keys, and yield each group when it is complete.
 
-    The error of a line belongs to the utterance of its key, or to the one whose lines are around it; any other error is
-    a group of its own. An utterance that goes on after another one is an error.
+    The error of a line belongs to the utterance with its key, or to the utterance whose lines surround it; any other
+    error is a separate group. An utterance whose lines are not consecutive is an error.
     """
     keys: set[str] = set()
     last: Block[T] | None = None
-    stray: list[Block[T]] = []  # errors since the last sound line, by key
+    stray: list[Block[T]] = []  # errors since the last valid line, by key
     for key, line, item in lines:
         if last is not None and key == last.key:
             block, others = last, []

@@ -1,4 +1,4 @@
-"""Times of words within the recording, for writers of files with times."""
+"""Times of words relative to the recording, for writers of files with times."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ninja.lattice.lattice import check_finite
 from ninja.lattice.nbest import NBest
 from ninja.lattice.origin import Origin
 
-ASSUMED_SHIFT = 0.01  # seconds, the default of readers
+ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOptions:
-    """Options of writing the best hypothesis with its times."""
+    """Options for writing the best hypothesis with its times."""
 
     n: ClassVar[int] = 1
 
-    segments: str | None = None  # Kaldi's table of recordings, begins and ends, which are added to times
-    frame_shift: float | None = None  # seconds  [default: that of the lattice, else 0.01]
+    segments: str | None = None  # Kaldi's segments file; the begins of utterances are added to their times
+    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, else 0.01]
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0
@@ -38,26 +38,26 @@ class TimedOptions:
             check_finite(name, getattr(self, name))
 
     def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses of a lattice."""
+        """Return the number of hypotheses to write for a lattice."""
         return self.n
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of an utterance, in seconds from the begin of its recording, as far as known."""
+    """The times of an utterance in seconds from the begin of its recording, where known."""
 
-    recording: str | None  # of the segments
+    recording: str | None  # name from the segments file
     begin: float | None
     end: float | None
-    begins: list[float] | None  # of each word
-    ends: list[float] | None
+    begins: list[float] | None  # [num_words]
+    ends: list[float] | None  # [num_words]
     speaker: str | None
     channel: str | None
-    confidences: list[float | None] | None  # of each word
+    confidences: list[float | None] | None  # [num_words]
 
 
 class TimedWords:
-    """Times of the best hypotheses of lists, by the options of a writer."""
+    """Computes the times of the best hypotheses of lists, according to the options of a writer."""
 
     def __init__(self, options: TimedOptions) -> None:
         self._shift = options.frame_shift
@@ -65,10 +65,10 @@ class TimedWords:
         self._segments = None if options.segments is None else read_segments(options.segments)
 
     def of(self, nbest: NBest, words: Sequence[str]) -> Timing:
-        """Return the times of the best hypothesis of a list, whose words are spelled as `words`.
+        """Return the times of the best hypothesis of a list; `words` are its words as text.
 
         Raises:
-            LatticeError: The segments lack the utterance.
+            LatticeError: The segments file lacks the utterance.
         """
         recording, offset = None, 0.0
         begin = end = None
@@ -99,9 +99,9 @@ class TimedWords:
 
 
 def confidences_of(origin: Origin, words: Sequence[str]) -> list[float | None] | None:
-    """Return the confidences that a file has of the words of the best hypothesis; None if it has none.
+    """Return the confidences of words, taken from the file of their utterance; None if it has no confidences.
 
-    A word in place of another one has its confidence; where the numbers of words differ, they are unknown.
+    A word that replaces another word gets its confidence; words that replace fewer or more words get None.
     """
     if not origin.confidences:
         return None

@@ -1,4 +1,4 @@
-"""Subtitles of WebVTT: a header, then blocks of a name, ``begin --> end`` and lines of text with tags."""
+"""WebVTT subtitles: a header, then blocks with a name, ``begin --> end`` and lines of text with tags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER_BLOCK = re.compile(rb"(?:NOTE|STYLE|REGION)(?:[ \t\r\n]|\Z)")
 
 
 def scan_webvtt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the cues of a file; a block without times is an error unless it is a comment, a style or a region.
+    """Yield the cues of a file; a block without times is an error, unless it is a comment, a style or a region.
 
     Source: W3C, WebVTT: The Web Video Text Tracks Format, "WebVTT file parsing".
     """
@@ -38,7 +38,7 @@ def scan_webvtt(content: bytes, path: str | None = None) -> Iterator[Cue | Forma
         if not lines[place].strip():
             place += 1
             continue
-        times = end_of_block(place)  # behind the name of a cue, of one line
+        times = end_of_block(place)  # after the name of the cue, which is one line
         if times > first + 1 or times == len(lines) or ARROW not in lines[times]:
             if not _OTHER_BLOCK.match(lines[first]):
                 yield FormatError(f"expected the times of a cue below {shown(lines[first])}", path, line=first + 1)
@@ -57,7 +57,7 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 VTT = Syntax("vtt", WEBVTT, scan_webvtt, b"WEBVTT\n\n", _cue, has_voices=True)
 FORMAT = Format(
     name=VTT.form,
-    about="subtitles of WebVTT; each cue is an utterance",
+    about="WebVTT subtitles; each cue is an utterance",
     holds="nbest",
     extensions=(".vtt",),
     aliases=("webvtt",),

@@ -1,4 +1,4 @@
-"""Whisper's TSV: begin and end in milliseconds and a text on each line."""
+"""Whisper's TSV: lines with begin and end in milliseconds, and a text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MILLISECONDS = re.compile(rb"[ ]*(-?)([0-9]{1,12})[ ]*")
 
 
 def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the lines of a file below its header; a text may have tabs.
+    """Yield the lines of a file after its header; texts may have tabs.
 
     Source: openai/whisper, whisper/utils.py, WriteTSV.
     """
     if not _MARK.match(content):
-        raise FormatError("the first line is not start, end, text, with tabs between them", path, line=1)
+        raise FormatError("the first line must be start, end and text, separated by tabs", path, line=1)
     lines = content.splitlines(keepends=True)
     begins = line_begins(lines)
     for number, line in enumerate(lines[1:], start=2):
@@ -37,7 +37,7 @@ def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _clock(text: bytes) -> bytes:
-    """Return milliseconds as hours, minutes and seconds; another text as it is."""
+    """Format milliseconds as hours, minutes and seconds; return any other text unchanged."""
     match = _MILLISECONDS.fullmatch(text)
     if match is None:
         return text
@@ -52,7 +52,7 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 TSV = Syntax("whisper-tsv", PLAIN, scan_tsv, b"start\tend\ttext\n", _cue)
 FORMAT = Format(
     name=TSV.form,
-    about="Whisper's TSV: begin and end in milliseconds and a text on each line",
+    about="Whisper's TSV: begin and end in milliseconds, and a text per line",
     holds="nbest",
     extensions=(".whisper.tsv",),
     mark=_MARK.match,

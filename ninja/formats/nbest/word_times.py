@@ -1,11 +1,11 @@
-"""Times of words in seconds as frames."""
+"""Conversion of word times from seconds to frames."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SLACK = 1e-6  # seconds by which times that were added or divided may differ
+SLACK = 1e-6  # rounding error of computed times in seconds
 LAST_FRAME = 2**31 - 2
 
 
@@ -14,19 +14,19 @@ class Frames(NamedTuple):
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
-    num_overlaps: int  # words that began before the end of the word before them, and now begin there
+    num_overlaps: int  # number of words that began before the end of the previous word, and were moved there
 
 
 def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_shift: float) -> Frames:
-    """Round the times of words to frames; a word that overlaps the word before it begins at the end of that.
+    """Round the times of words to frames; a word that overlaps the previous word begins at the end of that word.
 
     Args:
         times: Begin and end of each word in seconds.
         words: The words, for messages.
-        frame_shift: Seconds, > 0.
+        frame_shift: Seconds per frame, > 0.
 
     Raises:
-        ValueError: Times run backwards: a word ends before it begins, or begins before the word before it does.
+        ValueError: Times run backwards: a word ends before it begins, or begins before the previous word.
     """
     begins: list[int] = []
     ends: list[int] = []

@@ -1,4 +1,4 @@
-"""Options, scores and words for writers of n-best lists."""
+"""Options, scores and words, shared by the writers of n-best lists."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ninja.lattice.lattice import ListLattice, check_finite
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import SymbolTable
 
-DEFAULT_N = 100  # hypotheses of a lattice
+DEFAULT_N = 100  # default number of hypotheses per lattice
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
     """Number and order of the hypotheses that are written."""
 
-    n: int | None = None  # 0 for all  [default: 100, or all of a lattice that was made of a list]
+    n: int | None = None  # maximum number, 0 for all  [default: 100, or all if the lattice was read from a list]
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 0:
-            raise OptionError(f"n is {self.n}, but a number of hypotheses is needed, or 0 for all")
+            raise OptionError(f"n is {self.n}, but must be 1 or more, or 0 for all hypotheses")
         for name in ("acoustic_scale", "lm_scale", "word_penalty"):
             check_finite(name, getattr(self, name))
 
     def most(self, lattice: Lattice) -> int:
-        """Return the maximum number of hypotheses of a lattice; 0: all."""
+        """Return the maximum number of hypotheses to write for a lattice; 0 for all."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_N
         return self.n
 
 
 def scaled(nbest: NBest, options: ListOptions) -> NBest:
-    """Scale both costs of a list by the options, for formats with one score."""
+    """Scale both costs of a list, for formats with one score."""
     graph, acoustic = options.lm_scale, options.acoustic_scale
     if graph == acoustic == 1.0:
         return nbest
@@ -54,14 +54,14 @@ def scaled(nbest: NBest, options: ListOptions) -> NBest:
 
 
 def recoded(content: bytes, encoding: str, key: str) -> bytes:
-    """Convert UTF-8 to another encoding."""
+    """Convert UTF-8 bytes to another encoding."""
     if encoding == "utf-8":
         return content
     return encoded(content.decode("utf-8", "surrogateescape"), encoding, key)
 
 
 def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis as strings."""
+    """Return the words of a hypothesis as strings; raise SymbolError if one has no name or contains a blank."""
     names = []
     for word in hypothesis.words:
         if isinstance(word, int):
@@ -69,6 +69,6 @@ def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list
                 raise SymbolError("the words have no names; give their symbol table", key=key)
             word = words.word(word)
         if split(word) != [word]:
-            raise SymbolError(f"{word!r} cannot be written: words are separated by blanks", key=key)
+            raise SymbolError(f"{word!r} cannot be written, because words are separated by blanks", key=key)
         names.append(word)
     return names

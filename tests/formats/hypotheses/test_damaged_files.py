@@ -66,7 +66,7 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
         ('{"segments": [{"text": "a", "start": NaN}]}', "expected a number as 'segments[0].start', found nan"),
         ('{"segments": [{"text": "a", "start": "x"}]}', "expected a time as 'segments[0].start', found 'x'"),
         ('{"segments": [{"text": "a", "start": 1e300}]}', "expected a time as 'segments[0].start', found 1e+300"),
-        ('{"segments": [{"text": "a", "text": "b"}]}', "key 'x': not JSON: an object names a field twice"),
+        ('{"segments": [{"text": "a", "text": "b"}]}', "key 'x': not JSON: an object has a field twice"),
         (
             '{"segments": [{"text": "a", "start": 2, "end": 1}]}',
             "times run backwards: 'segments[0]' ends at 1 s, before",
