@@ -67,7 +67,7 @@ def test_kaldis_scoring_line_works(ninja, text, monkeypatch):
 def test_a_model_is_one_file(tmp_path):
     for number in (1, 2):
         (tmp_path / f"{number}.mdl").write_text("")
-    with pytest.raises(InputError, match="names 2 files"):
+    with pytest.raises(InputError, match="refers to 2 files"):
         read_transition_model(f"{tmp_path}/*.mdl")
 
 

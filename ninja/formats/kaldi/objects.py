@@ -112,7 +112,7 @@ class ObjectReader:
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
-        """Raise a ``FormatError`` at a byte offset.  [default: the current one]"""
+        """Raise a ``FormatError`` at a byte offset, by default the current one."""
         place = self.place if place is None else place
         line = self._buffer.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
         raise FormatError(message, self.name, key=self.key, line=line, byte=place)

@@ -202,7 +202,7 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
 def no_document(
     head: bytes, path: str | None = None, encoding: str = "utf-8", constant: Constant | None = None
 ) -> ValueError | None:
-    """Return the error of a file that is no JSON document, judged by its first lines, or None; see ``loaded``."""
+    """Return an error if the first lines show that a file is not a single JSON document, else None; see ``loaded``."""
     if head.lstrip()[:1] == b"[" or b"\n" not in head.strip():
         return None
     try:
