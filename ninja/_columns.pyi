@@ -1,4 +1,4 @@
-"""Types of the compiled reader of our own files."""
+"""Types of the compiled reader of native files."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Types of the compiled minimum Bayes risk decoder."""
+"""Types of the compiled minimum-Bayes-risk decoder."""
 
 from ninja._core import Float32, Float64, Int32, Int64
 from ninja.lattice import Lattice, Scales

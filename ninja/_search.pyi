@@ -1,4 +1,4 @@
-"""Types of the compiled searches of rescoring."""
+"""Types of the compiled rescoring searches."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Types of the compiled Kaldi tables and printed rows."""
+"""Types of the compiled readers and writers of Kaldi tables, and of row formatting."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ninja.errors import NinjaError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
-Entries = tuple[object, list[tuple[int, NinjaError]]]  # items, and the faults between them
+Entries = tuple[object, list[tuple[int, NinjaError]]]  # items; (number of items before it, error) of each faulty entry
 
 class TableReader:
     offsets: list[int]
