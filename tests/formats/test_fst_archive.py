@@ -88,7 +88,7 @@ def test_a_machine_that_is_no_lattice_costs_only_itself() -> None:
 def test_text_errors_name_their_line() -> None:
     content = fst_entry(small("a"), options=FstArchiveWriteOptions(text=True)) + b"b \n0 1 1 1\n0 1 2\n\n"
     found = list(read_fst_archive(content, "x.ark"))
-    assert str(found[1][1]).startswith("x.ark:8, key 'b': 3 fields")
+    assert str(found[1][1]).startswith("x.ark:8, key 'b': the line has 3 fields")
 
 
 CUT: list[tuple[bytes, str]] = [
@@ -132,7 +132,7 @@ def test_a_table_is_attached_and_its_gaps_named(tmp_path: Path) -> None:
 
 
 def test_keys_with_blanks_are_refused() -> None:
-    with pytest.raises(OptionError, match="a key of an archive has no blanks"):
+    with pytest.raises(OptionError, match="a key in an archive must not be empty or contain blanks"):
         fst_entry(small("a b"))
 
 

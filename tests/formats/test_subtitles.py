@@ -146,7 +146,7 @@ BAD = [
     (".vtt", f"WEBVTT\n\n{CUE}\n<00:00:00.500>b\n", "f:4, key '1': times run backwards: the first word"),
     (".vtt", f"WEBVTT\n\n{CUE}\n<00:00:02.500>b\n", "f:4, key '1': times run backwards: word 1"),
     (".vtt", f"WEBVTT\n\n{CUE}\n<00:00:61.500>b\n", "f:4, key '1': the time 00:00:61.500 has more than 59"),
-    (".tsv", "a\tb\n", "f:1: the first line is not start, end, text"),
+    (".tsv", "a\tb\n", "f:1: the first line must be start, end and text"),
     (".tsv", "start\tend\ttext\n1000\t2000\n", "f:2, key '1': expected the times of a cue, found '1000"),
     (".tsv", "start\tend\ttext\n-1\t2000\ta\n", "f:2, key '1': the time -0:00:00.001 is negative"),
     (".tsv", "start\tend\ttext\nx\t2000\ta\n", "f:2, key '1': expected a time such as .* found 'x'"),
