@@ -57,7 +57,7 @@ class Features:
     logprob: Floats  # [models, tokens], penalties of unknown words included
     old_logprob: Floats | None  # [tokens], of the old language model; 0 if already subtracted from `logprob`
     reference_words: Int64s  # [lattices]
-    first_pass_errors: Int64s  # [lattices], of the best paths before rescoring
+    first_pass_errors: Int64s  # [lattices], of the best paths before rescoring, without word penalty
     rescored_errors: Int64s  # [lattices], of the best paths after the latest rescoring
 
     @property
@@ -259,7 +259,7 @@ def _sentences_of(
         new=np.array([path.graph_cost for path in paths]),
         errors=np.array([reference.errors(path.words) for path in paths]),
         reference_words=len(reference.ids),
-        first_pass_errors=reference.errors(best_path(source, scales).words),
+        first_pass_errors=reference.errors(best_path(source, replace(scales, word_penalty=0.0)).words),
         rescored_errors=reference.errors(best_path(rescored, scales).words),
     )
 

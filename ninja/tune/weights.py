@@ -53,7 +53,7 @@ class Tuned:
     choice: Choice
     wer: float  # of the n-best sentences at the weights
     wer_before: float  # rescored with the initial weights
-    wer_first_pass: float  # of the original lattices, at the initial acoustic scale and word penalty
+    wer_first_pass: float  # of the original lattices, at the initial acoustic scale, without word penalty
     wer_oracle: float  # of the best sentence of each lattice, a lower bound for all weights
     wer_rescored: float  # of the lattices rescored with the weights
     edges: tuple[str, ...]  # weights at the ends of their ranges, and models that are not used
